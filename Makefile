@@ -1,0 +1,86 @@
+# Every target sets up .venv by itself; `make PYTHON=python3.12 test` picks the interpreter.
+PYTHON ?= python3
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+LOCK := requirements/dev.txt
+# Keyed on content and place, not on time: a re-run is instant, a moved or changed tree is set up anew.
+MADE := .venv/made-$(shell { cat requirements/uv.txt; pwd; echo '$(PYTHON)'; } | cksum | cut -d' ' -f1)
+READY := .venv/ready-$(shell cat $(LOCK) pyproject.toml | cksum | cut -d' ' -f1)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help setup demo check check-format check-lint check-types check-imports check-limits check-deps \
+        test test-slow bench format lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY) ## make .venv from the lock file; every target below does it by itself
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "mainspring needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "setting up .venv"
+	@$(PYTHON) -m venv --clear .venv
+	@$(PY) -m pip install --quiet --require-hashes --only-binary :all: -r requirements/uv.txt
+	@touch $@
+
+# uv takes no settings from pip; where only pip knows the way to the packages, pip installs them.
+$(READY): $(MADE)
+	@rm -f .venv/ready-*
+	@$(PY) -m uv pip sync --quiet --require-hashes --python $(PY) $(LOCK) \
+	  || $(PY) -m pip install --quiet --require-hashes -r $(LOCK)
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## see Mainspring work, from nothing, in one command
+	@$(PY) demo/demo.py
+
+check: check-format check-lint check-types check-imports check-limits check-deps ## format, lint, types, import direction, sizes, unused dependencies
+
+check-format: $(READY)
+	$(PY) -m ruff format --check --diff .
+
+check-lint: $(READY)
+	$(PY) -m ruff check .
+
+check-types: $(READY)
+	$(PY) -m pyright
+
+check-imports: $(READY)
+	.venv/bin/lint-imports
+
+check-limits: $(READY)
+	$(PY) tools/limits.py
+
+check-deps: $(READY)
+	$(PY) -m deptry src
+
+test: $(READY) ## run the tests, without the slow ones
+	$(PY) -m pytest -n 2 -m "not slow"
+
+test-slow: $(READY) ## run only the slow tests
+	$(PY) -m pytest -m slow
+
+bench: $(READY) ## measure; prints what it measured
+	$(PY) bench/run.py
+
+format: $(READY) ## format the code and sort its imports; deletes nothing
+	$(PY) -m ruff check --select I --fix-only --quiet .
+	$(PY) -m ruff format .
+
+# UPGRADE=--upgrade takes the newest versions; without it, only what pyproject.toml forces moves.
+COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+          --no-emit-index-url --no-header $(UPGRADE)
+lock: $(READY) ## write requirements/*.txt anew from pyproject.toml
+	$(COMPILE) --all-extras --group dev pyproject.toml -o $(LOCK)
+	$(COMPILE) --constraint $(LOCK) --no-annotate pyproject.toml -o requirements/runtime.txt
+	echo uv | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/uv.txt
+
+clean: ## remove .venv and every cache
+	rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +

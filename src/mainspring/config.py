@@ -1,0 +1,81 @@
+"""Settings, read once from the environment and the place of work; values are passed down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+FOLDER = ".mainspring"
+DATABASE = "mainspring.db"
+KEYS = (
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENROUTER_API_KEY",
+)
+"""Variables that hold the key of a model provider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    store: str
+    """A path of a SQLite file, or a `postgresql://` URL. May hold a password: print `place`."""
+    keys: frozenset[str]
+    """Which of `KEYS` are set; never what they are."""
+    color: bool
+    debug: bool
+
+    @property
+    def place(self) -> str:
+        """The store, fit to be shown."""
+        return without_password(self.store) if is_postgres(self.store) else self.store
+
+
+def read_settings(
+    *,
+    store: str | None = None,
+    debug: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+) -> Settings:
+    """What was said on the command line first, then the environment, then what is usual."""
+    here = folder or Path.cwd()
+    return Settings(
+        store=_located(store or environ.get("MAINSPRING_STORE") or "", here),
+        keys=frozenset(name for name in KEYS if environ.get(name)),
+        color=not environ.get("NO_COLOR"),
+        debug=debug or environ.get("MAINSPRING_DEBUG", "0") not in ("", "0"),
+    )
+
+
+def is_postgres(store: str) -> bool:
+    return store.startswith(("postgresql://", "postgres://"))
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    # a password may also be a parameter of the query, so none is shown
+    return urlunsplit(parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query=""))
+
+
+def _located(store: str, here: Path) -> str:
+    if not store:
+        return str(_home_of(here) / DATABASE)
+    return store if "://" in store else str(here / Path(store).expanduser())
+
+
+def _home_of(here: Path) -> Path:
+    """The nearest `.mainspring` at or above `here`; above, only one of our own.
+
+    Anybody can put a folder into /tmp and read what others then write there.
+    """
+    for folder in (here, *here.parents):
+        home = folder / FOLDER
+        if home.is_dir() and (folder == here or home.stat().st_uid == os.getuid()):
+            return home
+    return here / FOLDER

@@ -1,0 +1,25 @@
+"""The one place that looks at the clock; everything else is handed a `Clock`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+Clock: TypeAlias = Callable[[], datetime]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def to_micros(moment: datetime) -> int:
+    """Whole microseconds since 1970, exact: what stores keep and hashes cover."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

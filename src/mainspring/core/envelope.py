@@ -1,0 +1,215 @@
+"""The event: an envelope around a payload, its exact JSON, and the hash that chains it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import TypeAlias, get_args
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mainspring.core import content, events, facts
+from mainspring.core.clock import to_micros
+from mainspring.core.errors import MalformedEvent
+
+FORMAT = 1
+"""Version of the vocabulary that this release writes; `log/upcast.py` reads the older ones."""
+
+GENESIS = hashlib.sha256(b"mainspring").digest()
+"""What the first event of every log stands on."""
+
+
+class Unknown(Struct, frozen=True, kw_only=True):
+    """An event that a newer Mainspring wrote: kept and passed on as it is, never interpreted."""
+
+    type: str
+
+
+AgentPayload: TypeAlias = (
+    events.AgentMessage
+    | events.AgentThinking
+    | events.AgentToolUse
+    | events.AgentToolResult
+    | events.AgentMcpToolUse
+    | events.AgentMcpToolResult
+    | events.AgentCustomToolUse
+    | events.ThreadMessageSent
+    | events.ThreadMessageReceived
+    | events.ContextCompacted
+)
+SessionPayload: TypeAlias = (
+    facts.SessionCreated
+    | facts.SessionForked
+    | facts.SessionWoken
+    | events.SessionUpdated
+    | events.SessionUsage
+    | events.SessionDeleted
+    | events.SessionFailed
+    | events.StatusRunning
+    | events.StatusIdle
+    | events.StatusRescheduled
+    | events.StatusTerminated
+    | events.ThreadCreated
+    | events.ThreadStatusRunning
+    | events.ThreadStatusIdle
+    | events.ThreadStatusRescheduled
+    | events.ThreadStatusTerminated
+)
+SpanPayload: TypeAlias = (
+    events.ModelRequestStarted
+    | events.ModelRequestEnded
+    | events.OutcomeEvaluationStarted
+    | events.OutcomeEvaluationOngoing
+    | events.OutcomeEvaluationEnded
+    | facts.WorkflowRunCreated
+    | facts.WorkflowRunRunning
+    | facts.WorkflowRunIdle
+    | facts.WorkflowRunEnded
+    | facts.WorkflowRunFailed
+    | facts.WorkflowPhaseStarted
+    | facts.WorkflowPhaseEnded
+)
+HarnessPayload: TypeAlias = (
+    facts.LoopContinued
+    | facts.ToolCallAuthorized
+    | facts.ToolCallStarted
+    | facts.ToolCallInDoubt
+    | facts.BudgetReserved
+    | facts.BudgetSettled
+    | facts.HookRan
+    | facts.MemoryWritten
+    | facts.ProviderFailedOver
+    | facts.WorkspaceSnapshotted
+    | facts.ArtifactPublished
+)
+KnownPayload: TypeAlias = (
+    events.ClientPayload | AgentPayload | SessionPayload | SpanPayload | HarnessPayload
+)
+AnyPayload: TypeAlias = KnownPayload | Unknown
+
+PAYLOAD_TYPES: dict[str, type[events.Payload]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(KnownPayload)
+}
+CLIENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(events.ClientPayload))
+"""What may be put into a session's inbox."""
+
+_PAYLOADS: msgspec.json.Decoder[KnownPayload] = msgspec.json.Decoder(KnownPayload)
+_ENCODER = msgspec.json.Encoder()
+
+
+class _TypeOnly(Struct):
+    type: str
+
+
+_TYPES = msgspec.json.Decoder(_TypeOnly)
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One immutable entry of a session's log."""
+
+    id: str
+    session_id: str
+    seq: int
+    thread_id: str
+    time: datetime
+    payload: AnyPayload
+    body: bytes
+    """The payload's JSON exactly as stored, hashed and exported."""
+    version: int
+    prev: bytes
+    """Hash of the event before it."""
+
+    @property
+    def type(self) -> str:
+        return payload_type(self.payload)
+
+    def digest(self) -> bytes:
+        """Hash of this event: what the next one carries as `prev`."""
+        head = (
+            f"{self.version}|{self.session_id}|{self.seq}|{self.id}|{self.thread_id}"
+            f"|{to_micros(self.time)}|"
+        )
+        return hashlib.sha256(self.prev + head.encode() + self.body).digest()
+
+
+class EventLine(Struct, frozen=True, kw_only=True):
+    """An event as a line of JSON: every exporter and `--json` writes this shape."""
+
+    session_id: str
+    seq: int
+    id: str
+    thread_id: str
+    time: datetime
+    version: int
+    prev: str
+    payload: Raw
+
+
+def payload_type(payload: AnyPayload) -> str:
+    if isinstance(payload, Unknown):
+        return payload.type
+    return str(payload.__struct_config__.tag)
+
+
+def encode_payload(payload: KnownPayload) -> bytes:
+    try:
+        return _ENCODER.encode(payload)
+    except (TypeError, ValueError, OverflowError) as error:  # lone surrogates, foreign objects
+        raise MalformedEvent(f"{payload_type(payload)} cannot be written: {error}") from error
+
+
+def decode_payload(body: bytes | str) -> AnyPayload:
+    """Read a payload of this version's vocabulary; a type it does not have becomes `Unknown`.
+
+    Raises:
+        MalformedEvent: not JSON, no `type`, or not the shape of its type.
+    """
+    try:
+        return _PAYLOADS.decode(body)
+    except msgspec.DecodeError as error:  # ValidationError is one of these
+        kind = type_of(body)
+        if kind in PAYLOAD_TYPES:
+            raise MalformedEvent(f"{kind}: {error}") from error
+        return Unknown(type=kind)
+
+
+def type_of(body: bytes | str) -> str:
+    try:
+        return _TYPES.decode(body).type
+    except msgspec.DecodeError as error:
+        raise MalformedEvent(f"not an event: {error}") from error
+
+
+def encode_line(event: Event) -> bytes:
+    return _ENCODER.encode(
+        EventLine(
+            session_id=event.session_id,
+            seq=event.seq,
+            id=event.id,
+            thread_id=event.thread_id,
+            time=event.time,
+            version=event.version,
+            prev=event.prev.hex(),
+            payload=Raw(event.body),
+        )
+    )
+
+
+def message_text(payload: AnyPayload) -> str:
+    """The words a person or the agent said in this event; empty for everything else."""
+    match payload:
+        case (
+            events.UserMessage(content=blocks)
+            | events.SystemMessage(content=blocks)
+            | events.AgentMessage(content=blocks)
+            | events.ThreadMessageSent(content=blocks)
+            | events.ThreadMessageReceived(content=blocks)
+            | events.AgentToolResult(content=blocks)
+            | events.AgentMcpToolResult(content=blocks)
+            | events.UserCustomToolResult(content=blocks)
+            | events.UserToolResult(content=blocks)
+        ):
+            return content.plain_text(blocks)
+        case _:
+            return ""

@@ -1,0 +1,118 @@
+"""Every error that Mainspring raises on purpose.
+
+MainspringError
+├── InvalidInput            what was asked for cannot be: bad event, bad file, bad setting
+│   └── MalformedEvent      an event's JSON does not have the shape of its type
+├── LogError                the log refused, and wrote nothing
+│   ├── SessionNotFound
+│   ├── SessionExists
+│   ├── SessionHasForks     deleting it would take the history of others
+│   ├── Conflict            the log has grown since the writer last looked
+│   ├── Fenced              the writer's lease was taken over
+│   ├── LeaseHeld           another worker has the session
+│   └── BlobNotFound
+└── StoreFailed             the database did; `retryable` says whether waiting can help
+    ├── StoreFull
+    ├── StoreReadOnly
+    ├── StoreCorrupt
+    ├── StoreUnavailable    locked, unreachable or restarting
+    └── StoreMismatch       not ours, or written by a newer Mainspring
+"""
+
+from __future__ import annotations
+
+
+class MainspringError(Exception):
+    """The root: everything below it is expected and carries its own explanation."""
+
+
+class InvalidInput(MainspringError):
+    pass
+
+
+class MalformedEvent(InvalidInput):
+    pass
+
+
+class LogError(MainspringError):
+    pass
+
+
+class SessionNotFound(LogError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"no session {session_id}")
+        self.session_id = session_id
+
+
+class SessionExists(LogError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id} exists already")
+        self.session_id = session_id
+
+
+class SessionHasForks(LogError):
+    def __init__(self, session_id: str, forks: tuple[str, ...]) -> None:
+        shown = ", ".join(forks)
+        super().__init__(f"session {session_id} is the beginning of {shown}; delete those first")
+        self.session_id = session_id
+        self.forks = forks
+
+
+class Conflict(LogError):
+    def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"session {session_id} ends at {actual}, not at {expected}: read on, then append again"
+        )
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+
+
+class Fenced(LogError):
+    def __init__(self, session_id: str, *, epoch: int, current: int) -> None:
+        super().__init__(
+            f"lease {epoch} on session {session_id} is void: lease {current} has replaced it"
+        )
+        self.session_id = session_id
+        self.epoch = epoch
+        self.current = current
+
+
+class LeaseHeld(LogError):
+    def __init__(self, session_id: str, *, owner: str, seconds: float) -> None:
+        super().__init__(f"session {session_id} is held by {owner} for another {seconds:.1f} s")
+        self.session_id = session_id
+        self.owner = owner
+        self.seconds = seconds
+
+
+class BlobNotFound(LogError):
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"no blob {digest}")
+        self.digest = digest
+
+
+class StoreFailed(MainspringError):
+    """The database failed. What was being written is either wholly there or not at all."""
+
+    retryable = False
+
+
+class StoreFull(StoreFailed):
+    retryable = True
+
+
+class StoreReadOnly(StoreFailed):
+    pass
+
+
+class StoreCorrupt(StoreFailed):
+    pass
+
+
+class StoreUnavailable(StoreFailed):
+    retryable = True
+
+
+class StoreMismatch(StoreFailed):
+    pass

@@ -1,0 +1,309 @@
+"""The Managed Agents events: what clients send and what a session tells them. Names are forever.
+
+A payload is what happened; its envelope (who, where, when) is `envelope.Event`. Optional fields
+that the Managed Agents API does not have are ours and may be absent.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.content import Block
+
+
+class Payload(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """Shared settings of all payloads: frozen, told apart by `type`, defaults not written."""
+
+
+# --- what clients send -----------------------------------------------------------------------
+
+
+class UserMessage(Payload, frozen=True, kw_only=True, tag="user.message"):
+    content: tuple[Block, ...]
+
+
+class UserInterrupt(Payload, frozen=True, kw_only=True, tag="user.interrupt"):
+    session_thread_id: str | None = None
+
+
+class UserToolConfirmation(Payload, frozen=True, kw_only=True, tag="user.tool_confirmation"):
+    tool_use_id: str
+    result: Literal["allow", "deny"]
+    deny_message: str | None = None
+    session_thread_id: str | None = None
+
+
+class UserCustomToolResult(Payload, frozen=True, kw_only=True, tag="user.custom_tool_result"):
+    custom_tool_use_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+    session_thread_id: str | None = None
+
+
+class UserToolResult(Payload, frozen=True, kw_only=True, tag="user.tool_result"):
+    tool_use_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+    session_thread_id: str | None = None
+
+
+class TextRubric(Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    content: str
+
+
+class FileRubric(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    file_id: str
+
+
+class UserDefineOutcome(Payload, frozen=True, kw_only=True, tag="user.define_outcome"):
+    description: str
+    rubric: TextRubric | FileRubric
+    outcome_id: str | None = None
+    max_iterations: int | None = None
+
+
+class SystemMessage(Payload, frozen=True, kw_only=True, tag="system.message"):
+    content: tuple[Block, ...]
+
+
+ClientPayload: TypeAlias = (
+    UserMessage
+    | UserInterrupt
+    | UserToolConfirmation
+    | UserCustomToolResult
+    | UserToolResult
+    | UserDefineOutcome
+    | SystemMessage
+)
+
+# --- what the agent does ---------------------------------------------------------------------
+
+Permission: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+class AgentMessage(Payload, frozen=True, kw_only=True, tag="agent.message"):
+    content: tuple[Block, ...]
+
+
+class AgentThinking(Payload, frozen=True, kw_only=True, tag="agent.thinking"):
+    text: str = ""
+    signature: str | None = None
+    """What the provider wants back, unread, with the text it signed."""
+
+
+class AgentToolUse(Payload, frozen=True, kw_only=True, tag="agent.tool_use"):
+    name: str
+    input: dict[str, object]
+    evaluated_permission: Permission | None = None
+
+
+class AgentToolResult(Payload, frozen=True, kw_only=True, tag="agent.tool_result"):
+    tool_use_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+
+
+class AgentMcpToolUse(Payload, frozen=True, kw_only=True, tag="agent.mcp_tool_use"):
+    mcp_server_name: str
+    name: str
+    input: dict[str, object]
+    evaluated_permission: Permission | None = None
+
+
+class AgentMcpToolResult(Payload, frozen=True, kw_only=True, tag="agent.mcp_tool_result"):
+    mcp_tool_use_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+
+
+class AgentCustomToolUse(Payload, frozen=True, kw_only=True, tag="agent.custom_tool_use"):
+    name: str
+    input: dict[str, object]
+
+
+class ThreadMessageSent(Payload, frozen=True, kw_only=True, tag="agent.thread_message_sent"):
+    to_session_thread_id: str
+    content: tuple[Block, ...]
+    to_agent_name: str | None = None
+
+
+class ThreadMessageReceived(
+    Payload, frozen=True, kw_only=True, tag="agent.thread_message_received"
+):
+    from_session_thread_id: str
+    content: tuple[Block, ...]
+    from_agent_name: str | None = None
+
+
+class ContextCompacted(Payload, frozen=True, kw_only=True, tag="agent.thread_context_compacted"):
+    """An overlay: events `first_seq..last_seq` are read as `summary` from here on."""
+
+    layer: Literal["snip", "micro", "collapse", "auto"] | None = None
+    first_seq: int | None = None
+    last_seq: int | None = None
+    dropped_event_ids: tuple[str, ...] = ()
+    summary: str | None = None
+    freed_tokens: int | None = None
+
+
+# --- how the session stands ------------------------------------------------------------------
+
+
+class EndTurn(Struct, frozen=True, kw_only=True, tag_field="type", tag="end_turn"):
+    pass
+
+
+class RequiresAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="requires_action"):
+    event_ids: tuple[str, ...]
+
+
+class RetriesExhausted(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="retries_exhausted"
+):
+    pass
+
+
+class BudgetReached(Struct, frozen=True, kw_only=True, tag_field="type", tag="budget_reached"):
+    pass
+
+
+class Refused(Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
+    pass
+
+
+StopReason: TypeAlias = EndTurn | RequiresAction | RetriesExhausted | BudgetReached | Refused
+
+
+class RetryStatus(Struct, frozen=True, kw_only=True):
+    type: Literal["retrying", "exhausted", "terminal"]
+
+
+class ErrorDetail(Struct, frozen=True, kw_only=True):
+    type: str
+    """`model_overloaded_error`, `unknown_error` and the like."""
+    message: str
+    retry_status: RetryStatus
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens by what they cost: plain input, written to cache, read from cache, output."""
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class StatusRunning(Payload, frozen=True, kw_only=True, tag="session.status_running"):
+    pass
+
+
+class StatusIdle(Payload, frozen=True, kw_only=True, tag="session.status_idle"):
+    stop_reason: StopReason
+    reason: str | None = None
+    """The loop's own terminal reason, finer than the API's."""
+
+
+class StatusRescheduled(Payload, frozen=True, kw_only=True, tag="session.status_rescheduled"):
+    pass
+
+
+class StatusTerminated(Payload, frozen=True, kw_only=True, tag="session.status_terminated"):
+    pass
+
+
+class SessionFailed(Payload, frozen=True, kw_only=True, tag="session.error"):
+    error: ErrorDetail
+
+
+class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
+    title: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class SessionUsage(Payload, frozen=True, kw_only=True, tag="session.usage"):
+    usage: Usage
+
+
+class SessionDeleted(Payload, frozen=True, kw_only=True, tag="session.deleted"):
+    pass
+
+
+class ThreadCreated(Payload, frozen=True, kw_only=True, tag="session.thread_created"):
+    session_thread_id: str
+    agent_name: str
+    parent_thread_id: str | None = None
+    workflow_run_id: str | None = None
+
+
+class ThreadStatusRunning(Payload, frozen=True, kw_only=True, tag="session.thread_status_running"):
+    session_thread_id: str
+    agent_name: str
+
+
+class ThreadStatusIdle(Payload, frozen=True, kw_only=True, tag="session.thread_status_idle"):
+    session_thread_id: str
+    agent_name: str
+    stop_reason: StopReason
+
+
+class ThreadStatusRescheduled(
+    Payload, frozen=True, kw_only=True, tag="session.thread_status_rescheduled"
+):
+    session_thread_id: str
+    agent_name: str
+
+
+class ThreadStatusTerminated(
+    Payload, frozen=True, kw_only=True, tag="session.thread_status_terminated"
+):
+    session_thread_id: str
+    agent_name: str
+
+
+# --- spans -----------------------------------------------------------------------------------
+
+
+class ModelRequestStarted(Payload, frozen=True, kw_only=True, tag="span.model_request_start"):
+    model: str | None = None
+    request_id: str | None = None
+    """Ours, sent to the provider, so that both sides' records can be matched."""
+    estimated_input_tokens: int | None = None
+    cache_break: str | None = None
+    """Why this request does not extend the one before it; absent when it does."""
+
+
+class ModelRequestEnded(Payload, frozen=True, kw_only=True, tag="span.model_request_end"):
+    model_request_start_id: str
+    model_usage: Usage
+    is_error: bool = False
+    stop_reason: str | None = None
+    cost_usd: str | None = None
+    """A decimal, written out: money is not a float."""
+
+
+class OutcomeEvaluationStarted(
+    Payload, frozen=True, kw_only=True, tag="span.outcome_evaluation_start"
+):
+    outcome_id: str
+    iteration: int
+
+
+class OutcomeEvaluationOngoing(
+    Payload, frozen=True, kw_only=True, tag="span.outcome_evaluation_ongoing"
+):
+    outcome_id: str
+    iteration: int
+
+
+class OutcomeEvaluationEnded(Payload, frozen=True, kw_only=True, tag="span.outcome_evaluation_end"):
+    outcome_evaluation_start_id: str
+    outcome_id: str
+    iteration: int
+    result: Literal[
+        "satisfied", "needs_revision", "max_iterations_reached", "failed", "interrupted"
+    ]
+    explanation: str
+    usage: Usage

@@ -1,0 +1,166 @@
+"""Events that the Managed Agents API has no word for: workflow runs' detail and the harness's own facts.
+
+A tool call lives in the log as: proposed (`agent.tool_use`), `tool_call.authorized`,
+`tool_call.started`, settled (`agent.tool_result`); `tool_call.in_doubt` after a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.core.events import ErrorDetail, Payload
+
+# --- workflow runs (Managed Agents names) ----------------------------------------------------
+
+
+class WorkflowPhase(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    name: str
+    description: str | None = None
+
+
+class WorkflowResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    type: Literal["completed", "error", "stopped"]
+    error: ErrorDetail | None = None
+
+
+class WorkflowRunCreated(Payload, frozen=True, kw_only=True, tag="workflow_run.created"):
+    workflow_run_id: str
+    name: str
+    phases: tuple[WorkflowPhase, ...]
+    description: str | None = None
+
+
+class WorkflowRunRunning(Payload, frozen=True, kw_only=True, tag="workflow_run.status_running"):
+    workflow_run_id: str
+
+
+class WorkflowRunIdle(Payload, frozen=True, kw_only=True, tag="workflow_run.status_idle"):
+    workflow_run_id: str
+
+
+class WorkflowRunEnded(Payload, frozen=True, kw_only=True, tag="workflow_run.status_ended"):
+    workflow_run_id: str
+    result: WorkflowResult
+
+
+class WorkflowRunFailed(Payload, frozen=True, kw_only=True, tag="workflow_run.error"):
+    error: ErrorDetail
+    workflow_run_id: str | None = None
+
+
+class WorkflowPhaseStarted(Payload, frozen=True, kw_only=True, tag="workflow_run.phase_started"):
+    workflow_run_id: str
+    workflow_run_phase_id: str
+
+
+class WorkflowPhaseEnded(Payload, frozen=True, kw_only=True, tag="workflow_run.phase_ended"):
+    workflow_run_id: str
+    workflow_run_phase_id: str
+    phase_started_id: str
+
+
+# --- the session's own story -----------------------------------------------------------------
+
+
+class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
+    """Always the first event of a session that is not a fork."""
+
+    agent_name: str | None = None
+    agent_version: str | None = None
+    title: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):
+    """The first event of a fork's own: what stands before it is the parent's, by reference."""
+
+    parent_session_id: str
+    parent_seq: int
+    title: str | None = None
+
+
+class SessionWoken(Payload, frozen=True, kw_only=True, tag="session.woken"):
+    """A worker took the session over. Wakes since the last progress count towards giving up."""
+
+    owner: str
+    epoch: int
+    attempt: int
+
+
+class LoopContinued(Payload, frozen=True, kw_only=True, tag="loop.continued"):
+    reason: str
+    detail: str | None = None
+
+
+class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.authorized"):
+    """A gate's decision on one call, naming what decided."""
+
+    tool_use_id: str
+    decision: Literal["allow", "ask", "deny"]
+    gate: Literal["rule", "mode", "hook", "guardrail", "person", "grant", "default"]
+    rule: str | None = None
+    reason: str | None = None
+    call_hash: str | None = None
+    """Of the exact call that was judged; an approval of another call is void."""
+
+
+class ToolCallStarted(Payload, frozen=True, kw_only=True, tag="tool_call.started"):
+    tool_use_id: str
+    idempotency_key: str
+    attempt: int = 1
+
+
+class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doubt"):
+    """Started and not settled when the session woke; `policy` says how it is settled."""
+
+    tool_use_id: str
+    policy: Literal["retry", "probe", "ask", "report"]
+
+
+class BudgetReserved(Payload, frozen=True, kw_only=True, tag="budget.reserved"):
+    reservation_id: str
+    cost_usd: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class BudgetSettled(Payload, frozen=True, kw_only=True, tag="budget.settled"):
+    reservation_id: str
+    cost_usd: str
+
+
+class HookRan(Payload, frozen=True, kw_only=True, tag="hook.ran"):
+    hook_event: str
+    handler: str
+    outcome: Literal["ok", "blocked", "failed", "timed_out"]
+    tool_use_id: str | None = None
+    reason: str | None = None
+    milliseconds: int | None = None
+
+
+class MemoryWritten(Payload, frozen=True, kw_only=True, tag="memory.written"):
+    store_id: str
+    path: str
+    operation: Literal["created", "modified", "deleted"]
+    version: str | None = None
+
+
+class ProviderFailedOver(Payload, frozen=True, kw_only=True, tag="provider.failed_over"):
+    from_model: str
+    to_model: str
+    reason: str
+
+
+class WorkspaceSnapshotted(Payload, frozen=True, kw_only=True, tag="workspace.snapshotted"):
+    snapshot: str
+    files: int
+
+
+class ArtifactPublished(Payload, frozen=True, kw_only=True, tag="artifact.published"):
+    name: str
+    hash: str
+    size: int
+    media_type: str

@@ -1,0 +1,18 @@
+"""Identifiers: a prefix that names the kind, then 32 digits that sort by time of birth."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+SESSION = "sesn"
+THREAD = "sthr"
+EVENT = "sevt"
+WORKER = "wrkr"
+REQUEST = "mreq"
+RESERVATION = "rsrv"
+
+
+def new_id(prefix: str) -> str:
+    """`sesn_` and 32 hexadecimal digits: 48 bits of milliseconds, then 80 random bits."""
+    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"

@@ -1,0 +1,1 @@
+"""Where requests enter and streams leave; no decisions."""

@@ -1,0 +1,1 @@
+"""What `mainspring doctor` looks at."""

@@ -1,0 +1,23 @@
+"""`mainspring doctor`: how it is called."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.edges.cli.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import checkup
+    from mainspring.edges.cli.perform import Action
+else:
+    checkup = LazyModule("mainspring.edges.cli.checkup")
+
+
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> Action:
+    """Tell what this machine can do, and what to do about the rest."""
+    return partial(checkup.checkup, json=json)

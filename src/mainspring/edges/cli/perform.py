@@ -1,0 +1,66 @@
+"""Run a command's action; say in one line what went wrong, if something did."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import anyio
+
+from mainspring.config import Settings, read_settings
+from mainspring.core import errors
+from mainspring.edges.cli import render
+
+Action: TypeAlias = Callable[[Settings], Awaitable[int]]
+"""What a command does once its arguments are understood; the exit status comes out."""
+
+FAILED = 1
+INTERRUPTED = 130
+PIPE_BROKEN = 141
+"""What a shell reports for a program that SIGPIPE ended."""
+
+_HINTS: dict[type[errors.MainspringError], str] = {
+    errors.SessionNotFound: "`mainspring log ls` lists the sessions",
+    errors.SessionHasForks: "--cascade deletes those too",
+    errors.StoreReadOnly: "`mainspring doctor` says who may write where",
+    errors.StoreUnavailable: "`mainspring doctor` looks closer",
+    errors.StoreMismatch: "--store or MAINSPRING_STORE names another store",
+}
+
+
+def perform(action: Action, *, store: str | None, debug: bool) -> int:
+    settings = read_settings(store=store, debug=debug)
+    try:
+        status = anyio.run(action, settings)
+        sys.stdout.flush()  # a reader that has gone away is noticed here, not at exit
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_BROKEN
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except errors.MainspringError as error:
+        _explain(settings, str(error), hints_for(error))
+    except Exception as error:  # noqa: BLE001 (the last place before the user)
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        hint = "this is a bug in Mainspring; --debug or MAINSPRING_DEBUG=1 shows the traceback"
+        _explain(settings, what, [hint])
+    return FAILED
+
+
+def hints_for(error: errors.MainspringError) -> list[str]:
+    if notes := getattr(error, "__notes__", None):
+        return list(notes)
+    return [hint for kind, hint in _HINTS.items() if isinstance(error, kind)][:1]
+
+
+def _explain(settings: Settings, what: str, hints: list[str]) -> None:
+    if settings.debug:
+        traceback.print_exc()
+    screen = render.screen(settings, stderr=True)
+    screen.print(render.one_line(f"error: {what}"), style="bold red")
+    for hint in hints:
+        screen.print(render.one_line(f"hint: {hint}"), style="dim")

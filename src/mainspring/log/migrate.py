@@ -1,0 +1,45 @@
+"""Versions of a store's tables: which steps lead from where a database is to where it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mainspring.core.errors import StoreMismatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    version: int
+    """What the database is at after `up`."""
+    up: tuple[str, ...]
+    down: tuple[str, ...] | None
+    """Undoes `up`; `None` when that would lose something, so that going back is refused."""
+
+
+def pending(
+    place: str, migrations: Sequence[Migration], current: int, target: int | None = None
+) -> list[tuple[int, tuple[str, ...]]]:
+    """Steps to `target` (the newest by default): the version each ends at, and its statements.
+
+    Raises:
+        StoreMismatch: the database is newer than this Mainspring, or a step cannot be undone.
+    """
+    newest = migrations[-1].version
+    if current > newest:
+        raise StoreMismatch(
+            f"{place}: was written by a newer Mainspring (tables {current}, this one knows"
+            f" {newest}); upgrade Mainspring, nothing was changed"
+        )
+    target = newest if target is None else target
+    if target >= current:
+        return [(step.version, step.up) for step in migrations if current < step.version <= target]
+    steps: list[tuple[int, tuple[str, ...]]] = []
+    for step in reversed(migrations):
+        if target < step.version <= current:
+            if step.down is None:
+                raise StoreMismatch(
+                    f"{place}: cannot go back from {step.version}: that would lose data"
+                )
+            steps.append((step.version - 1, step.down))
+    return steps

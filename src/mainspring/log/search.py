@@ -1,0 +1,46 @@
+"""Search over what was said. The index is a reader of the log: it catches up when it is asked."""
+
+from __future__ import annotations
+
+from mainspring.core.envelope import message_text
+from mainspring.core.errors import InvalidInput
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Hit, Span, Text
+from mainspring.log.upcast import read_payload
+
+_PAGE = 500
+
+
+async def search(
+    log: SessionLog, query: str, *, session_id: str | None = None, limit: int = 20
+) -> list[Hit]:
+    """Events whose text has all words of the query, best first; in one session with its
+    inherited history, or in all.
+
+    Raises:
+        InvalidInput: there is no word in the query.
+    """
+    words = [word for word in query.split() if any(map(str.isalnum, word))]
+    if not words:
+        raise InvalidInput(f"nothing to search for in {query!r}: give one word or more")
+    spans: list[Span] = []
+    if session_id is None:
+        await _catch_up(log, None)
+    else:
+        for segment in await log.lineage(session_id):
+            await _catch_up(log, segment.session_id)
+            spans.append(
+                Span(session_id=segment.session_id, after=segment.after, upto=segment.upto)
+            )
+    return await log.store.search(words, spans=spans, limit=limit)
+
+
+async def _catch_up(log: SessionLog, session_id: str | None) -> None:
+    while found := await log.store.unindexed(session_id, limit=_PAGE):
+        upto: dict[str, int] = {}
+        texts: list[Text] = []
+        for owner, row in found:
+            upto[owner] = row.seq
+            if text := message_text(read_payload(row.type, row.body, row.version)):
+                texts.append(Text(session_id=owner, seq=row.seq, text=text))
+        await log.store.index(texts, list(upto.items()))

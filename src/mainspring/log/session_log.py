@@ -1,0 +1,335 @@
+"""The session log: create, fork, read, follow, submit, delete. Appending is a `Writer`'s."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock, to_micros
+from mainspring.core.content import BlobSource
+from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, payload_type
+from mainspring.core.errors import InvalidInput, SessionHasForks
+from mainspring.core.events import ClientPayload
+from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.log.blobs import digest_of
+from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
+from mainspring.log.store import Head, InboxItem, Row, SessionRow, Span, Store
+from mainspring.log.writer import Writer
+
+ENDLESS = 2**62
+_PAGE = 1000
+_LINEAGES_KEPT = 10_000
+
+
+class Segment(NamedTuple):
+    """A stretch of a session's history and the session whose own it is."""
+
+    session_id: str
+    after: int
+    upto: int
+
+
+class SessionLog:
+    """All sessions of one store. Cheap to make; holds nothing that the store does not."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+        scrub: Scrub = unscrubbed,
+    ) -> None:
+        self.store = store
+        self._clock = clock
+        self._new_id = new_id
+        self._scrub = scrub
+        self._lineages: dict[str, tuple[Segment, ...]] = {}
+
+    # --- sessions ----------------------------------------------------------------------------
+
+    async def create(self, created: SessionCreated | None = None) -> SessionRow:
+        return await self._begin(
+            created or SessionCreated(),
+            thread_id=self._new_id(ids.THREAD),
+            base=Head(0, GENESIS),
+            parent_id=None,
+        )
+
+    async def fork(
+        self, session_id: str, *, at: int | None = None, title: str | None = None
+    ) -> SessionRow:
+        """A new session that begins with this one's events up to `at`, by reference.
+
+        Raises:
+            InvalidInput: there is no event `at`.
+        """
+        parent = await self.store.session(session_id)
+        at = parent.head.seq if at is None else at
+        if not 1 <= at <= parent.head.seq:
+            raise InvalidInput(
+                f"session {session_id} has events 1 to {parent.head.seq}; it cannot fork at {at}"
+            )
+        [last] = await self.read(session_id, after=at - 1, limit=1)
+        return await self._begin(
+            SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
+            thread_id=parent.thread_id,
+            base=Head(at, last.digest()),
+            parent_id=last.session_id,  # whose own event it is: chains of forks stay short
+        )
+
+    async def _begin(
+        self,
+        first: SessionCreated | SessionForked,
+        *,
+        thread_id: str,
+        base: Head,
+        parent_id: str | None,
+    ) -> SessionRow:
+        session_id = self._new_id(ids.SESSION)
+        moment = self._clock()
+        payload, body = scrubbed(first, self._scrub)
+        draft = Draft(
+            id=self._new_id(ids.EVENT),
+            thread_id=thread_id,
+            time=moment,
+            payload=payload,
+            body=body,
+        )
+        events, head = link(session_id, base, [draft])
+        session = SessionRow(
+            id=session_id,
+            thread_id=thread_id,
+            created=to_micros(moment),
+            updated=to_micros(moment),
+            head=head,
+            parent_id=parent_id,
+            parent_seq=base.seq,
+        )
+        await self.store.create(session, [to_row(event) for event in events])
+        return session
+
+    async def session(self, session_id: str) -> SessionRow:
+        return await self.store.session(session_id)
+
+    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
+        return await self.store.sessions(before=before, limit=limit)
+
+    async def hold(self, session_id: str, *, owner: str, seconds: float = 30) -> Writer:
+        """Take the session's lease and with it the right to append.
+
+        Raises:
+            LeaseHeld: somebody else has it.
+        """
+        lease = await self.store.acquire(session_id, owner=owner, seconds=seconds)
+        session = await self.store.session(session_id)
+        return Writer(
+            self.store,
+            lease,
+            session,
+            clock=self._clock,
+            new_id=self._new_id,
+            scrub=self._scrub,
+        )
+
+    async def delete(self, session_id: str, *, cascade: bool = False) -> None:
+        """Remove a session for good, with its blobs that nobody else uses.
+
+        Raises:
+            SessionHasForks: others begin with its events and `cascade` was not asked for.
+        """
+        try:
+            await self.store.delete(session_id)
+        except SessionHasForks as refused:
+            if not cascade:
+                raise
+            for fork in refused.forks:
+                await self.delete(fork, cascade=True)
+            await self.store.delete(session_id)
+        self._lineages.pop(session_id, None)
+
+    async def expire(self, *, updated_before: datetime) -> list[str]:
+        """Retention: delete what nobody holds and nothing has touched since; returns the ids."""
+        expired: list[str] = []
+        kept: set[str] = set()
+        while True:
+            stale = await self.store.stale(
+                updated_before=to_micros(updated_before), limit=100 + len(kept)
+            )
+            stale = [session_id for session_id in stale if session_id not in kept]
+            if not stale:
+                return expired
+            for session_id in stale:
+                try:
+                    await self.delete(session_id)
+                    expired.append(session_id)
+                    kept.clear()  # its parent may go now
+                except SessionHasForks:
+                    kept.add(session_id)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    async def read(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        threads: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> list[Event]:
+        """Events with `seq > after`, in order, inherited ones included; all of them by default.
+
+        Raises:
+            SessionNotFound
+        """
+        events: list[Event] = []
+        kinds = None if types is None else frozenset(types)
+        wanted = None if threads is None else frozenset(threads)
+        for segment in await self.lineage(session_id):
+            while after < segment.upto and (limit is None or len(events) < limit):
+                room = _PAGE if limit is None else min(_PAGE, limit - len(events))
+                rows = await self.store.read(
+                    Span(
+                        session_id=segment.session_id,
+                        after=max(after, segment.after),
+                        upto=segment.upto,
+                        types=kinds,
+                        threads=wanted,
+                        limit=room,
+                    )
+                )
+                events += [to_event(segment.session_id, row) for row in rows]
+                if len(rows) < room:
+                    break
+                after = rows[-1].seq
+        if not events:
+            await self.store.session(session_id)  # nothing to read, or nothing there at all?
+        return events
+
+    async def tail(self, session_id: str, count: int) -> list[Event]:
+        """The last `count` events, in order; costs the same whatever the log's length."""
+        events: list[Event] = []
+        for segment in reversed(await self.lineage(session_id)):
+            if len(events) >= count:
+                break
+            rows = await self.store.read(
+                Span(
+                    session_id=segment.session_id,
+                    after=segment.after,
+                    upto=segment.upto,
+                    limit=count - len(events),
+                    backwards=True,
+                )
+            )
+            events += [to_event(segment.session_id, row) for row in rows]
+        events.reverse()
+        if not events:
+            await self.store.session(session_id)
+        return events
+
+    async def follow(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        threads: Iterable[str] | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Events with `seq > after`, then new ones as they are appended, each exactly once.
+
+        Raises:
+            SessionNotFound: there is no such session, or it was deleted meanwhile.
+        """
+        kinds = None if types is None else frozenset(types)
+        wanted = None if threads is None else frozenset(threads)
+        watch = self.store.watch(session_id)
+        for segment in await self.lineage(session_id):
+            while after < segment.upto:
+                rows = await self._page(segment, after)
+                for row in rows:  # filtered here, so that the cursor moves past what is skipped
+                    if _matches(row, kinds, wanted):
+                        yield to_event(segment.session_id, row)
+                if rows:
+                    after = rows[-1].seq
+                else:
+                    await self.store.session(session_id)
+                    await watch.wait()
+
+    async def _page(self, segment: Segment, after: int) -> list[Row]:
+        return await self.store.read(
+            Span(
+                session_id=segment.session_id,
+                after=max(after, segment.after),
+                upto=segment.upto,
+                limit=_PAGE,
+            )
+        )
+
+    async def lineage(self, session_id: str) -> tuple[Segment, ...]:
+        """The session's history from its beginning: ancestors' stretches, then its own."""
+        if known := self._lineages.get(session_id):
+            return known
+        segments: list[Segment] = []
+        upto = ENDLESS
+        owner: str | None = session_id
+        while owner is not None:
+            session = await self.store.session(owner)
+            segments.append(Segment(session.id, session.parent_seq, upto))
+            owner, upto = session.parent_id, session.parent_seq
+        lineage = tuple(reversed(segments))
+        if len(self._lineages) >= _LINEAGES_KEPT:
+            self._lineages.clear()
+        self._lineages[session_id] = lineage
+        return lineage
+
+    # --- clients -----------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        session_id: str,
+        payload: ClientPayload,
+        *,
+        client_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> InboxItem:
+        """Put a client's event into the inbox; needs no lease. Safe to repeat with `client_id`.
+
+        Raises:
+            InvalidInput: not an event that clients may send, or `client_id` was another event's.
+        """
+        kind = payload_type(payload)
+        if kind not in CLIENT_TYPES:
+            raise InvalidInput(f"clients cannot send {kind}; they can: {sorted(CLIENT_TYPES)}")
+        event_id = self._new_id(ids.EVENT)
+        _, body = scrubbed(payload, self._scrub)
+        item = InboxItem(
+            event_id=event_id,
+            client_id=client_id or event_id,
+            thread_id=thread_id or (await self.store.session(session_id)).thread_id,
+            time=to_micros(self._clock()),
+            version=FORMAT,
+            type=kind,
+            body=body.decode(),
+        )
+        kept = await self.store.submit(session_id, item)
+        if (kept.type, kept.body) != (item.type, item.body):
+            raise InvalidInput(f"client event id {client_id} was used for another event")
+        return kept
+
+    async def put_blob(self, session_id: str, content: bytes, *, media_type: str) -> BlobSource:
+        """Keep large content beside the log, once, for as long as a session refers to it."""
+        clean = self._scrub(content)
+        digest = digest_of(clean)
+        await self.store.put_blob(session_id, digest, clean)
+        return BlobSource(hash=digest, size=len(clean), media_type=media_type)
+
+    async def blob(self, digest: str) -> bytes:
+        return await self.store.blob(digest)
+
+
+def _matches(row: Row, types: frozenset[str] | None, threads: frozenset[str] | None) -> bool:
+    return (types is None or row.type in types) and (threads is None or row.thread_id in threads)

@@ -1,0 +1,5 @@
+"""The log in one SQLite file: the default store."""
+
+from mainspring.log.sqlite.store import SqliteStore, open_sqlite
+
+__all__ = ["SqliteStore", "open_sqlite"]

@@ -1,0 +1,111 @@
+"""Writing to a SQLite file: jobs in shared transactions, patience with other processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+import anyio
+
+from mainspring.core.errors import LogError, MainspringError, StoreUnavailable
+from mainspring.log.group_commit import GroupCommit
+from mainspring.log.pace import Pace
+from mainspring.log.sqlite.connect import BUSY_SECONDS, translated
+
+T = TypeVar("T")
+
+_LOCKED_SECONDS = 0.002
+
+
+class _Job(Generic[T]):
+    """One writer's statements and, afterwards, what came of them."""
+
+    __slots__ = ("outcome", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+        self.work = work
+        self.outcome: tuple[T] | MainspringError | None = None
+
+
+class Commits:
+    """The writing connection. Statements of all who write at once share one transaction."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.count = 0
+        """Jobs done so far."""
+        self._path = path
+        self._connection = connection
+        self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit)
+        self._pace = Pace()
+        connection.execute("pragma busy_timeout = 0")  # we wait without holding up the loop
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` in a transaction; what it did is on disk when this returns."""
+        job = _Job(work)
+        await self._group.run(cast("_Job[object]", job))
+        assert job.outcome is not None
+        if isinstance(job.outcome, MainspringError):
+            raise job.outcome
+        return job.outcome[0]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    async def _commit(self, jobs: Sequence[_Job[object]]) -> None:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while not await self._pace.run(partial(self._attempt, jobs)):
+            if time.monotonic() > deadline:
+                locked = f"{self._path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
+                for job in jobs:
+                    job.outcome = job.outcome or StoreUnavailable(locked)
+                return
+            await anyio.sleep(_LOCKED_SECONDS)
+        self.count += len(jobs)
+
+    def _attempt(self, jobs: Sequence[_Job[object]]) -> bool:
+        """One transaction for all jobs; if it fails, one for each, so that a job fails alone.
+
+        False while another process has the file locked; jobs that were not done have no outcome.
+        """
+        waiting = [job for job in jobs if job.outcome is None]
+        try:
+            with translated(self._path):
+                return self._transact(waiting)
+        except MainspringError as error:
+            if len(waiting) == 1:
+                waiting[0].outcome = error
+                return True
+        return all(self._attempt([job]) for job in waiting)
+
+    def _transact(self, jobs: Sequence[_Job[object]]) -> bool:
+        db = self._connection
+        if not self._begin():
+            return False
+        outcomes: list[tuple[object] | MainspringError] = []
+        try:
+            for job in jobs:
+                try:
+                    outcomes.append((job.work(db),))
+                except LogError as refused:  # raised before anything is written
+                    outcomes.append(refused)
+            db.execute("commit")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("rollback")
+            raise
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            job.outcome = outcome
+        return True
+
+    def _begin(self) -> bool:
+        try:
+            self._connection.execute("begin immediate")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                return False
+            raise
+        return True

@@ -1,0 +1,145 @@
+"""Connections to a SQLite file, set up for durability, and SQLite's errors in our words.
+
+- WAL: readers never wait for the writer, nor the writer for readers.
+- synchronous=FULL: a commit is on disk when it returns (NORMAL would lose the last ones on power
+  loss); fullfsync: on macOS too, where a plain fsync stops at the drive's cache.
+- busy_timeout: several processes on one file take turns instead of failing.
+- secure_delete: what is deleted is overwritten, not only unlinked.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mainspring.core.errors import (
+    StoreCorrupt,
+    StoreFailed,
+    StoreFull,
+    StoreMismatch,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from mainspring.log.migrate import Migration, pending
+from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
+
+BUSY_SECONDS = 10.0
+
+
+@contextmanager
+def translated(path: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _in_our_words(path, error) from error
+
+
+def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return StoreFull(f"{path}: the disk is full; nothing was written ({error})")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return StoreReadOnly(f"{path}: cannot be written ({error})")
+        case sqlite3.SQLITE_CORRUPT:
+            return StoreCorrupt(
+                f"{path}: is damaged ({error}); see docs/log.md, 'When a file is damaged'"
+            )
+        case sqlite3.SQLITE_NOTADB:
+            return StoreMismatch(f"{path}: is not a SQLite database")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreUnavailable(
+                f"{path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
+            )
+        case sqlite3.SQLITE_CANTOPEN:
+            return StoreUnavailable(f"{path}: cannot be opened ({error})")
+        case sqlite3.SQLITE_IOERR:
+            return StoreUnavailable(f"{path}: the disk failed ({error}); nothing was written")
+        case _:
+            return StoreFailed(f"{path}: {error}")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    for setting in (
+        "synchronous = full",
+        "fullfsync = on",
+        "checkpoint_fullfsync = on",
+        "secure_delete = on",
+        "foreign_keys = off",  # checked by us, with errors that name the session
+        "wal_autocheckpoint = 10000",  # the store checkpoints sooner, beside the writer
+        "journal_size_limit = 67108864",
+    ):
+        connection.execute(f"pragma {setting}")
+    return connection
+
+
+def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlite3.Connection:
+    """Open the file, making it ours if it is new, and bring its tables up to date.
+
+    Raises:
+        StoreMismatch: it is somebody else's database, or a newer Mainspring's.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with translated(path):
+        connection = connect(path)
+        try:
+            _claim(path, connection)
+            if _version(connection) != migrations[-1].version:
+                _migrate(path, connection, migrations)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _claim(path: Path, connection: sqlite3.Connection) -> None:
+    [application] = connection.execute("pragma application_id").fetchone()
+    if application == APPLICATION_ID:
+        return
+    [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
+    if application or tables:
+        raise StoreMismatch(f"{path}: is a SQLite database, but not one of Mainspring's")
+    connection.execute("pragma journal_mode = wal")
+    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+def _migrate(
+    path: Path,
+    connection: sqlite3.Connection,
+    migrations: tuple[Migration, ...],
+    target: int | None = None,
+) -> None:
+    connection.execute("begin exclusive")  # of several processes that open it, one migrates
+    try:
+        for version, statements in pending(str(path), migrations, _version(connection), target):
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"pragma user_version = {version}")
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def downgrade(path: Path, target: int, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Take the file back to an older version's tables.
+
+    Raises:
+        StoreMismatch: a step in between cannot be undone without losing something.
+    """
+    with translated(path):
+        connection = connect(path)
+        try:
+            _migrate(path, connection, migrations, target)
+        finally:
+            connection.close()

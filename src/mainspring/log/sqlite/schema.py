@@ -1,0 +1,88 @@
+"""Tables of the SQLite store, as steps from one version to the next."""
+
+from __future__ import annotations
+
+from mainspring.log.migrate import Migration
+
+APPLICATION_ID = 0x4D535047
+"""`MSPG`, in the file's header: tells our files from other people's databases."""
+
+MIGRATIONS = (
+    Migration(
+        version=1,
+        up=(
+            """
+            create table session(
+              key integer primary key autoincrement,
+              id text not null unique,
+              thread_id text not null,
+              created integer not null,
+              updated integer not null,
+              seq integer not null,
+              hash blob not null,
+              parent_key integer references session(key),
+              parent_seq integer not null,
+              epoch integer not null default 0,
+              owner text,
+              lease_until real not null default 0,
+              inbox_head integer not null default 0,
+              indexed integer not null default 0
+            ) strict
+            """,
+            "create index session_by_created on session(created)",
+            "create index session_by_parent on session(parent_key) where parent_key is not null",
+            # clustered by (session, seq): a log is read in one sweep and grows at one place
+            """
+            create table event(
+              session_key integer not null,
+              seq integer not null,
+              id text not null,
+              thread_id text not null,
+              time integer not null,
+              version integer not null,
+              type text not null,
+              body text not null,
+              prev blob not null,
+              primary key(session_key, seq)
+            ) strict, without rowid
+            """,
+            """
+            create table inbox(
+              session_key integer not null,
+              position integer not null,
+              client_id text not null,
+              event_id text not null,
+              thread_id text not null,
+              time integer not null,
+              version integer not null,
+              type text not null,
+              body text not null,
+              seq integer,
+              primary key(session_key, position)
+            ) strict, without rowid
+            """,
+            "create unique index inbox_by_client on inbox(session_key, client_id)",
+            "create index inbox_pending on inbox(session_key, position) where seq is null",
+            "create table blob(hash text primary key, content blob not null) strict",
+            """
+            create table blob_use(
+              session_key integer not null,
+              hash text not null,
+              primary key(session_key, hash)
+            ) strict, without rowid
+            """,
+            "create index blob_use_by_hash on blob_use(hash)",
+            # rowid = session_key << 32 | seq, so that a session's words are one range
+            "create virtual table words using fts5"
+            "(text, tokenize = 'unicode61 remove_diacritics 2')",
+        ),
+        down=(
+            "drop table words",
+            "drop table blob_use",
+            "drop table blob",
+            "drop table inbox",
+            "drop table event",
+            "drop table session",
+        ),
+    ),
+)

@@ -1,0 +1,211 @@
+"""The store over one SQLite file: one writing connection with group commit, a few for reading."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from mainspring.core.errors import BlobNotFound, StoreFailed
+from mainspring.log.background import running
+from mainspring.log.pace import Pace
+from mainspring.log.signals import Signals, Watch
+from mainspring.log.sqlite import queries
+from mainspring.log.sqlite.commits import Commits
+from mainspring.log.sqlite.connect import connect, prepare, translated
+from mainspring.log.store import (
+    Append,
+    Hit,
+    InboxItem,
+    Lease,
+    Row,
+    SessionRow,
+    Span,
+    Text,
+)
+
+T = TypeVar("T")
+
+_READERS = 4
+_CHECKPOINT_JOBS = 500
+_POLL_SECONDS = 0.005
+_PATIENCE_SECONDS = 1.0
+_POLL_SHARE = 10
+"""Polling may take one part in so many of the time, however many sessions are followed."""
+
+
+class SqliteStore:
+    """See `log/store.py` for what each method promises. Make one with `open_sqlite`."""
+
+    def __init__(self, path: Path, writing: sqlite3.Connection) -> None:
+        self.path = path
+        self.signals = Signals()
+        self._commits = Commits(path, writing)
+        self._glances = Pace()
+        self._checkpointed = 0
+        self._checkpoint_due = anyio.Event()
+        self._readers = anyio.CapacityLimiter(_READERS)
+        self._idle: list[sqlite3.Connection] = []
+        self._polling: sqlite3.Connection | None = None
+
+    # --- sessions ----------------------------------------------------------------------------
+
+    async def create(self, session: SessionRow, rows: Sequence[Row]) -> None:
+        await self._write(lambda db: queries.create(db, session, rows))
+
+    async def session(self, session_id: str) -> SessionRow:
+        return await self._glance(lambda db: queries.session(db, session_id))
+
+    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
+        return await self._read(lambda db: queries.sessions(db, before, limit))
+
+    async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
+        return await self._read(lambda db: queries.stale(db, updated_before, limit))
+
+    async def delete(self, session_id: str) -> None:
+        await self._write(lambda db: queries.delete(db, session_id))
+        # the deleted text must not live on in the write-ahead log
+        await self._read(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())
+        self.signals.poke([session_id])
+
+    # --- events ------------------------------------------------------------------------------
+
+    async def append(self, append: Append) -> None:
+        await self._write(lambda db: queries.append(db, append))
+        self.signals.poke([append.lease.session_id])
+
+    async def read(self, span: Span) -> list[Row]:
+        return await self._read(lambda db: queries.read(db, span))
+
+    async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
+        kept = await self._write(lambda db: queries.submit(db, session_id, item))
+        self.signals.poke([session_id])
+        return kept
+
+    async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]:
+        return await self._glance(lambda db: queries.pending(db, session_id, limit))
+
+    # --- leases ------------------------------------------------------------------------------
+
+    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
+        return await self._write(lambda db: queries.acquire(db, session_id, owner, seconds))
+
+    async def renew(self, lease: Lease) -> None:
+        await self._write(lambda db: queries.renew(db, lease))
+
+    async def release(self, lease: Lease) -> None:
+        await self._write(lambda db: queries.release(db, lease))
+
+    # --- blobs and words ---------------------------------------------------------------------
+
+    async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
+        await self._write(lambda db: queries.put_blob(db, session_id, digest, content))
+
+    async def blob(self, digest: str) -> bytes:
+        found = await self._read(
+            lambda db: db.execute("select content from blob where hash = ?", (digest,)).fetchone()
+        )
+        if found is None:
+            raise BlobNotFound(digest)
+        return bytes(found[0])
+
+    async def blobs(self, session_id: str) -> list[str]:
+        return await self._read(lambda db: queries.blobs(db, session_id))
+
+    async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
+        return await self._read(lambda db: queries.unindexed(db, session_id, limit))
+
+    async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+        await self._write(lambda db: queries.index(db, texts, upto))
+
+    async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
+        return await self._read(lambda db: queries.search(db, words, spans, limit))
+
+    def watch(self, session_id: str) -> Watch:
+        return self.signals.watch(session_id)
+
+    # --- how it is done ----------------------------------------------------------------------
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await anyio.to_thread.run_sync(self._read_now, work, limiter=self._readers)
+
+    def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with translated(self.path):
+            connection = self._idle.pop() if self._idle else connect(self.path)
+            try:
+                return work(connection)
+            finally:
+                self._idle.append(connection)
+
+    async def _glance(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read a row or two, which takes less than asking a thread to."""
+        return await self._glances.run(partial(self._read_now, work))
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        result = await self._commits.run(work)
+        if self._commits.count >= self._checkpointed + _CHECKPOINT_JOBS:
+            self._checkpoint_due.set()
+        return result
+
+    async def poll(self) -> None:
+        """Poke followers of sessions that other processes changed, for as long as it runs."""
+        seen = arrivals = 0
+        while True:
+            await self.signals.someone()
+            begun = time.monotonic()
+            if arrivals != self.signals.arrivals:  # a new follower may have just missed a commit
+                seen, arrivals = 0, self.signals.arrivals
+            look = partial(self._look, seen, self.signals.watched())
+            try:
+                seen, heads = await anyio.to_thread.run_sync(look)
+            except StoreFailed:
+                await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
+                continue
+            if heads is not None:
+                self.signals.compare(heads)
+            spent = time.monotonic() - begun
+            await anyio.sleep(max(_POLL_SECONDS, spent * _POLL_SHARE))
+
+    async def checkpoint(self) -> None:
+        """Move the write-ahead log into the file now and then, beside the writer, not in it."""
+        while True:
+            await self._checkpoint_due.wait()
+            self._checkpoint_due, self._checkpointed = anyio.Event(), self._commits.count
+            with suppress(StoreFailed):  # the next one may do better; nothing is lost
+                await self._read(lambda db: db.execute("pragma wal_checkpoint").fetchall())
+
+    def _look(self, seen: int, watched: list[str]) -> tuple[int, dict[str, int] | None]:
+        """The database's version and, if it is not the one seen, where watched logs end."""
+        with translated(self.path):
+            if self._polling is None:
+                self._polling = connect(self.path)
+            version = int(self._polling.execute("pragma data_version").fetchone()[0])
+            return version, None if version == seen else queries.heads(self._polling, watched)
+
+    def close(self) -> None:
+        self._commits.close()
+        for connection in (self._polling, *self._idle):
+            if connection is not None:
+                connection.close()
+
+
+@asynccontextmanager
+async def open_sqlite(path: Path) -> AsyncGenerator[SqliteStore, None]:
+    """Open the file at `path`, creating it if need be.
+
+    Raises:
+        StoreMismatch, StoreReadOnly, StoreUnavailable: it cannot be used, and why.
+    """
+    writing = await anyio.to_thread.run_sync(prepare, path)
+    store = SqliteStore(path, writing)
+    try:
+        async with running(store.poll, store.checkpoint):
+            yield store
+    finally:
+        store.close()

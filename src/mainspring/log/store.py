@@ -1,0 +1,200 @@
+"""What a database must do for the log. Mechanical on purpose: meaning lives in `session_log.py`.
+
+Every method is atomic: it happens wholly or, when it raises, not at all. Once begun, a write is
+not cancelled half-way: it returns or raises. Time is the database's own clock wherever it decides
+anything (leases), so machines whose clocks differ still exclude each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from mainspring.log.signals import Watch
+
+
+class Row(NamedTuple):
+    """An event as a store keeps it: opaque but for what it filters and orders by."""
+
+    seq: int
+    id: str
+    thread_id: str
+    time: int
+    """Microseconds since 1970."""
+    version: int
+    type: str
+    body: str
+    prev: bytes
+
+
+class Head(NamedTuple):
+    """Where a log ends: the seq of its last event and that event's hash."""
+
+    seq: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    id: str
+    thread_id: str
+    """The main thread."""
+    created: int
+    updated: int
+    head: Head
+    parent_id: str | None = None
+    parent_seq: int = 0
+    """Events up to here are the parent's, read by reference; 0 when there is no parent."""
+    epoch: int = 0
+    owner: str | None = None
+    """Who holds an unexpired lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to append to one session, until it expires or a higher epoch is given out."""
+
+    session_id: str
+    owner: str
+    epoch: int
+    seconds: float
+    """How long from each renewal; an append renews too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxItem:
+    """A client's event waiting to be folded into the log."""
+
+    event_id: str
+    client_id: str
+    thread_id: str
+    time: int
+    version: int
+    type: str
+    body: str
+    position: int = 0
+    """Order of arrival, given by the store."""
+    seq: int | None = None
+    """Where it stands in the log, once folded."""
+
+
+class Folded(NamedTuple):
+    """The inbox item at `position` becomes event `seq`."""
+
+    position: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Rows for the end of a log, and what must hold for them to be written."""
+
+    lease: Lease
+    expected: Head
+    head: Head
+    rows: Sequence[Row]
+    folded: Sequence[Folded] = ()
+    """Inbox items that these rows carry: taken out in the same transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which events of one session's own to read: `after < seq <= upto`, in order."""
+
+    session_id: str
+    after: int
+    upto: int
+    types: frozenset[str] | None = None
+    threads: frozenset[str] | None = None
+    limit: int = 1000
+    backwards: bool = False
+    """Newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Searchable words of one event."""
+
+    session_id: str
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    session_id: str
+    seq: int
+    snippet: str
+
+
+class Store(Protocol):
+    async def create(self, session: SessionRow, rows: Sequence[Row]) -> None:
+        """Raises: SessionExists; SessionNotFound for an unknown parent."""
+        ...
+
+    async def session(self, session_id: str) -> SessionRow:
+        """Raises: SessionNotFound."""
+        ...
+
+    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
+        """Newest first, by creation; `before` is the `created` of the last one seen."""
+        ...
+
+    async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
+        """Sessions that nobody holds and that have not changed since."""
+        ...
+
+    async def append(self, append: Append) -> None:
+        """Raises: Fenced, Conflict, SessionNotFound."""
+        ...
+
+    async def read(self, span: Span) -> list[Row]: ...
+
+    async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
+        """Put into the inbox; a `client_id` seen before returns the item it made then."""
+        ...
+
+    async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]: ...
+
+    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
+        """Raises: LeaseHeld, SessionNotFound. The same owner gets a new epoch at once."""
+        ...
+
+    async def renew(self, lease: Lease) -> None:
+        """Raises: Fenced."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Let go; a lease that was taken over already is no error."""
+        ...
+
+    async def put_blob(self, session_id: str, digest: str, content: bytes) -> None: ...
+
+    async def blob(self, digest: str) -> bytes:
+        """Raises: BlobNotFound."""
+        ...
+
+    async def blobs(self, session_id: str) -> list[str]:
+        """Digests that this session itself refers to, sorted."""
+        ...
+
+    async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
+        """Events not yet searchable, with their session, in order; all sessions for `None`."""
+        ...
+
+    async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+        """Make texts searchable and remember, per session, how far that went."""
+        ...
+
+    async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
+        """Events with all the words, best first; `spans` limits where, all sessions if empty."""
+        ...
+
+    async def delete(self, session_id: str) -> None:
+        """Remove every trace. Raises: SessionNotFound, SessionHasForks."""
+        ...
+
+    def watch(self, session_id: str) -> Watch:
+        """A signal that the session may have changed, in this process or another."""
+        ...

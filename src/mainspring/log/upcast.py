@@ -1,0 +1,76 @@
+"""Old events stay readable for ever: each change of a released format adds one function here.
+
+To change the format of an event: raise `envelope.FORMAT`, add the function that turns the old
+JSON into the new, and golden files of the new version. What is stored is never rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from mainspring.core.envelope import (
+    FORMAT,
+    AnyPayload,
+    Event,
+    EventLine,
+    Unknown,
+    decode_payload,
+    type_of,
+)
+from mainspring.core.errors import MalformedEvent
+
+Upcaster: TypeAlias = Callable[[dict[str, object]], dict[str, object]]
+
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
+"""(type, version it was written in) -> its JSON one version later. Absent: nothing changed."""
+
+
+def read_payload(
+    kind: str,
+    body: str | bytes,
+    version: int,
+    *,
+    upcasters: Mapping[tuple[str, int], Upcaster] = UPCASTERS,
+    current: int = FORMAT,
+) -> AnyPayload:
+    """Read a stored payload of any version.
+
+    Raises:
+        MalformedEvent: it claims a version that we know and does not have its shape.
+    """
+    if version == current:
+        return decode_payload(body)
+    if version > current:
+        try:
+            return decode_payload(body)
+        except MalformedEvent:  # a newer Mainspring gave a known type a new shape
+            return Unknown(type=kind)
+    fields: dict[str, object] = msgspec.json.decode(body, type=dict[str, object])
+    for step in range(version, current):
+        kind = str(fields["type"])
+        if upcaster := upcasters.get((kind, step)):
+            fields = upcaster(fields)
+    return decode_payload(msgspec.json.encode(fields))
+
+
+def read_line(line: EventLine) -> Event:
+    """An event from its line of JSON, its exact bytes kept."""
+    body = bytes(line.payload)
+    try:
+        prev = bytes.fromhex(line.prev)
+    except ValueError as error:
+        raise MalformedEvent(f"event {line.seq}: prev is not a hash") from error
+    return Event(
+        id=line.id,
+        session_id=line.session_id,
+        seq=line.seq,
+        thread_id=line.thread_id,
+        time=line.time,
+        payload=read_payload(type_of(body), body, line.version),
+        body=body,
+        version=line.version,
+        prev=prev,
+    )

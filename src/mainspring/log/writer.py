@@ -1,0 +1,130 @@
+"""The one writer of a session: appends under a lease, folds the inbox, knows where the log ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.errors import Conflict, StoreUnavailable
+from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
+from mainspring.log.store import Append, Folded, InboxItem, Lease, SessionRow, Store
+from mainspring.log.upcast import read_payload
+
+RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""A database that restarts is back within this; then the caller hears of it."""
+
+
+class Writer:
+    """Appends in the order they are asked for, also when several threads of a session ask."""
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        session: SessionRow,
+        *,
+        clock: Clock,
+        new_id: Callable[[str], str],
+        scrub: Scrub,
+    ) -> None:
+        self.lease = lease
+        self.head = session.head
+        self.thread_id = session.thread_id
+        self._store = store
+        self._clock = clock
+        self._new_id = new_id
+        self._scrub = scrub
+        self._turn = anyio.Lock(fast_acquire=True)
+
+    @property
+    def session_id(self) -> str:
+        return self.lease.session_id
+
+    def new_event_id(self) -> str:
+        """An id for an event that is announced before it is appended."""
+        return self._new_id(ids.EVENT)
+
+    async def append(
+        self,
+        *payloads: KnownPayload,
+        thread_id: str | None = None,
+        event_ids: Sequence[str] = (),
+    ) -> list[Event]:
+        """Write payloads at the end of the log, all or none; durable when this returns.
+
+        Raises:
+            Fenced: the lease was taken over. Conflict: the log is not where this writer left it.
+            StoreFailed: the database did, for longer than it was worth waiting.
+        """
+        moment = self._clock()
+        drafts: list[Draft] = []
+        for index, payload in enumerate(payloads):
+            clean, body = scrubbed(payload, self._scrub)
+            drafts.append(
+                Draft(
+                    id=event_ids[index] if index < len(event_ids) else self.new_event_id(),
+                    thread_id=thread_id or self.thread_id,
+                    time=moment,
+                    payload=clean,
+                    body=body,
+                )
+            )
+        async with self._turn:
+            return await self._append(drafts, ())
+
+    async def fold_inbox(self) -> list[Event]:
+        """Move what clients have sent into the log, in order of arrival, exactly once."""
+        async with self._turn:
+            items = await self._store.pending(self.session_id)
+            if not items:
+                return []
+            return await self._append([self._draft(item) for item in items], items)
+
+    def _draft(self, item: InboxItem) -> Draft:
+        return Draft(
+            id=item.event_id,
+            thread_id=item.thread_id,
+            time=self._clock(),
+            payload=read_payload(item.type, item.body, item.version),
+            body=item.body.encode(),
+            version=item.version,
+        )
+
+    async def _append(self, drafts: list[Draft], items: Sequence[InboxItem]) -> list[Event]:
+        events, head = link(self.session_id, self.head, drafts)
+        append = Append(
+            lease=self.lease,
+            expected=self.head,
+            head=head,
+            rows=[to_row(event) for event in events],
+            folded=[
+                Folded(item.position, event.seq) for item, event in zip(items, events, strict=False)
+            ],
+        )
+        await self._commit(append)
+        self.head = head
+        return events
+
+    async def _commit(self, append: Append) -> None:
+        """Repeating an append is safe: it is conditional on a head that only it can move."""
+        for seconds in (*RETRY_SECONDS, None):
+            try:
+                return await self._store.append(append)
+            except Conflict:
+                if (await self._store.session(self.session_id)).head == append.head:
+                    return  # an earlier try went through before the connection broke
+                raise
+            except StoreUnavailable:
+                if seconds is None:
+                    raise
+                await anyio.sleep(seconds)
+
+    async def renew(self) -> None:
+        await self._store.renew(self.lease)
+
+    async def release(self) -> None:
+        await self._store.release(self.lease)

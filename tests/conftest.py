@@ -1,0 +1,13 @@
+"""What every test shares. `anyio_mode = "auto"` in pyproject.toml runs every async test."""
+
+import pytest
+from hypothesis import settings
+
+# A busy machine stalls at times: pytest-timeout bounds a test; a deadline per example flakes.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
