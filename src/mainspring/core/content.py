@@ -1,4 +1,4 @@
-"""Content blocks: what messages and tool results are made of. Field names are the Managed Agents ones."""
+"""Content blocks of messages and tool results. Field names are the Managed Agents ones."""
 
 from __future__ import annotations
 

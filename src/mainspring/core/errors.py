@@ -11,6 +11,7 @@ MainspringError
 │   ├── Fenced              the writer's lease was taken over
 │   ├── LeaseHeld           another worker has the session
 │   └── BlobNotFound
+├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may yet
 └── StoreFailed             the database did; `retryable` says whether waiting can help
     ├── StoreFull
     ├── StoreReadOnly
@@ -20,6 +21,8 @@ MainspringError
 """
 
 from __future__ import annotations
+
+from typing import Literal, TypeAlias
 
 
 class MainspringError(Exception):
@@ -90,6 +93,50 @@ class BlobNotFound(LogError):
     def __init__(self, digest: str) -> None:
         super().__init__(f"no blob {digest}")
         self.digest = digest
+
+
+ProviderFailure: TypeAlias = Literal[
+    "overloaded",  # 529, 503
+    "rate_limited",  # 429
+    "timeout",
+    "stalled",  # the stream went silent
+    "connection",
+    "server",  # other 5xx
+    "malformed",  # the answer is not what the API promises
+    "unauthorized",  # 401: no key, or a wrong one
+    "forbidden",  # 403: revoked, or not for this model
+    "not_found",  # 404: no such model
+    "billing",  # 402, or the account is out of credit
+    "prompt_too_long",
+    "media_too_large",
+    "invalid_request",  # any other 4xx: asking again will not help
+    "exhausted",  # a script or a recording has no more replies
+]
+
+
+class ProviderFailed(MainspringError):
+    def __init__(
+        self,
+        provider: str,
+        kind: ProviderFailure,
+        what: str,
+        *,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(f"{provider}: {what}")
+        self.provider = provider
+        self.kind: ProviderFailure = kind
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same provider may answer the same request later."""
+        return self.kind in _PASSING
+
+
+_PASSING = frozenset[ProviderFailure](
+    ("overloaded", "rate_limited", "timeout", "stalled", "connection", "server", "malformed")
+)
 
 
 class StoreFailed(MainspringError):

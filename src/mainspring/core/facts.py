@@ -1,4 +1,4 @@
-"""Events that the Managed Agents API has no word for: workflow runs' detail and the harness's own facts.
+"""Events that the Managed Agents API has no word for, and workflow runs.
 
 A tool call lives in the log as: proposed (`agent.tool_use`), `tool_call.authorized`,
 `tool_call.started`, settled (`agent.tool_result`); `tool_call.in_doubt` after a crash.

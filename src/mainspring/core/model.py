@@ -1,0 +1,129 @@
+"""What the harness and a model say to each other: a request, deltas, exactly one reply.
+
+Providers translate this to and from their wire formats; nothing here is any provider's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.content import Block
+from mainspring.core.events import Usage
+
+Effort: TypeAlias = Literal["none", "low", "medium", "high", "xhigh", "max"]
+ReplyReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"]
+
+
+class Text(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class Thinking(Struct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+    text: str
+    signature: str | None = None
+    """Opaque: returned to the provider that made it, dropped for others."""
+
+
+class ToolUse(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use"):
+    id: str
+    name: str
+    input: dict[str, object]
+
+
+class ToolResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
+    tool_use_id: str
+    content: tuple[Block, ...]
+    is_error: bool = False
+
+
+class User(Struct, frozen=True, tag_field="role", tag="user"):
+    content: tuple[Block | ToolResult, ...]
+    """Tool results first, in the order asked, then what the user said."""
+
+
+class Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
+    content: tuple[Text | Thinking | ToolUse, ...]
+
+
+Message: TypeAlias = User | Assistant
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    input_schema: dict[str, object]
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One model call. Everything before a breakpoint is the same bytes in the next call."""
+
+    model: str
+    """As the provider names it."""
+    system: tuple[str, ...]
+    """Static part first; what may change during a session stands behind it."""
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[Message, ...]
+    max_tokens: int
+    effort: Effort = "none"
+    cache_messages: tuple[int, ...] = ()
+    """Indices of messages that end with a cache breakpoint; tools and static system always do."""
+    request_id: str = ""
+    """Sent to the provider and kept in the log."""
+    stream: bool = True
+    """False to ask for the whole reply at once, after a stream has stalled."""
+
+
+class TextDelta(Struct, frozen=True, tag_field="type", tag="text_delta"):
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, tag_field="type", tag="thinking_delta"):
+    text: str
+
+
+class ToolInputDelta(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_input_delta"):
+    id: str
+    name: str
+    json: str
+    """A piece of the input; empty in the first one, which announces the call."""
+
+
+class ToolUseReady(Struct, frozen=True, tag_field="type", tag="tool_use_ready"):
+    """The input of a call is complete; the call may start before the reply ends."""
+
+    use: ToolUse
+
+
+class Stalled(Struct, frozen=True, kw_only=True, tag_field="type", tag="stalled"):
+    """Nothing has come for a while; the stream is not given up yet."""
+
+    seconds: float
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | Stalled
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    content: tuple[Text | Thinking | ToolUse, ...]
+    usage: Usage
+    reason: ReplyReason
+    model: str
+    """The one that answered."""
+    provider_request_id: str | None = None
+    usage_is_estimated: bool = False
+    """The provider sent no usage; ours stands in for it."""
+
+
+class Model(Protocol):
+    """Anything that answers requests."""
+
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """Deltas as they come, then exactly one `Reply`, last.
+
+        Raises:
+            ProviderFailed: there will be no reply; it says why and whether trying again can help.
+        """
+        ...

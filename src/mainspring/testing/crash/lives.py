@@ -1,0 +1,96 @@
+"""What a child does with its life, by order. Runs in the child only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+from random import Random
+from typing import cast
+
+import anyio
+
+from mainspring.core.errors import LeaseHeld
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Store
+from mainspring.testing.crash.reporter import Reporter
+from mainspring.testing.crash.stores import named
+from mainspring.testing.crash.wire import Dying, Order, Saw, Sleep, Stopping, Take, Watch, Work
+from mainspring.testing.crash.worker import Shared, Worker
+
+_LONG_SECONDS = 20.0
+
+
+async def live(order: Order, descriptor: int) -> None:
+    reporter = Reporter(descriptor)
+    if isinstance(order, Work) and order.kill_at:
+        die_at_statement(order.kill_at, reporter)
+    async with named(order.opener)(order.url) as store:
+        match order:
+            case Work():
+                await _work(order, store, reporter)
+            case Watch():
+                await _watch(order, store, reporter)
+            case Sleep():
+                await _sleep(order, store, reporter)
+            case Take():
+                await _take(order, store, reporter)
+
+
+def die_at_statement(number: int, reporter: Reporter) -> None:
+    """Kill this process before the `number`-th SQL statement of all its SQLite connections."""
+    remaining = number
+
+    def count(statement: str) -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
+            reporter.say(Dying(statement=" ".join(statement.split())[:60]))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "sqlite3.connect/handle":
+            cast("sqlite3.Connection", arguments[0]).set_trace_callback(count)
+
+    sys.addaudithook(audit)
+
+
+async def _work(order: Work, store: Store, reporter: Reporter) -> None:
+    shared = Shared(reporter, list(order.sessions), is_repeatable=bool(order.kill_at))
+    workers = [
+        Worker(store, shared, Random(f"{order.seed}/{task}"), f"{order.tag}t{task}")
+        for task in range(order.tasks)
+    ]
+    for sent in order.retries:
+        await workers[0].send_again(sent)
+    async with anyio.create_task_group() as group:
+        for worker in workers:
+            group.start_soon(worker.work, order.operations)
+
+
+async def _watch(order: Watch, store: Store, reporter: Reporter) -> None:
+    async for event in SessionLog(store).follow(order.session_id, after=order.after):
+        reporter.say(Saw(seq=event.seq, id=event.id))
+
+
+async def _sleep(order: Sleep, store: Store, reporter: Reporter) -> None:
+    shared = Shared(reporter, [order.session_id], is_repeatable=False)
+    worker = Worker(store, shared, Random(order.tag), order.tag)
+    if await worker.hold(order.session_id, owner="sleeper", seconds=order.seconds):
+        await worker.append(order.session_id)
+        reporter.say(Stopping())
+        os.kill(os.getpid(), signal.SIGSTOP)
+        await worker.append(order.session_id)
+
+
+async def _take(order: Take, store: Store, reporter: Reporter) -> None:
+    shared = Shared(reporter, [order.session_id], is_repeatable=False)
+    worker = Worker(store, shared, Random(order.tag), order.tag)
+    while not await worker.hold(order.session_id, owner=order.tag, seconds=_LONG_SECONDS):
+        try:
+            lease = await store.acquire(order.session_id, owner=order.tag, seconds=0.0)
+            await store.release(lease)
+        except LeaseHeld as held:
+            await anyio.sleep(held.seconds)
+    await worker.append(order.session_id)
