@@ -15,6 +15,8 @@ Seed: TypeAlias = Callable[[str, str], None]
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
+UPPER_LAYERS = ("edges", "testing", "wiring", "config", "improve", "runtime")
+LAYERS = (*UPPER_LAYERS, "harness", "capabilities", "log", "core")
 DOC = '"""One idea."""\n\n'
 BRANCHES = "".join(f"    if n == {n}:\n        return n\n" for n in range(8))
 
@@ -55,8 +57,9 @@ def run(tmp_path: Path, seed: Seed, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a tool in a small tree that passes every check but for what the test seeds into it."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
-    for package in ("mainspring", "mainspring/core", "mainspring/log"):
-        seed(f"src/{package}/__init__.py", '"""One package."""\n')
+    for place in ("", *(f"{layer}/" for layer in LAYERS)):
+        seed(f"src/mainspring/{place}__init__.py", '"""One package."""\n')
+    seed("src/mainspring/__main__.py", '"""One module."""\n')
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))
 
     def call(tool: str, *arguments: str) -> CompletedProcess[str]:
@@ -116,18 +119,16 @@ def test_a_type_error_in_the_source_or_in_a_test_fails_the_type_check(run: Run, 
 
 
 def test_every_import_that_points_up_fails_the_import_check(run: Run, seed: Seed):
-    for package in ("edges", "improve"):
-        seed(f"src/mainspring/{package}/__init__.py", DOC)
     upward = {
         "core.seeded": "mainspring.log",
         "core.framework": "typer",
         "log.seeded": "mainspring.harness",
-        "harness": "mainspring.capabilities",
-        "capabilities": "mainspring.harness",
-        "runtime": "mainspring.improve",
-        "config": "mainspring.wiring",
-        "wiring": "mainspring.testing",
-        "testing": "mainspring.edges",
+        "harness.seeded": "mainspring.capabilities",
+        "capabilities.seeded": "mainspring.harness",
+        "runtime.seeded": "mainspring.improve",
+        "config.seeded": "mainspring.wiring",
+        "wiring.seeded": "mainspring.testing",
+        "testing.seeded": "mainspring.edges",
     }
     for importer, imported in upward.items():
         seed(f"src/mainspring/{importer.replace('.', '/')}.py", DOC + f"import {imported}\n")

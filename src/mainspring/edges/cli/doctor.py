@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import checkup
-    from mainspring.edges.cli.perform import Action
 else:
     checkup = LazyModule("mainspring.edges.cli.checkup")
 

@@ -10,11 +10,11 @@ import typer
 
 from mainspring import __version__
 from mainspring.edges.cli import doctor, log
+from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import perform
-    from mainspring.edges.cli.perform import Action
 else:
     perform = LazyModule("mainspring.edges.cli.perform")
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from io import TextIOWrapper
 
 import anyio
 
 from mainspring.config import Settings, read_settings
 from mainspring.core import errors
-from mainspring.edges.cli import render
-
-Action: TypeAlias = Callable[[Settings], Awaitable[int]]
-"""What a command does once its arguments are understood; the exit status comes out."""
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.render import Screen
 
 FAILED = 1
 INTERRUPTED = 130
@@ -33,6 +30,9 @@ _HINTS: dict[type[errors.MainspringError], str] = {
 
 def perform(action: Action, *, store: str | None, debug: bool) -> int:
     settings = read_settings(store=store, debug=debug)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that lacks a character is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = anyio.run(action, settings)
         sys.stdout.flush()  # a reader that has gone away is noticed here, not at exit
@@ -60,7 +60,7 @@ def hints_for(error: errors.MainspringError) -> list[str]:
 def _explain(settings: Settings, what: str, hints: list[str]) -> None:
     if settings.debug:
         traceback.print_exc()
-    screen = render.screen(settings, stderr=True)
-    screen.print(render.one_line(f"error: {what}"), style="bold red")
+    screen = Screen(settings, stderr=True)
+    screen.whole((f"error: {what}", "bold red"))
     for hint in hints:
-        screen.print(render.one_line(f"hint: {hint}"), style="dim")
+        screen.whole((f"hint: {hint}", "dim"))

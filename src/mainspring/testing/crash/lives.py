@@ -11,7 +11,6 @@ from typing import cast
 
 import anyio
 
-from mainspring.core.errors import LeaseHeld
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.testing.crash.reporter import Reporter
@@ -20,6 +19,7 @@ from mainspring.testing.crash.wire import Dying, Order, Saw, Sleep, Stopping, Ta
 from mainspring.testing.crash.worker import Shared, Worker
 
 _LONG_SECONDS = 20.0
+_AGAIN_SECONDS = 0.005
 
 
 async def live(order: Order, descriptor: int) -> None:
@@ -88,9 +88,5 @@ async def _take(order: Take, store: Store, reporter: Reporter) -> None:
     shared = Shared(reporter, [order.session_id], is_repeatable=False)
     worker = Worker(store, shared, Random(order.tag), order.tag)
     while not await worker.hold(order.session_id, owner=order.tag, seconds=_LONG_SECONDS):
-        try:
-            lease = await store.acquire(order.session_id, owner=order.tag, seconds=0.0)
-            await store.release(lease)
-        except LeaseHeld as held:
-            await anyio.sleep(held.seconds)
+        await anyio.sleep(_AGAIN_SECONDS)
     await worker.append(order.session_id)

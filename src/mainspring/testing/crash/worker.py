@@ -51,14 +51,15 @@ class _Ids:
         self._numbers = count(1)
         self._reserved: dict[str, str] = {}
 
+    def fresh(self, prefix: str) -> str:
+        return f"{prefix}_{self._tag}n{next(self._numbers)}"
+
     def reserve(self, prefix: str) -> str:
-        self._reserved.pop(prefix, None)  # of a call that was refused before it came to that
-        self._reserved[prefix] = self.new(prefix)
+        self._reserved[prefix] = self.fresh(prefix)
         return self._reserved[prefix]
 
     def new(self, prefix: str) -> str:
-        known = self._reserved.pop(prefix, None)
-        return known or f"{prefix}_{self._tag}n{next(self._numbers)}"
+        return self._reserved.pop(prefix, None) or self.fresh(prefix)
 
 
 class Worker:
@@ -142,7 +143,7 @@ class Worker:
             for _ in range(self._random.randint(1, 4))
         ]
         sent = tuple(
-            wire.Sent(self._ids.reserve(ids.EVENT), encode_payload(payload).decode())
+            wire.Sent(self._ids.fresh(ids.EVENT), encode_payload(payload).decode())
             for payload in payloads
         )
         doing = wire.Append(session_id=session_id, epoch=writer.lease.epoch, events=sent)
@@ -194,7 +195,7 @@ class Worker:
         text = self._text()
         sent = wire.Submit(
             session_id=session_id,
-            client_id=self._ids.new("client"),
+            client_id=self._ids.fresh("client"),
             event_id="",
             text=text,
             body=encode_payload(_said(text)).decode(),

@@ -1,0 +1,255 @@
+"""What `mainspring log` does to whole sessions: verify, export, import, delete."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import anyio
+import msgspec
+import typer
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.clock import to_micros
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.log_read import view
+from mainspring.edges.cli.render import Screen, counted
+from mainspring.edges.cli.sessions import every_session, existing_log, find_session
+from mainspring.log import transfer, verify as verifying
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.log.verify import Problem, VerifyReport
+from mainspring.wiring import open_log
+
+_CHUNK = 1 << 20
+_MOST_NAMED = 10
+_STALE = 100_000
+
+
+# --- verify --------------------------------------------------------------------------------------
+
+
+class VerifyView(Struct, frozen=True, kw_only=True):
+    session_id: str
+    ok: bool
+    events: int
+    problems: tuple[Problem, ...]
+
+
+async def verify(settings: Settings, meant: str | None, *, json: bool) -> int:
+    """One session, or all of them for `None`."""
+    screen = Screen(settings)
+    checked = spoiled = 0
+    async with existing_log(settings) as log:
+        if meant is None:
+            ids = [session.id async for session in every_session(log)]
+        else:
+            ids = [(await find_session(log, meant)).id]
+        for session_id in ids:
+            report = await verifying.verify(log, session_id)
+            checked += 1
+            spoiled += not report.ok
+            if json:
+                screen.json(_encoded(report))
+            else:
+                _print_report(screen, report)
+    if meant is None and not json:
+        screen.line((f"{counted(checked, 'session')} checked, {spoiled} with problems", "bold"))
+    return 1 if spoiled else 0
+
+
+def _encoded(report: VerifyReport) -> bytes:
+    return msgspec.json.encode(
+        VerifyView(
+            session_id=report.session_id,
+            ok=report.ok,
+            events=report.events,
+            problems=report.problems,
+        )
+    )
+
+
+def _print_report(screen: Screen, report: VerifyReport) -> None:
+    if report.ok:
+        screen.line(
+            ("ok    ", "green"), (report.session_id, ""), (f"  {counted(report.events, 'event')}", "dim")
+        )
+        return
+    screen.line(("BAD   ", "bold red"), (report.session_id, ""))
+    for problem in report.problems:
+        screen.whole((f"      event {problem.seq}: ", "bold"), (problem.what, ""))
+
+
+# --- export and import ---------------------------------------------------------------------------
+
+
+async def export(settings: Settings, meant: str, *, output: str) -> int:
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        if output == "-":
+            await _write(log, session.id, sys.stdout.buffer)
+            return 0
+        with _translated(output), _replacing(Path(output)) as file:
+            lines = await _write(log, session.id, file)
+    Screen(settings, stderr=True).whole(
+        (f"wrote {session.id} to {output}: {counted(lines, 'line')}", "dim")
+    )
+    return 0
+
+
+async def _write(log: SessionLog, session_id: str, file: IO[bytes]) -> int:
+    count = 0
+    async with aclosing(transfer.export_lines(log, session_id)) as lines:
+        async for line in lines:
+            file.write(line + b"\n")
+            count += 1
+    return count
+
+
+@contextmanager
+def _replacing(path: Path) -> Generator[IO[bytes], None, None]:
+    """A file that takes `path`'s place when all of it is on disk; before that, nothing is there."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a pipe or a device: to be written, not replaced
+        with path.open("wb") as file:
+            yield file
+        return
+    # readable by its owner only: it holds all that was said
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)  # noqa: PTH105
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _translated(name: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InvalidInput(f"{name}: {error.strerror or error}") from error
+
+
+async def import_(settings: Settings, name: str, *, json: bool) -> int:
+    screen = Screen(settings)
+    with _translated(name):
+        file = sys.stdin.buffer if name == "-" else await anyio.to_thread.run_sync(open, name, "rb")
+    with file:
+        async with open_log(settings) as log, aclosing(_lines(name, file)) as lines:
+            added = await transfer.import_lines(log, lines)
+            for session_id in added:
+                found = await view(log, await log.session(session_id))
+                if json:
+                    screen.json(msgspec.json.encode(found))
+                else:
+                    screen.line(
+                        ("imported ", "green"),
+                        (session_id, ""),
+                        (f"  {counted(found.events, 'event')}  {found.title or ''}", "dim"),
+                    )
+    if not added:
+        Screen(settings, stderr=True).whole(("nothing new: all of it was here already", "dim"))
+    return 0
+
+
+async def _lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]:
+    while True:
+        with _translated(name):
+            some = await anyio.to_thread.run_sync(partial(file.readlines, _CHUNK))
+        if not some:
+            return
+        for line in some:
+            yield line
+
+
+# --- delete --------------------------------------------------------------------------------------
+
+
+async def rm(settings: Settings, meant: str, *, cascade: bool, yes: bool, json: bool) -> int:
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        doomed = await _with_forks(log, session) if cascade else [session]
+        if not yes and not _agreed(settings, await _question(log, doomed)):
+            return 1
+        await log.delete(session.id, cascade=cascade)
+    _report_deleted(settings, [each.id for each in doomed], json=json)
+    return 0
+
+
+async def _with_forks(log: SessionLog, session: SessionRow) -> list[SessionRow]:
+    """The session and all that begin with its events, however far removed."""
+    known = [each async for each in every_session(log)]
+    doomed = [session]
+    for parent in doomed:  # grows as it goes
+        doomed += [each for each in known if each.parent_id == parent.id]
+    return doomed
+
+
+async def _question(log: SessionLog, doomed: list[SessionRow]) -> str:
+    lines: list[str] = []
+    for session in doomed[:_MOST_NAMED]:
+        shown = await view(log, session)
+        held = f"  (held by {shown.holder})" if shown.holder else ""
+        lines.append(f"{shown.id}  {counted(shown.events, 'event')}  {shown.title or ''}{held}")
+    if len(doomed) > _MOST_NAMED:
+        lines.append(f"and {len(doomed) - _MOST_NAMED} more")
+    return "\n".join([*lines, f"Delete {counted(len(doomed), 'session')} for good?"])
+
+
+async def expire(settings: Settings, older_than: timedelta, *, yes: bool, json: bool) -> int:
+    before = clock.now() - older_than
+    async with existing_log(settings) as log:
+        stale = await log.store.stale(updated_before=to_micros(before), limit=_STALE)
+        question = f"Delete {counted(len(stale), 'session')} not changed since then for good?"
+        if stale and not yes and not _agreed(settings, question):
+            return 1
+        expired = await log.expire(updated_before=before) if stale else []
+    if expired:
+        _report_deleted(settings, expired, json=json)
+    else:
+        Screen(settings, stderr=True).whole(("nothing is that old", "dim"))
+    return 0
+
+
+def _agreed(settings: Settings, question: str) -> bool:
+    """
+    Raises:
+        InvalidInput: there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        refused = InvalidInput("this deletes for good, and there is no terminal to ask at")
+        refused.add_note("--yes says yes")
+        raise refused
+    notes = Screen(settings, stderr=True)
+    *listed, last = question.split("\n")
+    for line in listed:
+        notes.line((line, ""))
+    if typer.confirm(last, err=True):
+        return True
+    notes.whole(("nothing was deleted", "dim"))
+    return False
+
+
+def _report_deleted(settings: Settings, ids: list[str], *, json: bool) -> None:
+    screen = Screen(settings)
+    for session_id in ids:
+        if json:
+            screen.json(msgspec.json.encode({"deleted": session_id}))
+        else:
+            screen.line(("deleted ", ""), (session_id, ""))

@@ -1,0 +1,108 @@
+"""Lines for a terminal: colours and cutting there, plain and whole anywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from mainspring.config import Settings
+
+Part: TypeAlias = tuple[str, str]
+"""Words and how they look."""
+
+_UNITS = (("w", 7 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+class Screen:
+    """Standard output or error. Only this class knows whether somebody is looking."""
+
+    def __init__(self, settings: Settings, *, stderr: bool = False) -> None:
+        self._stream = sys.stderr if stderr else sys.stdout
+        self._console = Console(
+            file=self._stream,
+            color_system="auto" if settings.color else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+        self.width: int | None = self._console.width if self._console.is_terminal else None
+        """Columns of the terminal; `None` when output goes elsewhere and nothing is cut."""
+
+    def line(self, *parts: Part) -> None:
+        """One line, cut at the terminal's edge."""
+        self._print(parts, is_cut=True)
+
+    def whole(self, *parts: Part) -> None:
+        """A line that wraps rather than lose anything."""
+        self._print(parts, is_cut=False)
+
+    def _print(self, parts: Sequence[Part], *, is_cut: bool) -> None:
+        shown = [(one_line(words), style) for words, style in parts]
+        if self.width is None:  # many times faster than Rich, for long logs
+            self._stream.write("".join(words for words, _ in shown).rstrip() + "\n")
+            return
+        text = Text.assemble(*shown)
+        text.rstrip()
+        if is_cut:
+            text.truncate(self.width, overflow="ellipsis")
+        self._console.print(text, soft_wrap=True)
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
+        """Columns as wide as their content; the last takes what is left. Empty ones are left out."""
+        kept = [index for index in range(len(heads)) if any(row[index][0] for row in rows)]
+        lines: list[list[Part]] = [[(heads[index], "dim") for index in kept]]
+        for row in rows:
+            lines.append([(one_line(row[index][0]), row[index][1]) for index in kept])
+        widths = [max(cell_len(words) for words, _ in column) for column in zip(*lines)]
+        for line in lines:
+            self.line(*(padded(part, width + 2) for part, width in zip(line, widths)))
+
+    def json(self, encoded: bytes) -> None:
+        """One JSON value on a line of its own, at once: whoever reads may act on it."""
+        self._stream.buffer.write(encoded + b"\n")
+        self._stream.flush()
+
+
+def padded(part: Part, width: int) -> Part:
+    words, style = part
+    return set_cell_size(words, max(width, cell_len(words))), style
+
+
+def one_line(text: str) -> str:
+    """Text without line ends or anything that could steer a terminal."""
+    if text.isprintable():
+        return text
+    joined = " ".join(text.split()) if not text.isspace() else " "
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in joined)
+
+
+def ago(age: timedelta) -> str:
+    seconds = max(0, int(age.total_seconds()))
+    for unit, size in _UNITS:
+        if seconds >= size * (2 if unit == "w" else 1):
+            return f"{seconds // size}{unit} ago"
+    return "now"
+
+
+def minute(moment: datetime) -> str:
+    """In the reader's own time zone, as all times on a screen are."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def byte_size(number: int) -> str:
+    size = float(number)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,82 @@
+"""Which session was meant: a whole id, or so much of its beginning or end as is its alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from difflib import get_close_matches
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.wiring import has_store, open_log
+
+_PAGE = 1000
+_NAMED = 5
+"""How many sessions a hint names."""
+
+
+async def find_session(log: SessionLog, meant: str) -> SessionRow:
+    """
+    Raises:
+        SessionNotFound: none is called so; a note names those that nearly are.
+        InvalidInput: several are; a note names them.
+    """
+    try:
+        return await log.session(meant)
+    except SessionNotFound:
+        known = [session async for session in every_session(log)]
+    found = [session for session in known if meant and _is_called(session.id, meant)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = InvalidInput(f"{meant} could be any of {len(found)} sessions; give more of the id")
+        several.add_note(_did_you_mean([session.id for session in found]))
+        raise several
+    unknown = SessionNotFound(meant)
+    if near := _near(meant, [session.id for session in known]):
+        unknown.add_note(_did_you_mean(near))
+    raise unknown
+
+
+async def every_session(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
+    """All sessions, newest first."""
+    before: int | None = None
+    seen: set[str] = set()
+    while True:
+        page = await log.sessions(before=before, limit=_PAGE)
+        new = [session for session in page if session.id not in seen]
+        for session in new:
+            yield session
+        if not new:
+            return
+        seen = {session.id for session in page}
+        before = page[-1].created + 1  # those of the same microsecond come again and are skipped
+
+
+def _is_called(session_id: str, meant: str) -> bool:
+    _, _, bare = session_id.partition("_")
+    return session_id.startswith(meant) or bare.startswith(meant) or session_id.endswith(meant)
+
+
+def _near(meant: str, ids: list[str]) -> list[str]:
+    """By the whole id or by its end, whichever was mistyped."""
+    ends = {session_id[-len(meant) :]: session_id for session_id in ids[:_PAGE] if meant}
+    return [ends[end] for end in get_close_matches(meant, ends, n=_NAMED, cutoff=0.7)]
+
+
+def _did_you_mean(ids: list[str]) -> str:
+    more = f", and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return f"did you mean {', '.join(ids[:_NAMED])}{more}?"
+
+
+@asynccontextmanager
+async def existing_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
+    """The log, if there is one: to look at nothing must not create anything."""
+    if not has_store(settings):
+        missing = InvalidInput(f"there are no sessions yet: {settings.place} does not exist")
+        missing.add_note("--store or MAINSPRING_STORE names another store")
+        raise missing
+    async with open_log(settings) as log:
+        yield log

@@ -1,0 +1,67 @@
+"""Connections to share. Made on demand, kept when sound, dropped when the server dropped them.
+
+Not `psycopg_pool`: that costs a tenth of an append, loses connections when the task that uses one
+is cancelled by a scope, and reconnects on a schedule of its own after a restart.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+from anyio import CancelScope
+from psycopg.pq import TransactionStatus
+
+from mainspring.log.postgres.connect import Address, Connection, connect, translated
+
+T = TypeVar("T")
+
+
+class Pool:
+    def __init__(self, address: Address, *, size: int) -> None:
+        self.address = address
+        self._idle: list[Connection] = []
+        self._turns = anyio.Semaphore(size, fast_acquire=True)
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do `work` on a connection of its own. Cancelled while it waits for one, or not at all."""
+        async with self._turns:
+            with CancelScope(shield=True), translated(self.address):
+                connection = await self._take()
+                try:
+                    return await work(connection)
+                finally:
+                    await self._put(connection)
+        raise AssertionError("a shielded scope is not cancelled from outside")
+
+    def add(self, connection: Connection) -> None:
+        self._idle.append(connection)
+
+    async def _take(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if _is_sound(connection):
+                return connection
+            await connection.close()
+        return await connect(self.address)
+
+    async def _put(self, connection: Connection) -> None:
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            await connection.close()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+def _is_sound(connection: Connection) -> bool:
+    """A server says nothing on an idle connection, except good-bye."""
+    if connection.closed:
+        return False
+    ear = select.poll()
+    ear.register(connection.fileno(), select.POLLIN)
+    return not ear.poll(0)

@@ -1,0 +1,310 @@
+"""What the PostgreSQL store asks of the database. Plain functions over a connection.
+
+Each is one statement, and so one transaction and one round trip, except `delete`; a refusal costs
+a second one, to find out why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString, TypeAlias
+
+from mainspring.core.errors import (
+    BlobNotFound,
+    Conflict,
+    Fenced,
+    LeaseHeld,
+    SessionExists,
+    SessionHasForks,
+    SessionNotFound,
+)
+from mainspring.log.postgres import statements as sql
+from mainspring.log.postgres.connect import Connection
+from mainspring.log.postgres.words import folded, snippet, storable
+from mainspring.log.store import (
+    Append,
+    Head,
+    Hit,
+    InboxItem,
+    Lease,
+    Row,
+    SessionRow,
+    Span,
+    Text,
+)
+
+_Found: TypeAlias = list[tuple[Any, ...]]
+_ROW_FIELDS = len(Row._fields)
+
+
+async def _ask(
+    db: Connection, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any]
+) -> _Found:
+    answer = await db.execute(statement, values, prepare=True, binary=True)
+    return await answer.fetchall()
+
+
+def _columns(rows: Sequence[Row]) -> list[list[Any]]:
+    return [[row[field] for row in rows] for field in range(_ROW_FIELDS)]
+
+
+def _session_row(found: tuple[Any, ...]) -> SessionRow:
+    return SessionRow(
+        id=found[0],
+        thread_id=found[1],
+        created=found[2],
+        updated=found[3],
+        head=Head(found[4], found[5]),
+        parent_id=found[6],
+        parent_seq=found[7],
+        epoch=found[8],
+        owner=found[9],
+    )
+
+
+def _item(found: tuple[Any, ...]) -> InboxItem:
+    return InboxItem(
+        event_id=found[0],
+        client_id=found[1],
+        thread_id=found[2],
+        time=found[3],
+        version=found[4],
+        type=found[5],
+        body=found[6],
+        position=found[7],
+        seq=found[8],
+    )
+
+
+async def _key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
+    found = await _ask(db, how, [session_id])
+    if not found:
+        raise SessionNotFound(session_id)
+    return int(found[0][0])
+
+
+# --- sessions --------------------------------------------------------------------------------
+
+
+async def create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
+    names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs")
+    made = await _ask(
+        db,
+        sql.CREATE,
+        {
+            "id": session.id,
+            "thread_id": session.thread_id,
+            "created": session.created,
+            "updated": session.updated,
+            "seq": session.head.seq,
+            "hash": session.head.hash,
+            "parent_id": session.parent_id,
+            "parent_seq": session.parent_seq,
+            **dict(zip(names, _columns(rows), strict=True)),
+        },
+    )
+    if not made:
+        if session.parent_id is not None:
+            await _key_of(db, session.parent_id)
+        raise SessionExists(session.id)
+
+
+async def session(db: Connection, session_id: str) -> SessionRow:
+    found = await _ask(db, sql.SESSION, [session_id])
+    if not found:
+        raise SessionNotFound(session_id)
+    return _session_row(found[0])
+
+
+async def sessions(db: Connection, before: int | None, limit: int) -> list[SessionRow]:
+    found = await _ask(db, sql.SESSIONS, [2**62 if before is None else before, limit])
+    return [_session_row(each) for each in found]
+
+
+async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
+    return [session_id for (session_id,) in await _ask(db, sql.STALE, [updated_before, limit])]
+
+
+async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, int]:
+    """Where the logs end, with what their inboxes got: grows with every append and submit."""
+    return {session_id: head for session_id, head in await _ask(db, sql.HEADS, [session_ids])}
+
+
+async def delete(db: Connection, session_id: str) -> None:
+    async with db.transaction():
+        key = await _key_of(db, session_id, sql.LOCKED)
+        if forks := await _ask(db, sql.FORKS, [key]):
+            raise SessionHasForks(session_id, tuple(name for (name,) in forks))
+        hashes = [digest for (digest,) in await _ask(db, sql.DELETE_USES, [key])]
+        await db.execute(sql.DELETE_BLOBS, [hashes])
+        for statement in sql.DELETES:
+            await db.execute(statement, [key])
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+async def append(db: Connection, append: Append) -> None:
+    lease, rows = append.lease, append.rows
+    values: list[Any] = [
+        *append.head,
+        rows[-1].time,
+        lease.seconds,
+        lease.session_id,
+        *append.expected,
+        lease.epoch,
+    ]
+    if len(rows) == 1 and not append.folded:
+        moved = await db.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
+    else:
+        positions = [folded.position for folded in append.folded]
+        seqs = [folded.seq for folded in append.folded]
+        moved = await db.execute(
+            sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
+        )
+    if not moved.rowcount:
+        raise await _refusal(db, append)
+
+
+async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | SessionNotFound:
+    lease = append.lease
+    found = await _ask(db, sql.STANDING, [lease.session_id])
+    if not found:
+        return SessionNotFound(lease.session_id)
+    seq, epoch = found[0]
+    if epoch != lease.epoch:
+        return Fenced(lease.session_id, epoch=lease.epoch, current=epoch)
+    return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
+
+
+async def read(db: Connection, span: Span) -> list[Row]:
+    values: dict[str, Any] = {
+        "session_id": span.session_id,
+        "after": span.after,
+        "upto": span.upto,
+        "limit": span.limit,
+    }
+    if span.types is None and span.threads is None:
+        statement = sql.READ_BACKWARDS if span.backwards else sql.READ
+    else:
+        statement = sql.READ_FILTERED_BACKWARDS if span.backwards else sql.READ_FILTERED
+        for name, wanted in (("types", span.types), ("threads", span.threads)):
+            values[name] = None if wanted is None else sorted(wanted)
+    return list(map(Row._make, await _ask(db, statement, values)))
+
+
+async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
+    found = await _ask(
+        db,
+        sql.SUBMIT,
+        {
+            "session_id": session_id,
+            "event_id": item.event_id,
+            "client_id": item.client_id,
+            "thread_id": item.thread_id,
+            "time": item.time,
+            "version": item.version,
+            "type": item.type,
+            "body": item.body,
+        },
+    )
+    if not found:
+        raise SessionNotFound(session_id)
+    return _item(found[0])
+
+
+async def pending(db: Connection, session_id: str, limit: int) -> list[InboxItem]:
+    key = await _key_of(db, session_id)
+    return [_item(each) for each in await _ask(db, sql.PENDING, [key, limit])]
+
+
+# --- leases ----------------------------------------------------------------------------------
+
+
+async def acquire(db: Connection, session_id: str, owner: str, seconds: float) -> Lease:
+    asked = {"session_id": session_id, "owner": owner, "seconds": seconds}
+    if taken := await _ask(db, sql.ACQUIRE, asked):
+        return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
+    held = await _ask(db, sql.HOLDER, [session_id])
+    if not held:
+        raise SessionNotFound(session_id)
+    holder, left = held[0]  # let go since: the next try will have it
+    raise LeaseHeld(session_id, owner=holder or "nobody", seconds=max(0.0, left))
+
+
+async def renew(db: Connection, lease: Lease) -> None:
+    if not await _ask(db, sql.RENEW, [lease.seconds, lease.session_id, lease.epoch]):
+        current = (await session(db, lease.session_id)).epoch
+        raise Fenced(lease.session_id, epoch=lease.epoch, current=current)
+
+
+async def release(db: Connection, lease: Lease) -> None:
+    await db.execute(sql.RELEASE, [lease.session_id, lease.epoch], prepare=True)
+
+
+# --- blobs and words -------------------------------------------------------------------------
+
+
+async def put_blob(db: Connection, session_id: str, digest: str, content: bytes) -> None:
+    asked = {"session_id": session_id, "hash": digest, "content": content}
+    if not await _ask(db, sql.PUT_BLOB, asked):
+        raise SessionNotFound(session_id)
+
+
+async def blob(db: Connection, digest: str) -> bytes:
+    found = await _ask(db, sql.BLOB, [digest])
+    if not found:
+        raise BlobNotFound(digest)
+    return bytes(found[0][0])
+
+
+async def blobs(db: Connection, session_id: str) -> list[str]:
+    key = await _key_of(db, session_id)
+    return [digest for (digest,) in await _ask(db, sql.BLOBS, [key])]
+
+
+async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
+    if session_id is None:
+        found = await _ask(db, sql.UNINDEXED, [limit])
+    else:
+        found = await _ask(db, sql.UNINDEXED_IN, [session_id, limit])
+    return [(each[0], Row._make(each[1:])) for each in found]
+
+
+async def index(db: Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+    kept = [storable(each.text) for each in texts]
+    await db.execute(
+        sql.INDEX,
+        {
+            "sessions": [session_id for session_id, _ in upto],
+            "uptos": [seq for _, seq in upto],
+            "ids": [each.session_id for each in texts],
+            "seqs": [each.seq for each in texts],
+            "texts": kept,
+            "folded": [folded(text) for text in kept],
+        },
+        prepare=True,
+    )
+
+
+async def search(
+    db: Connection, words: Sequence[str], spans: Sequence[Span], limit: int
+) -> list[Hit]:
+    for span in spans:
+        await _key_of(db, span.session_id)
+    found = await _ask(
+        db,
+        sql.SEARCH,
+        {
+            "words": [folded(word) for word in words],
+            "everywhere": not spans,
+            "ids": [span.session_id for span in spans],
+            "afters": [span.after for span in spans],
+            "uptos": [span.upto for span in spans],
+            "limit": limit,
+        },
+    )
+    return [
+        Hit(session_id=session_id, seq=seq, snippet=snippet(text, words))
+        for session_id, seq, text in found
+    ]

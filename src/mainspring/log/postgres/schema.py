@@ -1,0 +1,102 @@
+"""Tables of the PostgreSQL store, as steps from one version to the next."""
+
+from __future__ import annotations
+
+from mainspring.log.migrate import Migration
+
+MIGRATIONS = (
+    Migration(
+        version=1,
+        up=(
+            # Room in each page and no index on what an append changes: its update stays on the
+            # page and touches no index.
+            """
+            create table mainspring.session(
+              key bigint generated always as identity primary key,
+              id text collate "C" not null unique,
+              thread_id text not null,
+              created bigint not null,
+              updated bigint not null,
+              seq bigint not null,
+              hash bytea not null,
+              parent_key bigint references mainspring.session(key),
+              parent_seq bigint not null,
+              epoch bigint not null default 0,
+              owner text,
+              lease_until timestamptz not null default '-infinity',
+              inbox_head bigint not null default 0,
+              indexed bigint not null default 0
+            ) with (fillfactor = 50)
+            """,
+            "create index session_by_created on mainspring.session(created, key)",
+            "create index session_by_parent on mainspring.session(parent_key)"
+            " where parent_key is not null",
+            # no foreign key to the session: its check would cost every append a second lookup
+            """
+            create table mainspring.event(
+              session_key bigint not null,
+              seq bigint not null,
+              id text not null,
+              thread_id text not null,
+              time bigint not null,
+              version integer not null,
+              type text not null,
+              body text not null,
+              prev bytea not null,
+              primary key(session_key, seq)
+            )
+            """,
+            """
+            create table mainspring.inbox(
+              session_key bigint not null,
+              position bigint not null,
+              client_id text collate "C" not null,
+              event_id text not null,
+              thread_id text not null,
+              time bigint not null,
+              version integer not null,
+              type text not null,
+              body text not null,
+              seq bigint,
+              primary key(session_key, position),
+              unique(session_key, client_id)
+            )
+            """,
+            "create index inbox_pending on mainspring.inbox(session_key, position)"
+            " where seq is null",
+            """
+            create table mainspring.blob(
+              hash text collate "C" primary key,
+              content bytea not null
+            )
+            """,
+            # the foreign key keeps a blob from going while a session begins to refer to it
+            """
+            create table mainspring.blob_use(
+              session_key bigint not null,
+              hash text collate "C" not null references mainspring.blob(hash),
+              primary key(session_key, hash)
+            )
+            """,
+            "create index blob_use_by_hash on mainspring.blob_use(hash)",
+            """
+            create table mainspring.words(
+              session_key bigint not null,
+              seq bigint not null,
+              text text not null,
+              words tsvector not null,
+              primary key(session_key, seq)
+            )
+            """,
+            "create index words_by_word on mainspring.words using gin(words)",
+        ),
+        down=(
+            "drop table mainspring.words",
+            "drop table mainspring.blob_use",
+            "drop table mainspring.blob",
+            "drop table mainspring.inbox",
+            "drop table mainspring.event",
+            "drop table mainspring.session",
+        ),
+    ),
+)

@@ -1,0 +1,224 @@
+"""The SQL of the PostgreSQL store. Time is `clock_timestamp()`: the server's, at that moment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_NOW: Final = "clock_timestamp()"
+_ROW: Final = "seq, id, thread_id, time, version, type, body, prev"
+_ITEM: Final = "event_id, client_id, thread_id, time, version, type, body, position, seq"
+_UNNESTED_ROWS: Final = """
+    unnest(%b::bigint[], %b::text[], %b::text[], %b::bigint[], %b::integer[], %b::text[],
+           %b::text[], %b::bytea[])
+"""
+
+# --- sessions --------------------------------------------------------------------------------
+
+CREATE: Final = f"""
+    with parent as (select key from mainspring.session where id = %(parent_id)s),
+    made as (
+      insert into mainspring.session(id, thread_id, created, updated, seq, hash, parent_key,
+                                     parent_seq, indexed)
+      select %(id)s, %(thread_id)s, %(created)s, %(updated)s, %(seq)s, %(hash)b,
+             (select key from parent), %(parent_seq)s, %(parent_seq)s
+       where %(parent_id)s::text is null or exists (select from parent)
+      on conflict (id) do nothing
+      returning key
+    ),
+    written as (
+      insert into mainspring.event(session_key, {_ROW})
+      select made.key, row.*
+        from made, unnest(%(seqs)b::bigint[], %(ids)b::text[], %(threads)b::text[],
+                          %(times)b::bigint[], %(versions)b::integer[], %(types)b::text[],
+                          %(bodies)b::text[], %(prevs)b::bytea[]) row
+    )
+    select key from made
+"""
+
+_SESSIONS: Final = f"""
+    select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
+           case when s.lease_until > {_NOW} then s.owner end
+      from mainspring.session s left join mainspring.session p on p.key = s.parent_key
+"""
+SESSION: Final = f"{_SESSIONS} where s.id = %s"
+SESSIONS: Final = f"{_SESSIONS} where s.created < %s order by s.created desc, s.key desc limit %s"
+STALE: Final = f"""
+    select id from mainspring.session where updated < %s and lease_until <= {_NOW}
+     order by updated limit %s
+"""
+HEADS: Final = "select id, seq + inbox_head from mainspring.session where id = any(%b::text[])"
+
+LOCKED: Final = "select key from mainspring.session where id = %s for update"
+KNOWN: Final = "select key from mainspring.session where id = %s"
+FORKS: Final = "select id from mainspring.session where parent_key = %s order by key"
+DELETE_BLOBS: Final = """
+    delete from mainspring.blob b where b.hash = any(%b::text[])
+       and not exists (select from mainspring.blob_use u where u.hash = b.hash)
+"""
+DELETE_USES: Final = "delete from mainspring.blob_use where session_key = %s returning hash"
+DELETES: Final = (
+    "delete from mainspring.words where session_key = %s",
+    "delete from mainspring.inbox where session_key = %s",
+    "delete from mainspring.event where session_key = %s",
+    "delete from mainspring.session where key = %s",
+)
+
+# --- events ----------------------------------------------------------------------------------
+
+# The update decides: of several appends at once, the first has the row, and for the others its
+# conditions no longer hold. All else hangs on the row it returns.
+_MOVED: Final = f"""
+    with moved as (
+      update mainspring.session
+         set seq = %s, hash = %b, updated = %s, lease_until = {_NOW} + make_interval(secs => %s)
+       where id = %s and seq = %s and hash = %b and epoch = %s
+      returning key
+    ),
+"""
+# Most appends are one event. Arrays would cost them a third more.
+APPEND_ONE: Final = f"""
+    {_MOVED}
+    written as (
+      insert into mainspring.event(session_key, {_ROW})
+      select key, %s::bigint, %s, %s, %s::bigint, %s::integer, %s, %s, %b::bytea from moved
+    )
+    select from moved
+"""
+APPEND_MANY: Final = f"""
+    {_MOVED}
+    written as (
+      insert into mainspring.event(session_key, {_ROW})
+      select moved.key, row.* from moved, {_UNNESTED_ROWS} row
+    ),
+    folded as (
+      update mainspring.inbox i set seq = f.seq
+        from moved, unnest(%b::bigint[], %b::bigint[]) f(position, seq)
+       where i.session_key = moved.key and i.position = f.position
+    )
+    select from moved
+"""
+STANDING: Final = "select seq, epoch from mainspring.session where id = %s"
+
+_READ: Final = f"""
+    select {_ROW} from mainspring.event
+     where session_key = (select key from mainspring.session where id = %(session_id)s)
+       and seq > %(after)s and seq <= %(upto)s
+"""
+_FILTERED: Final = """
+       and (%(types)b::text[] is null or type = any(%(types)b::text[]))
+       and (%(threads)b::text[] is null or thread_id = any(%(threads)b::text[]))
+"""
+READ: Final = f"{_READ} order by seq limit %(limit)s"
+READ_FILTERED: Final = f"{_READ} {_FILTERED} order by seq limit %(limit)s"
+READ_BACKWARDS: Final = f"{_READ} order by seq desc limit %(limit)s"
+READ_FILTERED_BACKWARDS: Final = f"{_READ} {_FILTERED} order by seq desc limit %(limit)s"
+
+# The position is counted under the session's row lock, so positions become visible in order.
+# The same client_id twice at once breaks `unique` for the second, which then looks again.
+SUBMIT: Final = f"""
+    with seen as (
+      select i.* from mainspring.inbox i join mainspring.session s on s.key = i.session_key
+       where s.id = %(session_id)s and i.client_id = %(client_id)s
+    ),
+    moved as (
+      update mainspring.session set inbox_head = inbox_head + 1
+       where id = %(session_id)s and not exists (select from seen)
+      returning key, inbox_head
+    ),
+    kept as (
+      insert into mainspring.inbox(session_key, {_ITEM})
+      select key, %(event_id)s, %(client_id)s, %(thread_id)s, %(time)s::bigint,
+             %(version)s::integer, %(type)s, %(body)s, inbox_head, null
+        from moved
+      returning *
+    )
+    select {_ITEM} from seen union all select {_ITEM} from kept
+"""
+PENDING: Final = f"""
+    select {_ITEM} from mainspring.inbox where session_key = %s and seq is null
+     order by position limit %s
+"""
+
+# --- leases ----------------------------------------------------------------------------------
+
+ACQUIRE: Final = f"""
+    update mainspring.session
+       set epoch = epoch + 1, owner = %(owner)s,
+           lease_until = {_NOW} + make_interval(secs => %(seconds)s)
+     where id = %(session_id)s
+       and (owner is null or owner = %(owner)s or lease_until <= {_NOW})
+    returning epoch
+"""
+HOLDER: Final = f"""
+    select owner, extract(epoch from lease_until - {_NOW})::float8
+      from mainspring.session where id = %s
+"""
+RENEW: Final = f"""
+    update mainspring.session set lease_until = {_NOW} + make_interval(secs => %s)
+     where id = %s and epoch = %s
+    returning key
+"""
+RELEASE: Final = """
+    update mainspring.session set epoch = epoch + 1, owner = null, lease_until = '-infinity'
+     where id = %s and epoch = %s
+"""
+
+# --- blobs and words -------------------------------------------------------------------------
+
+PUT_BLOB: Final = """
+    with user_of as (select key from mainspring.session where id = %(session_id)s for key share),
+    kept as (
+      insert into mainspring.blob(hash, content)
+      select %(hash)s, %(content)b::bytea from user_of
+      on conflict (hash) do nothing
+    ),
+    used as (
+      insert into mainspring.blob_use(session_key, hash) select key, %(hash)s from user_of
+      on conflict do nothing
+    )
+    select key from user_of
+"""
+BLOB: Final = "select content from mainspring.blob where hash = %s"
+BLOBS: Final = "select hash from mainspring.blob_use where session_key = %s order by hash"
+
+_UNINDEXED: Final = """
+    select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev
+      from mainspring.session s
+      join mainspring.event e on e.session_key = s.key and e.seq > s.indexed
+     where s.indexed < s.seq
+"""
+UNINDEXED: Final = f"{_UNINDEXED} order by s.key, e.seq limit %s"
+UNINDEXED_IN: Final = f"{_UNINDEXED} and s.id = %s order by s.key, e.seq limit %s"
+# A session deleted meanwhile is not updated, so nothing is kept of it; one that another process
+# indexed meanwhile is written over with the same.
+INDEX: Final = """
+    with reached as (
+      update mainspring.session s set indexed = greatest(s.indexed, u.seq)
+        from unnest(%(sessions)b::text[], %(uptos)b::bigint[]) u(id, seq)
+       where s.id = u.id
+      returning s.key, s.id
+    )
+    insert into mainspring.words(session_key, seq, text, words)
+    select reached.key, t.seq, t.text, to_tsvector('simple', t.folded)
+      from reached
+      join unnest(%(ids)b::text[], %(seqs)b::bigint[], %(texts)b::text[], %(folded)b::text[])
+        t(id, seq, text, folded) using (id)
+    on conflict (session_key, seq) do update set text = excluded.text, words = excluded.words
+"""
+# A word that folds to several is looked for as a phrase of them.
+SEARCH: Final = """
+    with query as (
+      select string_agg('(' || phraseto_tsquery('simple', word)::text || ')', ' & ')::tsquery q
+        from unnest(%(words)b::text[]) word
+       where numnode(phraseto_tsquery('simple', word)) > 0
+    )
+    select s.id, w.seq, w.text
+      from query, mainspring.words w join mainspring.session s on s.key = w.session_key
+     where w.words @@ query.q
+       and (%(everywhere)s or exists (
+             select from unnest(%(ids)b::text[], %(afters)b::bigint[], %(uptos)b::bigint[])
+                         span(id, after, upto)
+              where span.id = s.id and w.seq > span.after and w.seq <= span.upto))
+     order by ts_rank(w.words, query.q) desc, w.session_key desc, w.seq desc
+     limit %(limit)s
+"""

@@ -1,0 +1,165 @@
+"""The store over a PostgreSQL database, shared by any number of processes on any machines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from anyio import CancelScope
+from psycopg import errors
+
+from mainspring.core import ids
+from mainspring.core.errors import StoreFailed, StoreUnavailable
+from mainspring.log.background import running
+from mainspring.log.postgres import queries
+from mainspring.log.postgres.connect import Address, Connection
+from mainspring.log.postgres.migrations import prepare
+from mainspring.log.postgres.pool import Pool
+from mainspring.log.postgres.wakeups import Wakeups
+from mainspring.log.signals import Signals, Watch
+from mainspring.log.store import (
+    Append,
+    Hit,
+    InboxItem,
+    Lease,
+    Row,
+    SessionRow,
+    Span,
+    Text,
+)
+
+T = TypeVar("T")
+
+_TRIES = 8
+
+
+class PostgresStore:
+    """See `log/store.py` for what each method promises. Make one with `open_postgres`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.address = pool.address
+        self.signals = Signals()
+        self._pool = pool
+        self._wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
+
+    # --- sessions ----------------------------------------------------------------------------
+
+    async def create(self, session: SessionRow, rows: Sequence[Row]) -> None:
+        await self._collide(lambda db: queries.create(db, session, rows))
+
+    async def session(self, session_id: str) -> SessionRow:
+        return await self._pool.run(lambda db: queries.session(db, session_id))
+
+    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
+        return await self._pool.run(lambda db: queries.sessions(db, before, limit))
+
+    async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
+        return await self._pool.run(lambda db: queries.stale(db, updated_before, limit))
+
+    async def delete(self, session_id: str) -> None:
+        await self._collide(lambda db: queries.delete(db, session_id))
+        self._wakeups.tell(session_id)
+
+    # --- events ------------------------------------------------------------------------------
+
+    async def append(self, append: Append) -> None:
+        await self._pool.run(lambda db: queries.append(db, append))
+        self._wakeups.tell(append.lease.session_id)
+
+    async def read(self, span: Span) -> list[Row]:
+        return await self._pool.run(lambda db: queries.read(db, span))
+
+    async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
+        kept = await self._collide(lambda db: queries.submit(db, session_id, item))
+        self._wakeups.tell(session_id)
+        return kept
+
+    async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]:
+        return await self._pool.run(lambda db: queries.pending(db, session_id, limit))
+
+    # --- leases ------------------------------------------------------------------------------
+
+    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
+        return await self._pool.run(lambda db: queries.acquire(db, session_id, owner, seconds))
+
+    async def renew(self, lease: Lease) -> None:
+        await self._pool.run(lambda db: queries.renew(db, lease))
+
+    async def release(self, lease: Lease) -> None:
+        await self._pool.run(lambda db: queries.release(db, lease))
+
+    # --- blobs and words ---------------------------------------------------------------------
+
+    async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
+        await self._collide(lambda db: queries.put_blob(db, session_id, digest, content))
+
+    async def blob(self, digest: str) -> bytes:
+        return await self._pool.run(lambda db: queries.blob(db, digest))
+
+    async def blobs(self, session_id: str) -> list[str]:
+        return await self._pool.run(lambda db: queries.blobs(db, session_id))
+
+    async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
+        return await self._pool.run(lambda db: queries.unindexed(db, session_id, limit))
+
+    async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+        await self._collide(lambda db: queries.index(db, texts, upto))
+
+    async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
+        return await self._pool.run(lambda db: queries.search(db, words, spans, limit))
+
+    def watch(self, session_id: str) -> Watch:
+        return self.signals.watch(session_id)
+
+    # --- how it is done ----------------------------------------------------------------------
+
+    async def _collide(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Try again when another process's write came in between: then it is visible."""
+
+        async def tried(db: Connection) -> T:
+            for _ in range(_TRIES):
+                try:
+                    return await work(db)
+                except (
+                    errors.UniqueViolation,
+                    errors.ForeignKeyViolation,
+                    errors.DeadlockDetected,
+                ):
+                    continue
+            raise StoreUnavailable(f"{self.address}: others kept writing the same; try again")
+
+        return await self._pool.run(tried)
+
+    async def run(self) -> None:
+        """Carry wake-ups between processes, for as long as it runs."""
+        await self._wakeups.run()
+
+    async def close(self) -> None:
+        with CancelScope(shield=True):
+            with suppress(StoreFailed):  # then others notice by polling
+                await self._wakeups.send()
+            await self._pool.close()
+
+
+@asynccontextmanager
+async def open_postgres(
+    url: str, *, max_connections: int = 10
+) -> AsyncGenerator[PostgresStore, None]:
+    """Open the database at `url`, creating or migrating our tables in it if need be.
+
+    Follows take one more connection than `max_connections`.
+
+    Raises:
+        InvalidInput: not a PostgreSQL URL.
+        StoreMismatch, StoreReadOnly, StoreUnavailable: it cannot be used, and why.
+    """
+    address = Address.of(url)
+    pool = Pool(address, size=max_connections)
+    pool.add(await prepare(address))
+    store = PostgresStore(pool)
+    try:
+        async with running(store.run):
+            yield store
+    finally:
+        await store.close()

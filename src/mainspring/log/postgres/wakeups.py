@@ -1,0 +1,143 @@
+"""Wake-ups between processes: LISTEN on a connection of its own, NOTIFY after the commit.
+
+Not inside an append's transaction: a NOTIFY takes a lock on the whole database while it commits,
+so all appends of all sessions would wait for one another's disk. What a notification fails to
+tell, the poll does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import psycopg
+from anyio import CancelScope
+from psycopg import Notify
+
+from mainspring.core.errors import StoreFailed
+from mainspring.log.postgres import queries
+from mainspring.log.postgres.connect import Connection, connect
+from mainspring.log.postgres.pool import Pool
+from mainspring.log.signals import Signals
+
+POLL_SECONDS = 1.0
+_GATHER_SECONDS = 0.01
+_BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+_PAYLOAD_BYTES = 7900
+"""PostgreSQL takes less than 8000."""
+_SEND: Final = "select pg_notify('mainspring', each) from unnest(%s::text[]) each"
+
+
+class Wakeups:
+    def __init__(self, pool: Pool, signals: Signals, *, name: str) -> None:
+        self._pool = pool
+        self._signals = signals
+        self._name = name
+        """Begins every payload of ours, so that we need not listen to ourselves."""
+        self._changed: set[str] = set()
+        self._anything = anyio.Event()
+
+    def tell(self, session_id: str) -> None:
+        """The session has changed: own followers hear it now, others' within moments."""
+        self._signals.poke([session_id])
+        self._changed.add(session_id)
+        self._anything.set()
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._send_all)
+            group.start_soon(self._listen)
+            group.start_soon(self._poll)
+
+    # --- telling -----------------------------------------------------------------------------
+
+    async def _send_all(self) -> None:
+        failures = 0
+        while True:
+            await self._anything.wait()
+            self._anything = anyio.Event()
+            try:
+                await self.send()
+                failures = 0
+                await anyio.sleep(_GATHER_SECONDS)
+            except StoreFailed:
+                await anyio.sleep(_backoff(failures))
+                failures += 1
+
+    async def send(self) -> None:
+        """One statement for all sessions that changed since the last time."""
+        changed, self._changed = self._changed, set()
+        if not changed:
+            return
+        letters = list(_letters(self._name, sorted(changed)))
+
+        async def notify(db: Connection) -> None:
+            await db.execute(_SEND, [letters], prepare=True)
+
+        try:
+            await self._pool.run(notify)
+        except BaseException:
+            self._changed |= changed
+            self._anything.set()
+            raise
+
+    # --- hearing -----------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        failures = 0
+
+        def connected() -> None:
+            nonlocal failures
+            failures = 0
+
+        while True:
+            await self._signals.someone()  # a process that follows nothing needs no connection
+            try:
+                await self._hear(connected)
+            except (psycopg.Error, OSError):
+                await anyio.sleep(_backoff(failures))
+                failures += 1
+
+    async def _hear(self, connected: Callable[[], None]) -> None:
+        connection = await connect(self._pool.address)
+        try:
+            await connection.execute("listen mainspring")
+            connected()
+            self._signals.poke(self._signals.watched())  # what was said meanwhile went unheard
+            async for heard in connection.notifies():
+                self._pass_on(heard)
+        finally:
+            with CancelScope(shield=True):
+                await connection.close()
+
+    def _pass_on(self, heard: Notify) -> None:
+        sender, *session_ids = heard.payload.split()
+        if sender != self._name:
+            self._signals.poke(session_ids)
+
+    async def _poll(self) -> None:
+        while True:
+            await self._signals.someone()
+            with suppress(StoreFailed):  # followers find out by reading
+                self._signals.compare(await self._pool.run(self._heads))
+            await anyio.sleep(POLL_SECONDS)
+
+    async def _heads(self, db: Connection) -> dict[str, int]:
+        return await queries.heads(db, self._signals.watched())
+
+
+def _backoff(failures: int) -> float:
+    return _BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS) - 1)]
+
+
+def _letters(name: str, session_ids: Iterable[str]) -> Iterable[str]:
+    """Payloads that hold as many ids as fit."""
+    letter = name
+    for session_id in session_ids:
+        if len(letter) + len(session_id) + 1 > _PAYLOAD_BYTES:
+            yield letter
+            letter = name
+        letter += f" {session_id}"
+    yield letter

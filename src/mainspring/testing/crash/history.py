@@ -1,0 +1,240 @@
+"""What children have reported, per session: everything that the store may and must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mainspring.core.envelope import GENESIS
+from mainspring.testing.crash import wire
+from mainspring.testing.crash.report import Tally
+
+
+@dataclass(slots=True)
+class Expected:
+    """An event that somebody tried to write."""
+
+    body: str
+    batch: tuple[str, ...] = ()
+    """All ids that were to be written with it."""
+    client_id: str | None = None
+    epoch: int = 0
+    """Of the lease it was written under; 0 where that is not known."""
+    tried_at: int = 0
+    is_refused: bool = False
+
+
+@dataclass(slots=True)
+class Client:
+    """A client's event, possibly sent several times."""
+
+    sent: wire.Submit
+    event_id: str | None = None
+    """Once acknowledged."""
+    position: int = 0
+
+
+@dataclass(slots=True)
+class Grant:
+    owner: str
+    seconds: float
+    acked_at: int
+    until: int
+    """It cannot have expired before, unless it was released."""
+    is_released: bool = False
+
+
+@dataclass(slots=True)
+class Story:
+    """One session. What is only tried may be there; what is promised must be."""
+
+    id: str
+    parent: tuple[str, int] | None = None
+    is_promised: bool = False
+    is_deleting: bool = False
+    is_deleted: bool = False
+    events: dict[str, Expected] = field(default_factory=dict[str, Expected])
+    clients: dict[str, Client] = field(default_factory=dict[str, Client])
+    promised: dict[int, str] = field(default_factory=dict[int, str])
+    """seq -> id of events acknowledged or read since the last check."""
+    blobs: set[str] = field(default_factory=set[str])
+    grants: dict[int, Grant] = field(default_factory=dict[int, Grant])
+    twice: list[int] = field(default_factory=list[int])
+    """Epochs that were given out more than once."""
+    places: dict[str, int] = field(default_factory=dict[str, int])
+    """Where each of its own events was found."""
+    digests: list[bytes] = field(default_factory=list[bytes])
+    """Hashes of the log as found: of the event before its own first, then of its own."""
+
+    @property
+    def base(self) -> int:
+        return 0 if self.parent is None else self.parent[1]
+
+    @property
+    def checked(self) -> int:
+        """Up to which seq the log was found to be right."""
+        return self.base + max(0, len(self.digests) - 1)
+
+
+class History:
+    """Of one database, over the lives of many children."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.stories: dict[str, Story] = {}
+        self.touched: set[str] = set()
+        self.unanswered: dict[str, wire.Submit] = {}
+        """Client ids whose last try nobody answered."""
+        self._tally = tally
+
+    def story(self, session_id: str) -> Story:
+        self.touched.add(session_id)
+        return self.stories.setdefault(session_id, Story(session_id))
+
+    def hear(self, lines: Iterable[wire.Line], *, was_killed: bool) -> None:
+        """Take in all that one child said."""
+        open_: dict[int, wire.Tried] = {}
+        for line in lines:
+            match line:
+                case wire.Tried():
+                    open_[line.operation] = line
+                    self._tried(line)
+                case wire.Acked():
+                    self._tally.acknowledged += 1
+                    self._acked(open_.pop(line.operation), line)
+                case wire.Refused():
+                    self._tally.refused[line.error] += 1
+                    self._refused(open_.pop(line.operation).doing)
+                case wire.Failed():
+                    self._tally.failed[line.error] += 1
+                    open_.pop(line.operation)
+                case wire.Dying(statement=statement):
+                    self._tally.statements[statement] += 1
+                case wire.Saw() | wire.Stopping() | wire.Broke():
+                    pass
+        if was_killed:
+            kinds = [str(tried.doing.__struct_config__.tag) for tried in open_.values()]
+            self._tally.in_flight.update(kinds or ["nothing"])
+
+    # --- tried -------------------------------------------------------------------------------
+
+    def _tried(self, line: wire.Tried) -> None:
+        story = self.story(line.doing.session_id)
+        match line.doing:
+            case wire.Create(first=first):
+                story.events[first.id] = Expected(first.body)
+            case wire.Fork(first=first, parent_id=parent_id, at=at):
+                story.parent = (parent_id, at)
+                story.events[first.id] = Expected(first.body)
+            case wire.Append(events=events, epoch=epoch):
+                batch = tuple(sent.id for sent in events)
+                for sent in events:
+                    story.events[sent.id] = Expected(
+                        sent.body, batch=batch, epoch=epoch, tried_at=line.at
+                    )
+            case wire.Submit() as sent:
+                story.events[sent.event_id] = Expected(sent.body, client_id=sent.client_id)
+                story.clients.setdefault(sent.client_id, Client(sent))
+                self.unanswered[sent.client_id] = sent
+            case wire.Release(epoch=epoch):
+                story.grants[epoch].is_released = True
+            case wire.Delete():
+                story.is_deleting = True
+            case wire.Fold() | wire.PutBlob() | wire.Hold() | wire.Renew() | wire.Follow():
+                pass
+
+    # --- refused -----------------------------------------------------------------------------
+
+    def _refused(self, doing: wire.Doing) -> None:
+        story = self.story(doing.session_id)
+        match doing:
+            case wire.Create(first=first) | wire.Fork(first=first):
+                story.events[first.id].is_refused = True
+            case wire.Append(events=events):
+                for sent in events:
+                    story.events[sent.id].is_refused = True
+            case wire.Submit(client_id=client_id):
+                self.unanswered.pop(client_id, None)
+            case wire.Delete():
+                story.is_deleting = False
+            case _:
+                pass
+
+    # --- acknowledged ------------------------------------------------------------------------
+
+    def _acked(self, tried: wire.Tried, acked: wire.Acked) -> None:
+        story = self.story(tried.doing.session_id)
+        match tried.doing:
+            case wire.Create() | wire.Fork():
+                story.is_promised = True
+            case wire.Append(epoch=epoch) | wire.Fold(epoch=epoch) as doing:
+                self._wrote(story, tried, acked)
+                self._renewed(story, epoch, tried.at)
+                if isinstance(doing, wire.Fold):
+                    for seen in acked.seen:
+                        story.events[seen.id].epoch = epoch
+                        story.events[seen.id].tried_at = tried.at
+            case wire.Follow():
+                self._read(story, acked)
+            case wire.Submit(client_id=client_id):
+                self._submitted(story.clients[client_id], acked)
+            case wire.Hold() as doing:
+                self._granted(story, doing, tried, acked)
+            case wire.Renew(epoch=epoch):
+                self._renewed(story, epoch, tried.at)
+            case wire.PutBlob(hash=digest):
+                story.blobs.add(digest)
+            case wire.Delete():
+                story.is_deleted = True
+            case wire.Release():
+                pass
+
+    def _wrote(self, story: Story, tried: wire.Tried, acked: wire.Acked) -> None:
+        ids = [seen.id for seen in acked.seen]
+        if isinstance(tried.doing, wire.Append):
+            assert ids == [sent.id for sent in tried.doing.events], "it returned other events"
+        for seen in acked.seen:
+            story.promised[seen.seq] = seen.id
+
+    def _read(self, story: Story, acked: wire.Acked) -> None:
+        for seen in acked.seen:
+            self.promise(story, seen.seq, seen.id)
+
+    def promise(self, story: Story, seq: int, event_id: str) -> None:
+        """Somebody has this event of a session's log, inherited or its own: it must stay."""
+        while story.parent is not None and seq <= story.base:
+            story = self.story(story.parent[0])
+        story.promised[seq] = event_id
+
+    def _submitted(self, client: Client, acked: wire.Acked) -> None:
+        self.unanswered.pop(client.sent.client_id, None)
+        if client.event_id not in {None, acked.event_id}:
+            self.story(client.sent.session_id).events[acked.event_id].is_refused = True
+            return  # two answers for one client id: the check will find the second
+        client.event_id, client.position = acked.event_id, acked.position
+
+    def _granted(
+        self, story: Story, doing: wire.Hold, tried: wire.Tried, acked: wire.Acked
+    ) -> None:
+        if acked.epoch in story.grants:
+            story.twice.append(acked.epoch)
+        story.grants[acked.epoch] = Grant(
+            owner=doing.owner,
+            seconds=doing.seconds,
+            acked_at=acked.at,
+            until=tried.at + int(doing.seconds * 1e9),
+        )
+
+    def _renewed(self, story: Story, epoch: int, tried_at: int) -> None:
+        grant = story.grants[epoch]
+        grant.until = max(grant.until, tried_at + int(grant.seconds * 1e9))
+
+
+def base_digest(stories: dict[str, Story], story: Story) -> bytes | None:
+    """Hash that a session's own first event must stand on; `None` if its parent is not known."""
+    if story.parent is None:
+        return GENESIS
+    owner, at = stories[story.parent[0]], story.parent[1]
+    while owner.parent is not None and at <= owner.base:
+        owner = stories[owner.parent[0]]
+    index = at - owner.base
+    return owner.digests[index] if index < len(owner.digests) else None

@@ -1,0 +1,191 @@
+"""One filled-in payload of every type: what the golden files hold and the round trips run on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainspring.core import content, events, facts
+from mainspring.core.envelope import FORMAT, KnownPayload, encode_payload, payload_type
+
+TEXT = content.TextBlock('Grüße, 世界 🌍\n\t"quoted" \u0000 </script>')
+PICTURE = content.ImageBlock(source=content.Base64Source(media_type="image/png", data="aGk="))
+LINKED = content.ImageBlock(source=content.UrlSource(url="https://example.com/a.png"))
+REPORT = content.DocumentBlock(
+    source=content.PlainTextSource(data="Findings"), title="Report", context="for the board"
+)
+UPLOADED = content.DocumentBlock(source=content.FileSource(file_id="file_1"))
+KEPT = content.ImageBlock(
+    source=content.BlobSource(hash="sha256:" + "ab" * 32, size=70_000, media_type="image/png")
+)
+FOUND = content.SearchResultBlock(
+    source="https://example.com",
+    title="A page",
+    content=(content.TextBlock("first"), content.TextBlock("second")),
+    citations=content.SearchResultCitations(enabled=True),
+)
+LONG = content.BlobBlock(preview="the first lines", hash="sha256:" + "cd" * 32, size=200_000)
+USAGE = events.Usage(
+    input_tokens=12, cache_creation_input_tokens=300, cache_read_input_tokens=9000, output_tokens=77
+)
+BROKEN = events.ErrorDetail(
+    type="model_overloaded_error",
+    message="try later",
+    retry_status=events.RetryStatus(type="retrying"),
+)
+ABORTED = events.ErrorDetail(
+    type="unknown_error", message="it broke", retry_status=events.RetryStatus(type="terminal")
+)
+INPUT: dict[str, object] = {
+    "command": "ls -la",
+    "deep": {"list": [1, 2.5, True, None, "x"], "big": 2**53 + 1},
+    "empty": {},
+}
+
+_PAYLOADS: tuple[KnownPayload, ...] = (
+    events.UserMessage(content=(TEXT, PICTURE, LINKED, REPORT, UPLOADED)),
+    events.UserInterrupt(session_thread_id="sthr_1"),
+    events.UserToolConfirmation(
+        tool_use_id="sevt_1", result="deny", deny_message="not today", session_thread_id="sthr_1"
+    ),
+    events.UserCustomToolResult(
+        custom_tool_use_id="sevt_1", content=(TEXT,), is_error=True, session_thread_id="sthr_1"
+    ),
+    events.UserToolResult(
+        tool_use_id="sevt_1", content=(TEXT,), is_error=True, session_thread_id="sthr_1"
+    ),
+    events.UserDefineOutcome(
+        description="a report",
+        rubric=events.TextRubric(content="has sources"),
+        outcome_id="outc_1",
+        max_iterations=3,
+    ),
+    events.SystemMessage(content=(TEXT,)),
+    events.AgentMessage(content=(TEXT, content.RedactedBlock())),
+    events.AgentThinking(text="hm", signature="c2ln"),
+    events.AgentToolUse(name="bash", input=INPUT, evaluated_permission="ask"),
+    events.AgentToolResult(tool_use_id="sevt_1", content=(TEXT, KEPT, FOUND, LONG), is_error=True),
+    events.AgentMcpToolUse(
+        mcp_server_name="git", name="log", input=INPUT, evaluated_permission="allow"
+    ),
+    events.AgentMcpToolResult(mcp_tool_use_id="sevt_1", content=(TEXT,), is_error=True),
+    events.AgentCustomToolUse(name="lookup", input=INPUT),
+    events.ThreadMessageSent(
+        to_session_thread_id="sthr_2", content=(TEXT,), to_agent_name="explorer"
+    ),
+    events.ThreadMessageReceived(
+        from_session_thread_id="sthr_1", content=(TEXT,), from_agent_name="lead"
+    ),
+    events.ContextCompacted(
+        layer="collapse",
+        first_seq=3,
+        last_seq=40,
+        dropped_event_ids=("sevt_1", "sevt_2"),
+        summary="tests were fixed",
+        freed_tokens=12_000,
+    ),
+    events.StatusRunning(),
+    events.StatusIdle(
+        stop_reason=events.RequiresAction(event_ids=("sevt_1",)), reason="requires_action"
+    ),
+    events.StatusRescheduled(),
+    events.StatusTerminated(),
+    events.SessionFailed(error=BROKEN),
+    events.SessionUpdated(title="New title", metadata={"team": "core"}),
+    events.SessionUsage(usage=USAGE),
+    events.SessionDeleted(),
+    events.ThreadCreated(
+        session_thread_id="sthr_2",
+        agent_name="explorer",
+        parent_thread_id="sthr_1",
+        workflow_run_id="wfr_1",
+    ),
+    events.ThreadStatusRunning(session_thread_id="sthr_2", agent_name="explorer"),
+    events.ThreadStatusIdle(
+        session_thread_id="sthr_2", agent_name="explorer", stop_reason=events.EndTurn()
+    ),
+    events.ThreadStatusRescheduled(session_thread_id="sthr_2", agent_name="explorer"),
+    events.ThreadStatusTerminated(session_thread_id="sthr_2", agent_name="explorer"),
+    events.ModelRequestStarted(
+        model="scripted:demo",
+        request_id="mreq_1",
+        estimated_input_tokens=9400,
+        cache_break="compaction",
+    ),
+    events.ModelRequestEnded(
+        model_request_start_id="sevt_1",
+        model_usage=USAGE,
+        is_error=True,
+        stop_reason="max_tokens",
+        cost_usd="0.001234",
+    ),
+    events.OutcomeEvaluationStarted(outcome_id="outc_1", iteration=1),
+    events.OutcomeEvaluationOngoing(outcome_id="outc_1", iteration=1),
+    events.OutcomeEvaluationEnded(
+        outcome_evaluation_start_id="sevt_1",
+        outcome_id="outc_1",
+        iteration=1,
+        result="needs_revision",
+        explanation="no sources",
+        usage=USAGE,
+    ),
+    facts.WorkflowRunCreated(
+        workflow_run_id="wfr_1",
+        name="review",
+        phases=(facts.WorkflowPhase(id="p1", name="plan", description="think first"),),
+        description="by concern",
+    ),
+    facts.WorkflowRunRunning(workflow_run_id="wfr_1"),
+    facts.WorkflowRunIdle(workflow_run_id="wfr_1"),
+    facts.WorkflowRunEnded(workflow_run_id="wfr_1", result=facts.WorkflowResult(type="completed")),
+    facts.WorkflowRunFailed(error=ABORTED, workflow_run_id="wfr_1"),
+    facts.WorkflowPhaseStarted(workflow_run_id="wfr_1", workflow_run_phase_id="p1"),
+    facts.WorkflowPhaseEnded(
+        workflow_run_id="wfr_1", workflow_run_phase_id="p1", phase_started_id="sevt_1"
+    ),
+    facts.SessionCreated(
+        agent_name="maintainer", agent_version="3", title="Fix", metadata={"issue": "7"}
+    ),
+    facts.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
+    facts.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
+    facts.LoopContinued(reason="next_turn", detail="2 results"),
+    facts.ToolCallAuthorized(
+        tool_use_id="sevt_1",
+        decision="allow",
+        gate="rule",
+        rule="Bash(git status)",
+        reason="read-only",
+        call_hash="sha256:" + "ef" * 32,
+    ),
+    facts.ToolCallStarted(tool_use_id="sevt_1", idempotency_key="k" * 8, attempt=2),
+    facts.ToolCallInDoubt(tool_use_id="sevt_1", policy="report"),
+    facts.BudgetReserved(
+        reservation_id="rsrv_1", cost_usd="0.25", input_tokens=10_000, output_tokens=8_000
+    ),
+    facts.BudgetSettled(reservation_id="rsrv_1", cost_usd="0.011"),
+    facts.HookRan(
+        hook_event="PreToolUse",
+        handler="check.sh",
+        outcome="blocked",
+        tool_use_id="sevt_1",
+        reason="protected",
+        milliseconds=12,
+    ),
+    facts.MemoryWritten(
+        store_id="memstore_1", path="notes/a.md", operation="modified", version="memver_2"
+    ),
+    facts.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
+    facts.WorkspaceSnapshotted(snapshot="sha256:" + "12" * 32, files=14),
+    facts.ArtifactPublished(
+        name="report.pdf", hash="sha256:" + "34" * 32, size=10_240, media_type="application/pdf"
+    ),
+)
+
+SAMPLES: dict[str, KnownPayload] = {payload_type(payload): payload for payload in _PAYLOADS}
+
+if __name__ == "__main__":  # python -m tests.core.samples: golden files for what has none yet
+    folder = Path(__file__).parent.parent / "golden" / f"v{FORMAT}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, payload in SAMPLES.items():
+        path = folder / f"{kind}.json"
+        if not path.exists():  # never changes one: released is released
+            path.write_bytes(encode_payload(payload))
