@@ -85,7 +85,8 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     ),
     events.StatusRunning(),
     events.StatusIdle(
-        stop_reason=events.RequiresAction(event_ids=("sevt_1",)), reason="requires_action"
+        stop_reason=events.StopReason(type="requires_action", event_ids=("sevt_1",)),
+        reason="requires_action",
     ),
     events.StatusRescheduled(),
     events.StatusTerminated(),
@@ -101,7 +102,9 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     ),
     events.ThreadStatusRunning(session_thread_id="sthr_2", agent_name="explorer"),
     events.ThreadStatusIdle(
-        session_thread_id="sthr_2", agent_name="explorer", stop_reason=events.EndTurn()
+        session_thread_id="sthr_2",
+        agent_name="explorer",
+        stop_reason=events.StopReason(type="end_turn"),
     ),
     events.ThreadStatusRescheduled(session_thread_id="sthr_2", agent_name="explorer"),
     events.ThreadStatusTerminated(session_thread_id="sthr_2", agent_name="explorer"),
@@ -109,6 +112,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         model="scripted:demo",
         request_id="mreq_1",
         estimated_input_tokens=9400,
+        prefix="0123456789abcdef",
         cache_break="compaction",
     ),
     events.ModelRequestEnded(

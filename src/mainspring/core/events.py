@@ -151,29 +151,10 @@ class ContextCompacted(Payload, frozen=True, kw_only=True, tag="agent.thread_con
 # --- how the session stands ------------------------------------------------------------------
 
 
-class EndTurn(Struct, frozen=True, kw_only=True, tag_field="type", tag="end_turn"):
-    pass
-
-
-class RequiresAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="requires_action"):
-    event_ids: tuple[str, ...]
-
-
-class RetriesExhausted(
-    Struct, frozen=True, kw_only=True, tag_field="type", tag="retries_exhausted"
-):
-    pass
-
-
-class BudgetReached(Struct, frozen=True, kw_only=True, tag_field="type", tag="budget_reached"):
-    pass
-
-
-class Refused(Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
-    pass
-
-
-StopReason: TypeAlias = EndTurn | RequiresAction | RetriesExhausted | BudgetReached | Refused
+class StopReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    type: Literal["end_turn", "requires_action", "retries_exhausted", "budget_reached", "refusal"]
+    event_ids: tuple[str, ...] = ()
+    """What is waited for, with `requires_action`."""
 
 
 class RetryStatus(Struct, frozen=True, kw_only=True):
@@ -271,6 +252,8 @@ class ModelRequestStarted(Payload, frozen=True, kw_only=True, tag="span.model_re
     request_id: str | None = None
     """Ours, sent to the provider, so that both sides' records can be matched."""
     estimated_input_tokens: int | None = None
+    prefix: str | None = None
+    """Short hash of what stands before the messages: model, tools, system."""
     cache_break: str | None = None
     """Why this request does not extend the one before it; absent when it does."""
 

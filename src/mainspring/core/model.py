@@ -10,15 +10,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.core.content import Block
+from mainspring.core.content import Block, TextBlock
 from mainspring.core.events import Usage
 
 Effort: TypeAlias = Literal["none", "low", "medium", "high", "xhigh", "max"]
 ReplyReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"]
-
-
-class Text(Struct, frozen=True, tag_field="type", tag="text"):
-    text: str
 
 
 class Thinking(Struct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
@@ -45,7 +41,7 @@ class User(Struct, frozen=True, tag_field="role", tag="user"):
 
 
 class Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
-    content: tuple[Text | Thinking | ToolUse, ...]
+    content: tuple[TextBlock | Thinking | ToolUse, ...]
 
 
 Message: TypeAlias = User | Assistant
@@ -107,7 +103,7 @@ Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | S
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    content: tuple[Text | Thinking | ToolUse, ...]
+    content: tuple[TextBlock | Thinking | ToolUse, ...]
     usage: Usage
     reason: ReplyReason
     model: str

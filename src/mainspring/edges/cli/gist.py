@@ -14,7 +14,7 @@ from mainspring.edges.cli.render import one_line
 MOST = 500
 """Characters; `--json` has the whole."""
 
-_ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{18}([0-9a-z]{8})\b")
+_ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{16,24}([0-9a-z]{8})\b")
 
 
 def gist(event: Event) -> str:

@@ -57,16 +57,15 @@ def show(
     ] = None,
     json: Json = False,
 ) -> Action:
-    """Show a session's events, a line for each."""
-    return partial(
-        log_read.show, session, after=after, types=types, thread=thread, tail=tail, json=json
-    )
+    """Show a session's events, one a line."""
+    wanted = log_read.Wanted(after=after, types=types or None, thread=thread, tail=tail)
+    return partial(log_read.show, meant=session, wanted=wanted, json=json)
 
 
 @app.command()
 def follow(session: SessionArgument, after: After = 0, json: Json = False) -> Action:
-    """Show a session's events, and new ones as they happen, until Ctrl-C."""
-    return partial(log_read.follow, session, after=after, json=json)
+    """Show events, then new ones as they happen."""
+    return partial(log_read.follow, meant=session, after=after, json=json)
 
 
 @app.command()
@@ -79,7 +78,7 @@ def search(
     json: Json = False,
 ) -> Action:
     """Find what was said."""
-    return partial(log_read.search, query, session=session, limit=limit, json=json)
+    return partial(log_read.search, query=query, session=session, limit=limit, json=json)
 
 
 @app.command()
@@ -91,30 +90,32 @@ def verify(
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: Json = False,
 ) -> Action:
-    """Check that nothing in a log was changed, lost or added since it was written."""
+    """Check that no log was changed since it was written."""
     if (session is None) != every:
         raise typer.BadParameter("give one: a session, or --all", param_hint="SESSION")
-    return partial(log_keep.verify, session, json=json)
+    return partial(log_keep.verify, meant=session, json=json)
 
 
 @app.command()
 def export(
     session: SessionArgument,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is the terminal.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
     ] = "-",
 ) -> Action:
-    """Write a session as JSON lines that `log import` takes, on any machine."""
-    return partial(log_keep.export, session, output=output)
+    """Write a session to a file, or to standard output."""
+    return partial(log_keep.export, meant=session, output=output)
 
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - is stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="What export wrote; - is standard input.")
+    ],
     json: Json = False,
 ) -> Action:
     """Store sessions that `log export` wrote."""
-    return partial(log_keep.import_, file, json=json)
+    return partial(log_keep.import_, name=file, json=json)
 
 
 @app.command()
@@ -127,7 +128,7 @@ def rm(
     json: Json = False,
 ) -> Action:
     """Delete a session for good."""
-    return partial(log_keep.rm, session, cascade=cascade, yes=yes, json=json)
+    return partial(log_keep.rm, meant=session, cascade=cascade, yes=yes, json=json)
 
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -151,5 +152,5 @@ def expire(
     yes: Yes = False,
     json: Json = False,
 ) -> Action:
-    """Delete sessions that nobody holds and nothing has changed for a time."""
-    return partial(log_keep.expire, older_than, yes=yes, json=json)
+    """Delete sessions that have not changed for a time."""
+    return partial(log_keep.expire, older_than=older_than, yes=yes, json=json)

@@ -24,7 +24,8 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.log_read import view
 from mainspring.edges.cli.render import Screen, counted
 from mainspring.edges.cli.sessions import every_session, existing_log, find_session
-from mainspring.log import transfer, verify as verifying
+from mainspring.log import transfer
+from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.verify import Problem, VerifyReport
@@ -45,7 +46,7 @@ class VerifyView(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-async def verify(settings: Settings, meant: str | None, *, json: bool) -> int:
+async def verify(settings: Settings, *, meant: str | None, json: bool) -> int:
     """One session, or all of them for `None`."""
     screen = Screen(settings)
     checked = spoiled = 0
@@ -81,7 +82,9 @@ def _encoded(report: VerifyReport) -> bytes:
 def _print_report(screen: Screen, report: VerifyReport) -> None:
     if report.ok:
         screen.line(
-            ("ok    ", "green"), (report.session_id, ""), (f"  {counted(report.events, 'event')}", "dim")
+            ("ok    ", "green"),
+            (report.session_id, ""),
+            (f"  {counted(report.events, 'event')}", "dim"),
         )
         return
     screen.line(("BAD   ", "bold red"), (report.session_id, ""))
@@ -92,7 +95,7 @@ def _print_report(screen: Screen, report: VerifyReport) -> None:
 # --- export and import ---------------------------------------------------------------------------
 
 
-async def export(settings: Settings, meant: str, *, output: str) -> int:
+async def export(settings: Settings, *, meant: str, output: str) -> int:
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
         if output == "-":
@@ -130,7 +133,7 @@ def _replacing(path: Path) -> Generator[IO[bytes], None, None]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)  # noqa: PTH105
+        os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -146,7 +149,7 @@ def _translated(name: str) -> Generator[None, None, None]:
         raise InvalidInput(f"{name}: {error.strerror or error}") from error
 
 
-async def import_(settings: Settings, name: str, *, json: bool) -> int:
+async def import_(settings: Settings, *, name: str, json: bool) -> int:
     screen = Screen(settings)
     with _translated(name):
         file = sys.stdin.buffer if name == "-" else await anyio.to_thread.run_sync(open, name, "rb")
@@ -181,7 +184,7 @@ async def _lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]:
 # --- delete --------------------------------------------------------------------------------------
 
 
-async def rm(settings: Settings, meant: str, *, cascade: bool, yes: bool, json: bool) -> int:
+async def rm(settings: Settings, *, meant: str, cascade: bool, yes: bool, json: bool) -> int:
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
         doomed = await _with_forks(log, session) if cascade else [session]
@@ -212,7 +215,7 @@ async def _question(log: SessionLog, doomed: list[SessionRow]) -> str:
     return "\n".join([*lines, f"Delete {counted(len(doomed), 'session')} for good?"])
 
 
-async def expire(settings: Settings, older_than: timedelta, *, yes: bool, json: bool) -> int:
+async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: bool) -> int:
     before = clock.now() - older_than
     async with existing_log(settings) as log:
         stale = await log.store.stale(updated_before=to_micros(before), limit=_STALE)

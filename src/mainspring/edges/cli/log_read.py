@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime
 from difflib import get_close_matches
@@ -18,7 +18,7 @@ from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
 from mainspring.core.events import UserMessage
 from mainspring.core.facts import SessionCreated, SessionForked
 from mainspring.edges.cli.gist import agent, cut, gist, in_words, short
-from mainspring.edges.cli.render import Part, Screen, ago, minute, padded
+from mainspring.edges.cli.render import Part, Screen, ago, brief, minute, padded
 from mainspring.edges.cli.sessions import existing_log, find_session
 from mainspring.log import search as searching
 from mainspring.log.session_log import SessionLog
@@ -106,26 +106,34 @@ async def _title(log: SessionLog, session: SessionRow) -> str | None:
 
 
 def _listing(screen: Screen, views: list[SessionView]) -> tuple[list[str], list[list[Part]]]:
-    is_narrow = screen.width is not None and screen.width < _WIDE
     moment = clock.now()
-
-    def name(session_id: str) -> str:
-        return short(session_id) if is_narrow else session_id
-
+    row = _narrow_row if screen.width is not None and screen.width < _WIDE else _wide_row
     heads = ["SESSION", "CREATED", "CHANGED", "EVENTS", "HELD BY", "FORK OF", "TITLE"]
-    rows: list[list[Part]] = [
-        [
-            (name(each.id), "bold"),
-            (minute(each.created), ""),
-            (ago(moment - each.updated), ""),
-            (f"{each.events:>6}", ""),
-            ((each.holder or "")[-12:] if is_narrow else each.holder or "", "yellow"),
-            (f"{name(each.parent)} at {each.parent_seq}" if each.parent else "", "dim"),
-            (each.title or "", ""),
-        ]
-        for each in views
+    return heads, [row(each, moment) for each in views]
+
+
+def _wide_row(each: SessionView, moment: datetime) -> list[Part]:
+    return [
+        (each.id, "bold"),
+        (minute(each.created), ""),
+        (ago(moment - each.updated), ""),
+        (f"{each.events:>6}", ""),
+        (each.holder or "", "yellow"),
+        (f"{each.parent} at {each.parent_seq}" if each.parent else "", "dim"),
+        (each.title or "", ""),
     ]
-    return heads, rows
+
+
+def _narrow_row(each: SessionView, moment: datetime) -> list[Part]:
+    return [
+        (short(each.id), "bold"),
+        (brief(each.created, moment), ""),
+        (ago(moment - each.updated), ""),
+        (f"{each.events:>6}", ""),
+        ((each.holder or "")[-12:], "yellow"),
+        (short(each.parent) if each.parent else "", "dim"),
+        (each.title or "", ""),
+    ]
 
 
 # --- show and follow ---------------------------------------------------------------------------
@@ -169,59 +177,58 @@ def _is_failure(event: Event) -> bool:
     return event.type.endswith(".error") or getattr(event.payload, "is_error", False)
 
 
-async def show(
-    settings: Settings,
-    meant: str,
-    *,
-    after: int,
-    types: list[str] | None,
-    tail: int | None,
-    thread: str | None,
-    json: bool,
-) -> int:
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which events to show."""
+
+    after: int
+    types: list[str] | None
+    thread: str | None
+    tail: int | None
+
+
+async def show(settings: Settings, *, meant: str, wanted: Wanted, json: bool) -> int:
     printed = 0
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
         printer = _Printer(Screen(settings), session.thread_id, json=json)
-        wanted = _Wanted(session.id, after, types, [thread] if thread else None)
-        events = _events(log, wanted) if tail is None else _last(log, wanted, tail)
-        async with aclosing(events):
+        async with aclosing(_chosen(log, session.id, wanted)) as events:
             async for event in events:
                 printer.print(event)
                 printed += 1
     if not printed:
-        _say_nothing_matched(Screen(settings, stderr=True), types)
+        _say_nothing_matched(Screen(settings, stderr=True), wanted.types)
     return 0
 
 
-class _Wanted(Struct, frozen=True):
-    session_id: str
-    after: int
-    types: list[str] | None
-    threads: list[str] | None
+async def _chosen(log: SessionLog, session_id: str, wanted: Wanted) -> AsyncGenerator[Event, None]:
+    if wanted.tail is None:
+        found = _paged(log, session_id, wanted)
+    else:
+        found = _last(log, session_id, wanted, wanted.tail)
+    async with aclosing(found):
+        async for event in found:
+            yield event
 
-    @property
-    def is_all(self) -> bool:
-        return self.types is None and self.threads is None
 
-
-async def _events(log: SessionLog, wanted: _Wanted) -> AsyncGenerator[Event, None]:
+async def _paged(log: SessionLog, session_id: str, wanted: Wanted) -> AsyncGenerator[Event, None]:
     after = wanted.after
+    threads = [wanted.thread] if wanted.thread else None
     while page := await log.read(
-        wanted.session_id, after=after, types=wanted.types, threads=wanted.threads, limit=_PAGE
+        session_id, after=after, types=wanted.types, threads=threads, limit=_PAGE
     ):
         for event in page:
             yield event
         after = page[-1].seq
 
 
-async def _last(log: SessionLog, wanted: _Wanted, count: int) -> AsyncGenerator[Event, None]:
-    kept: AsyncIterable[Event] | list[Event]
-    if wanted.is_all:
-        kept = await log.tail(wanted.session_id, count)
+async def _last(
+    log: SessionLog, session_id: str, wanted: Wanted, count: int
+) -> AsyncGenerator[Event, None]:
+    if wanted.types is None and wanted.thread is None:
+        found = await log.tail(session_id, count)
     else:
-        kept = list(deque([each async for each in _events(log, wanted)], maxlen=count))
-    for event in kept:
+        found = deque([each async for each in _paged(log, session_id, wanted)], maxlen=count)
+    for event in found:
         if event.seq > wanted.after:
             yield event
 
@@ -235,7 +242,7 @@ def _say_nothing_matched(notes: Screen, types: list[str] | None) -> None:
             notes.whole((f"hint: {kind} is no type of event that we know{hint}", "dim"))
 
 
-async def follow(settings: Settings, meant: str, *, after: int, json: bool) -> int:
+async def follow(settings: Settings, *, meant: str, after: int, json: bool) -> int:
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
         printer = _Printer(Screen(settings), session.thread_id, json=json)
@@ -249,7 +256,7 @@ async def follow(settings: Settings, meant: str, *, after: int, json: bool) -> i
 
 
 async def search(
-    settings: Settings, query: str, *, session: str | None, limit: int, json: bool
+    settings: Settings, *, query: str, session: str | None, limit: int, json: bool
 ) -> int:
     screen = Screen(settings)
     async with existing_log(settings) as log:

@@ -31,7 +31,9 @@ _HINTS: dict[type[errors.MainspringError], str] = {
 def perform(action: Action, *, store: str | None, debug: bool) -> int:
     settings = read_settings(store=store, debug=debug)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal that lacks a character is no reason to fail
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # a terminal that lacks a character is no reason to fail
             stream.reconfigure(errors="backslashreplace")
     try:
         status = anyio.run(action, settings)

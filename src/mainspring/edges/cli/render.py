@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from mainspring.config import Settings
@@ -36,32 +37,37 @@ class Screen:
 
     def line(self, *parts: Part) -> None:
         """One line, cut at the terminal's edge."""
-        self._print(parts, is_cut=True)
-
-    def whole(self, *parts: Part) -> None:
-        """A line that wraps rather than lose anything."""
-        self._print(parts, is_cut=False)
-
-    def _print(self, parts: Sequence[Part], *, is_cut: bool) -> None:
         shown = [(one_line(words), style) for words, style in parts]
         if self.width is None:  # many times faster than Rich, for long logs
             self._stream.write("".join(words for words, _ in shown).rstrip() + "\n")
             return
         text = Text.assemble(*shown)
         text.rstrip()
-        if is_cut:
-            text.truncate(self.width, overflow="ellipsis")
+        text.truncate(self.width, overflow="ellipsis")
         self._console.print(text, soft_wrap=True)
 
+    def whole(self, *parts: Part, indent: int = 0) -> None:
+        """Words that wrap rather than lose anything."""
+        if self.width is None:
+            self.line((" " * indent, ""), *parts)
+            return
+        text = Text.assemble(*((one_line(words), style) for words, style in parts))
+        if indent:
+            self._console.print(Padding(text, (0, 0, 0, indent)))
+        else:  # left to the terminal, so that what is copied from it is whole
+            self._console.print(text, soft_wrap=True)
+
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
-        """Columns as wide as their content; the last takes what is left. Empty ones are left out."""
+        """Columns as wide as what they hold, in step; those that hold nothing are left out."""
         kept = [index for index in range(len(heads)) if any(row[index][0] for row in rows)]
         lines: list[list[Part]] = [[(heads[index], "dim") for index in kept]]
         for row in rows:
             lines.append([(one_line(row[index][0]), row[index][1]) for index in kept])
-        widths = [max(cell_len(words) for words, _ in column) for column in zip(*lines)]
+        widths = [
+            max(cell_len(words) for words, _ in column) for column in zip(*lines, strict=True)
+        ]
         for line in lines:
-            self.line(*(padded(part, width + 2) for part, width in zip(line, widths)))
+            self.line(*(padded(part, width + 2) for part, width in zip(line, widths, strict=True)))
 
     def json(self, encoded: bytes) -> None:
         """One JSON value on a line of its own, at once: whoever reads may act on it."""
@@ -93,6 +99,12 @@ def ago(age: timedelta) -> str:
 def minute(moment: datetime) -> str:
     """In the reader's own time zone, as all times on a screen are."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def brief(moment: datetime, now: datetime) -> str:
+    """`minute` in eleven columns: what is long ago has no time of day."""
+    is_recent = abs(now - moment) < timedelta(days=300)
+    return moment.astimezone().strftime("%m-%d %H:%M" if is_recent else "%Y-%m-%d")
 
 
 def counted(number: int, noun: str) -> str:

@@ -31,7 +31,9 @@ async def find_session(log: SessionLog, meant: str) -> SessionRow:
     if len(found) == 1:
         return found[0]
     if found:
-        several = InvalidInput(f"{meant} could be any of {len(found)} sessions; give more of the id")
+        several = InvalidInput(
+            f"{meant} could be any of {len(found)} sessions; give more of the id"
+        )
         several.add_note(_did_you_mean([session.id for session in found]))
         raise several
     unknown = SessionNotFound(meant)

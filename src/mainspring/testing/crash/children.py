@@ -13,9 +13,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from mainspring.testing.crash.wire import LINES, Line, Order, encoded
+from mainspring.testing.crash.wire import LINES, Dying, Line, Order, encoded
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
 
 
 class Child:
@@ -48,6 +48,10 @@ class Child:
             self._due = None if delay is None else now + delay
         return PATIENCE_SECONDS if self._due is None else self._due - now
 
+    @property
+    def was_killed(self) -> bool:
+        return self.killed or isinstance(self.lines[-1] if self.lines else None, Dying)
+
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
         self.killed = self.killed or number is signal.SIGKILL
@@ -77,6 +81,10 @@ class Zygote:
             os.close(writing)
         self._living.add(child)
         return child
+
+    def wait_until_stopped(self, child: Child) -> None:
+        self._wire.sendall(b"-%d\n" % child.pid)
+        self._answer()
 
     def bury(self, child: Child) -> None:
         """Wait for a child that has ended, or is about to."""
@@ -123,7 +131,7 @@ def listen(
     """Hear children, and kill each when its time comes, until all have ended or `until` holds.
 
     Raises:
-        TimeoutError: nothing was heard for a minute.
+        TimeoutError: nothing was heard for too long.
     """
     while living := [child for child in children if not child.ended]:
         if until():

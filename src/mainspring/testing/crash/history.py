@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mainspring.core.envelope import GENESIS
 from mainspring.testing.crash import wire
+from mainspring.testing.crash.children import Child
 from mainspring.testing.crash.report import Tally
 
 
@@ -29,8 +29,10 @@ class Client:
     """A client's event, possibly sent several times."""
 
     sent: wire.Submit
-    event_id: str | None = None
-    """Once acknowledged."""
+    candidates: set[str] = field(default_factory=set[str])
+    """One id for each time that it was sent; at most one of them may come of it."""
+    answers: set[str] = field(default_factory=set[str])
+    """Ids that were acknowledged."""
     position: int = 0
 
 
@@ -41,7 +43,6 @@ class Grant:
     acked_at: int
     until: int
     """It cannot have expired before, unless it was released."""
-    is_released: bool = False
 
 
 @dataclass(slots=True)
@@ -57,8 +58,13 @@ class Story:
     clients: dict[str, Client] = field(default_factory=dict[str, Client])
     promised: dict[int, str] = field(default_factory=dict[int, str])
     """seq -> id of events acknowledged or read since the last check."""
+    last_epoch: int = 0
+    """Highest epoch under which an event was found to be written."""
     blobs: set[str] = field(default_factory=set[str])
+    """Acknowledged since the last check."""
     grants: dict[int, Grant] = field(default_factory=dict[int, Grant])
+    released: set[int] = field(default_factory=set[int])
+    """Epochs whose holder wanted to let go."""
     twice: list[int] = field(default_factory=list[int])
     """Epochs that were given out more than once."""
     places: dict[str, int] = field(default_factory=dict[str, int])
@@ -82,6 +88,8 @@ class History:
     def __init__(self, tally: Tally) -> None:
         self.stories: dict[str, Story] = {}
         self.touched: set[str] = set()
+        self.found: dict[str, str] = {}
+        """Every event's id -> the session whose own it is."""
         self.unanswered: dict[str, wire.Submit] = {}
         """Client ids whose last try nobody answered."""
         self._tally = tally
@@ -90,30 +98,36 @@ class History:
         self.touched.add(session_id)
         return self.stories.setdefault(session_id, Story(session_id))
 
-    def hear(self, lines: Iterable[wire.Line], *, was_killed: bool) -> None:
-        """Take in all that one child said."""
-        open_: dict[int, wire.Tried] = {}
-        for line in lines:
-            match line:
-                case wire.Tried():
-                    open_[line.operation] = line
-                    self._tried(line)
-                case wire.Acked():
-                    self._tally.acknowledged += 1
-                    self._acked(open_.pop(line.operation), line)
-                case wire.Refused():
-                    self._tally.refused[line.error] += 1
-                    self._refused(open_.pop(line.operation).doing)
-                case wire.Failed():
-                    self._tally.failed[line.error] += 1
-                    open_.pop(line.operation)
-                case wire.Dying(statement=statement):
-                    self._tally.statements[statement] += 1
-                case wire.Saw() | wire.Stopping() | wire.Broke():
-                    pass
-        if was_killed:
-            kinds = [str(tried.doing.__struct_config__.tag) for tried in open_.values()]
-            self._tally.in_flight.update(kinds or ["nothing"])
+    def hear(self, *children: Child) -> None:
+        """Take in all that some children, who lived at the same time, have said."""
+        opened = [
+            {line.operation: line for line in child.lines if isinstance(line, wire.Tried)}
+            for child in children
+        ]
+        for tries in opened:
+            for tried in tries.values():
+                self._tried(tried)
+        for child, tries in zip(children, opened):
+            for line in child.lines:
+                self._answered(line, tries)
+            if child.was_killed:
+                kinds = [str(tried.doing.__struct_config__.tag) for tried in tries.values()]
+                self._tally.in_flight.update(kinds or ["nothing"])
+
+    def _answered(self, line: wire.Line, tries: dict[int, wire.Tried]) -> None:
+        match line:
+            case wire.Acked():
+                self._tally.acknowledged += 1
+                self._acked(tries.pop(line.operation), line)
+            case wire.Refused():
+                self._tally.refused[line.error] += 1
+                self._refused(tries.pop(line.operation).doing)
+            case wire.Failed():
+                self._tally.failed[line.error] += 1
+            case wire.Dying(statement=statement):
+                self._tally.statements[statement] += 1
+            case wire.Tried() | wire.Saw() | wire.Stopping() | wire.Broke():
+                pass
 
     # --- tried -------------------------------------------------------------------------------
 
@@ -133,10 +147,11 @@ class History:
                     )
             case wire.Submit() as sent:
                 story.events[sent.event_id] = Expected(sent.body, client_id=sent.client_id)
-                story.clients.setdefault(sent.client_id, Client(sent))
+                client = story.clients.setdefault(sent.client_id, Client(sent))
+                client.candidates.add(sent.event_id)
                 self.unanswered[sent.client_id] = sent
             case wire.Release(epoch=epoch):
-                story.grants[epoch].is_released = True
+                story.released.add(epoch)
             case wire.Delete():
                 story.is_deleting = True
             case wire.Fold() | wire.PutBlob() | wire.Hold() | wire.Renew() | wire.Follow():
@@ -152,7 +167,8 @@ class History:
             case wire.Append(events=events):
                 for sent in events:
                     story.events[sent.id].is_refused = True
-            case wire.Submit(client_id=client_id):
+            case wire.Submit(client_id=client_id, event_id=event_id):
+                story.events[event_id].is_refused = True
                 self.unanswered.pop(client_id, None)
             case wire.Delete():
                 story.is_deleting = False
@@ -167,12 +183,11 @@ class History:
             case wire.Create() | wire.Fork():
                 story.is_promised = True
             case wire.Append(epoch=epoch) | wire.Fold(epoch=epoch) as doing:
-                self._wrote(story, tried, acked)
+                self._wrote(story, doing, acked)
                 self._renewed(story, epoch, tried.at)
-                if isinstance(doing, wire.Fold):
-                    for seen in acked.seen:
-                        story.events[seen.id].epoch = epoch
-                        story.events[seen.id].tried_at = tried.at
+                for seen in acked.seen:
+                    story.events[seen.id].epoch = epoch
+                    story.events[seen.id].tried_at = tried.at
             case wire.Follow():
                 self._read(story, acked)
             case wire.Submit(client_id=client_id):
@@ -188,10 +203,10 @@ class History:
             case wire.Release():
                 pass
 
-    def _wrote(self, story: Story, tried: wire.Tried, acked: wire.Acked) -> None:
+    def _wrote(self, story: Story, doing: wire.Append | wire.Fold, acked: wire.Acked) -> None:
         ids = [seen.id for seen in acked.seen]
-        if isinstance(tried.doing, wire.Append):
-            assert ids == [sent.id for sent in tried.doing.events], "it returned other events"
+        if isinstance(doing, wire.Append):
+            assert ids == [sent.id for sent in doing.events], "append returned other events"
         for seen in acked.seen:
             story.promised[seen.seq] = seen.id
 
@@ -207,10 +222,8 @@ class History:
 
     def _submitted(self, client: Client, acked: wire.Acked) -> None:
         self.unanswered.pop(client.sent.client_id, None)
-        if client.event_id not in {None, acked.event_id}:
-            self.story(client.sent.session_id).events[acked.event_id].is_refused = True
-            return  # two answers for one client id: the check will find the second
-        client.event_id, client.position = acked.event_id, acked.position
+        client.answers.add(acked.event_id)
+        client.position = acked.position
 
     def _granted(
         self, story: Story, doing: wire.Hold, tried: wire.Tried, acked: wire.Acked

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import sys
 from random import Random
-from typing import cast
+from typing import Any
 
 import anyio
 
@@ -49,11 +48,15 @@ def die_at_statement(number: int, reporter: Reporter) -> None:
             reporter.say(Dying(statement=" ".join(statement.split())[:60]))
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def audit(event: str, arguments: tuple[object, ...]) -> None:
-        if event == "sqlite3.connect/handle":
-            cast("sqlite3.Connection", arguments[0]).set_trace_callback(count)
+    connect = sqlite3.connect
 
-    sys.addaudithook(audit)
+    def traced(*arguments: Any, **settings: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **settings)
+        connection.set_trace_callback(count)
+        return connection
+
+    # this process is about to die; an audit hook sees a connection too early to trace it
+    vars(sqlite3)["connect"] = traced
 
 
 async def _work(order: Work, store: Store, reporter: Reporter) -> None:
@@ -75,13 +78,15 @@ async def _watch(order: Watch, store: Store, reporter: Reporter) -> None:
 
 
 async def _sleep(order: Sleep, store: Store, reporter: Reporter) -> None:
-    shared = Shared(reporter, [order.session_id], is_repeatable=False)
+    shared = Shared(reporter, [], is_repeatable=False)
     worker = Worker(store, shared, Random(order.tag), order.tag)
-    if await worker.hold(order.session_id, owner="sleeper", seconds=order.seconds):
-        await worker.append(order.session_id)
-        reporter.say(Stopping())
-        os.kill(os.getpid(), signal.SIGSTOP)
-        await worker.append(order.session_id)
+    await worker.create()
+    [session_id] = shared.sessions
+    await worker.hold(session_id, owner="sleeper", seconds=order.seconds)
+    await worker.append(session_id)
+    reporter.say(Stopping(session_id=session_id))
+    os.kill(os.getpid(), signal.SIGSTOP)
+    await worker.append(session_id)
 
 
 async def _take(order: Take, store: Store, reporter: Reporter) -> None:

@@ -45,12 +45,11 @@ class Watch(Struct, frozen=True, kw_only=True, tag_field="order", tag="watch"):
 
 
 class Sleep(Struct, frozen=True, kw_only=True, tag_field="order", tag="sleep"):
-    """Take a short lease, append, stop (SIGSTOP) and, once continued, append again."""
+    """Make a session, lease it shortly, append, stop (SIGSTOP) and, continued, append again."""
 
     url: str
     opener: str
     tag: str
-    session_id: str
     seconds: float
 
 
@@ -179,7 +178,7 @@ class Saw(Struct, frozen=True, kw_only=True, tag_field="line", tag="saw"):
 
 
 class Stopping(Struct, frozen=True, kw_only=True, tag_field="line", tag="stopping"):
-    pass
+    session_id: str
 
 
 class Dying(Struct, frozen=True, kw_only=True, tag_field="line", tag="dying"):

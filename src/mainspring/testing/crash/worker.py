@@ -77,7 +77,7 @@ class Worker:
             (4, self._submit),
             (3, self._fold),
             (2, self._fork),
-            (1, self._create),
+            (1, self.create),
             (2, self._put_blob),
             (2, self._take_over),
             (1, self._renew),
@@ -88,14 +88,14 @@ class Worker:
         weights = [weight for weight, _ in choices]
         for _ in range(operations):
             if not self._shared.sessions:
-                await self._create("")
+                await self.create()
                 continue
             [(_, operation)] = self._random.choices(choices, weights)
             await operation(self._random.choice(self._shared.sessions))
 
     # --- sessions ----------------------------------------------------------------------------
 
-    async def _create(self, _: str) -> None:
+    async def create(self, _: str = "") -> None:
         payload = SessionCreated(title=self._text())
         doing = wire.Create(
             session_id=self._ids.reserve(ids.SESSION),

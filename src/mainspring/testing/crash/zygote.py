@@ -1,7 +1,8 @@
 """A process that has imported everything and forks a child per order: a life costs milliseconds.
 
 Single-threaded and without an event loop, so that forking is safe. The parent sends an order and
-the writing end of a pipe, and is told the child's id; a line with a number is a child to bury.
+the writing end of a pipe, and is told the child's id. It sends a child's id to bury it, and the
+negative of it to wait until it is stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def serve(wire: socket.socket) -> None:
         if descriptors:
             wire.send(b"%d\n" % _fork(ORDERS.decode(request), descriptors[0], wire))
         else:
-            _, status = os.waitpid(int(request), 0)
+            pid = int(request)
+            _, status = os.waitpid(abs(pid), os.WUNTRACED if pid < 0 else 0)
             wire.send(b"%d\n" % status)
 
 
