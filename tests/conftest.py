@@ -3,6 +3,9 @@
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.fixtures_postgres"]
+pytest.register_assert_rewrite("mainspring.testing")
+
 # A busy machine stalls at times: pytest-timeout bounds a test; a deadline per example flakes.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")

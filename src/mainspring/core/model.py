@@ -15,6 +15,8 @@ from mainspring.core.events import Usage
 
 Effort: TypeAlias = Literal["none", "low", "medium", "high", "xhigh", "max"]
 ReplyReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"]
+INVALID_JSON = "__invalid_json__"
+"""The only key of a tool's input that was no JSON object; its value is what the model wrote."""
 
 
 class Thinking(Struct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
@@ -27,6 +29,12 @@ class ToolUse(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use
     id: str
     name: str
     input: dict[str, object]
+
+    @property
+    def invalid_json(self) -> str | None:
+        """What the model wrote, if that was no JSON object: tell it so, do not run the call."""
+        written = self.input.get(INVALID_JSON)
+        return written if isinstance(written, str) else None
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
@@ -88,7 +96,10 @@ class ToolInputDelta(Struct, frozen=True, kw_only=True, tag_field="type", tag="t
 
 
 class ToolUseReady(Struct, frozen=True, tag_field="type", tag="tool_use_ready"):
-    """The input of a call is complete; the call may start before the reply ends."""
+    """The input of a call is complete; the call may start before the reply ends.
+
+    Comes for calls whose input is valid, and not for every one: what counts is the reply.
+    """
 
     use: ToolUse
 
@@ -99,7 +110,15 @@ class Stalled(Struct, frozen=True, kw_only=True, tag_field="type", tag="stalled"
     seconds: float
 
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | Stalled
+class FailedOver(Struct, frozen=True, kw_only=True, tag_field="type", tag="failed_over"):
+    """Another model answers from here on; deltas before it in this call are void."""
+
+    from_model: str
+    to_model: str
+    reason: str
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | Stalled | FailedOver
 
 
 class Reply(Struct, frozen=True, kw_only=True):

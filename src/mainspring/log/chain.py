@@ -91,12 +91,17 @@ def to_row(event: Event) -> Row:
 
 
 def to_event(session_id: str, row: Row) -> Event:
+    """Raises: MalformedEvent: what is stored is not what was written."""
+    try:
+        time = from_micros(row.time)
+    except OverflowError as error:
+        raise MalformedEvent(f"event {row.seq}: {row.time} is no time") from error
     return Event(
         id=row.id,
         session_id=session_id,
         seq=row.seq,
         thread_id=row.thread_id,
-        time=from_micros(row.time),
+        time=time,
         payload=read_payload(row.type, row.body, row.version),
         body=row.body.encode(),
         version=row.version,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mainspring.core.envelope import message_text
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, MalformedEvent, SessionNotFound
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Hit, Span, Text
+from mainspring.log.store import Hit, Row, Span, Text
 from mainspring.log.upcast import read_payload
 
 _PAGE = 500
@@ -41,6 +43,14 @@ async def _catch_up(log: SessionLog, session_id: str | None) -> None:
         texts: list[Text] = []
         for owner, row in found:
             upto[owner] = row.seq
-            if text := message_text(read_payload(row.type, row.body, row.version)):
+            if text := _text(row):
                 texts.append(Text(session_id=owner, seq=row.seq, text=text))
-        await log.store.index(texts, list(upto.items()))
+        with suppress(SessionNotFound):  # deleted meanwhile: the others are found again
+            await log.store.index(texts, list(upto.items()))
+
+
+def _text(row: Row) -> str:
+    try:
+        return message_text(read_payload(row.type, row.body, row.version))
+    except MalformedEvent:  # `verify` is who complains; the rest stays searchable
+        return ""

@@ -10,10 +10,10 @@ import base64
 import binascii
 from collections.abc import AsyncGenerator, AsyncIterable
 from datetime import datetime
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.core.clock import from_micros, to_micros
 from mainspring.core.envelope import GENESIS, Event, EventLine, encode_line
@@ -33,7 +33,7 @@ class SessionLine(
 ):
     session_id: str
     thread_id: str
-    created: datetime
+    created: Annotated[datetime, Meta(tz=True)]
     parent_id: str | None = None
     parent_seq: int = 0
 
@@ -44,12 +44,14 @@ class BlobLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="blob"):
     """Base64."""
 
 
-class EndLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="end"):
+class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
     """Closes a session's part, so that a file cut short is noticed."""
 
     session_id: str
     seq: int
     hash: str
+    blobs: int = 0
+    """How many there are: the events' chain does not cover them."""
 
 
 class _Kind(Struct):
@@ -68,15 +70,7 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
     """The session and what it inherits, a line at a time, without newlines."""
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
-        yield _ENCODER.encode(
-            SessionLine(
-                session_id=session.id,
-                thread_id=session.thread_id,
-                created=from_micros(session.created),
-                parent_id=session.parent_id,
-                parent_seq=session.parent_seq,
-            )
-        )
+        yield _ENCODER.encode(_header(session))
         head = Head(segment.after, b"")
         while rows := await log.store.read(
             Span(session_id=session.id, after=head.seq, upto=segment.upto, limit=_PAGE)
@@ -85,10 +79,13 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
                 event = to_event(session.id, row)
                 yield encode_line(event)
                 head = Head(event.seq, event.digest())
-        for digest in await log.store.blobs(session.id):
+        digests = await log.store.blobs(session.id)
+        for digest in digests:
             content = base64.b64encode(await log.blob(digest)).decode()
             yield _ENCODER.encode(BlobLine(hash=digest, content=content))
-        yield _ENCODER.encode(EndLine(session_id=session.id, seq=head.seq, hash=head.hash.hex()))
+        yield _ENCODER.encode(
+            EndLine(session_id=session.id, seq=head.seq, hash=head.hash.hex(), blobs=len(digests))
+        )
 
 
 async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str]:
@@ -110,7 +107,7 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
             raise InvalidInput(f"line {number}: {error}") from error
     if reading.part is not None:
         raise InvalidInput(f"line {number}: the file ends in the middle of a session")
-    if number == 0:
+    if not reading.sessions:
         raise InvalidInput("the file is empty")
     return reading.added
 
@@ -129,6 +126,7 @@ class _Import:
     def __init__(self, log: SessionLog) -> None:
         self.log = log
         self.part: _Part | None = None
+        self.sessions = 0
         self.added: list[str] = []
 
     async def take(self, line: Line) -> None:
@@ -137,6 +135,7 @@ class _Import:
                 ended = self.part.header.session_id
                 raise InvalidInput(f"session {ended} was not ended before this one")
             self.part = _Part(line)
+            self.sessions += 1
         elif self.part is None:
             raise InvalidInput("comes before the session it belongs to")
         elif isinstance(line, EndLine):
@@ -151,6 +150,8 @@ class _Part:
     """One session of the file, gathered and checked before any of it is stored."""
 
     def __init__(self, header: SessionLine) -> None:
+        if (header.parent_id is None) != (header.parent_seq == 0) or header.parent_seq < 0:
+            raise InvalidInput(f"session {header.session_id} does not say where it begins")
         self.header = header
         self.events: list[Event] = []
         self.blobs: dict[str, bytes] = {}
@@ -191,6 +192,8 @@ class _Part:
         head = Head(self.events[-1].seq, self.events[-1].digest())
         if (end.seq, end.hash) != (head.seq, head.hash.hex()):
             raise InvalidInput(f"session {end.session_id} does not end as it should")
+        if end.blobs != len(self.blobs):
+            raise InvalidInput(f"{end.blobs} blobs belong here, and there are {len(self.blobs)}")
         try:
             existing = await log.session(end.session_id)
         except SessionNotFound:
@@ -219,21 +222,38 @@ class _Part:
         await log.store.create(session, [to_row(event) for event in self.events])
 
     async def _check_parent(self, log: SessionLog, parent_id: str) -> None:
-        found = await log.read(parent_id, after=self.header.parent_seq - 1, limit=1)
+        try:
+            found = await log.read(parent_id, after=self.header.parent_seq - 1, limit=1)
+        except SessionNotFound as error:
+            raise InvalidInput(f"begins with session {parent_id}, which is not here") from error
         if not found or found[0].digest() != self.events[0].prev:
             raise InvalidInput(f"does not follow from session {parent_id} as it is here")
 
     async def _extend(self, log: SessionLog, existing: SessionRow, head: Head) -> None:
         """Here already: the same, longer, or the beginning of it that came with a fork."""
         common = min(existing.head.seq, head.seq)
-        found = await log.read(existing.id, after=common - 1, limit=1)
-        ours = self.events[common - self.header.parent_seq - 1]
-        if found[0].digest() != ours.digest():
+        [last] = await log.read(existing.id, after=common - 1, limit=1)
+        if _header(existing) != self.header or not self._has(last):
             raise InvalidInput(f"session {existing.id} is here already and is not the same")
         missing = [to_row(event) for event in self.events if event.seq > common]
         if missing:
             lease = await log.store.acquire(existing.id, owner=_IMPORTER, seconds=60)
-            await log.store.append(
-                Append(lease=lease, expected=existing.head, head=head, rows=missing)
-            )
-            await log.store.release(lease)
+            try:
+                await log.store.append(
+                    Append(lease=lease, expected=existing.head, head=head, rows=missing)
+                )
+            finally:
+                await log.store.release(lease)
+
+    def _has(self, event: Event) -> bool:
+        return any(ours.seq == event.seq and ours == event for ours in self.events)
+
+
+def _header(session: SessionRow) -> SessionLine:
+    return SessionLine(
+        session_id=session.id,
+        thread_id=session.thread_id,
+        created=from_micros(session.created),
+        parent_id=session.parent_id,
+        parent_seq=session.parent_seq,
+    )

@@ -48,10 +48,10 @@ def read_payload(
             return decode_payload(body)
         except MalformedEvent:  # a newer Mainspring gave a known type a new shape
             return Unknown(type=kind)
+    type_of(body)  # refuses what is no event at all
     fields: dict[str, object] = msgspec.json.decode(body, type=dict[str, object])
     for step in range(version, current):
-        kind = str(fields["type"])
-        if upcaster := upcasters.get((kind, step)):
+        if upcaster := upcasters.get((str(fields["type"]), step)):
             fields = upcaster(fields)
     return decode_payload(msgspec.json.encode(fields))
 
@@ -61,8 +61,13 @@ def read_line(line: EventLine) -> Event:
     body = bytes(line.payload)
     try:
         prev = bytes.fromhex(line.prev)
+        body.decode()  # what is skipped while reading is not checked there
     except ValueError as error:
-        raise MalformedEvent(f"event {line.seq}: prev is not a hash") from error
+        raise MalformedEvent(f"event {line.seq}: {error}") from error
+    if line.time.tzinfo is None:
+        raise MalformedEvent(f"event {line.seq}: its time has no zone")
+    if not 1 <= line.version < 2**31:
+        raise MalformedEvent(f"event {line.seq}: there is no version {line.version}")
     return Event(
         id=line.id,
         session_id=line.session_id,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mainspring.core.envelope import GENESIS, Event
-from mainspring.core.errors import BlobNotFound, MalformedEvent
-from mainspring.log.blobs import digest_of
+from mainspring.core.envelope import GENESIS
+from mainspring.core.errors import BlobNotFound, MainspringError, MalformedEvent, StoreCorrupt
+from mainspring.log.blobs import digest_of, referred
 from mainspring.log.chain import to_event
 from mainspring.log.session_log import Segment, SessionLog
 from mainspring.log.store import Row, Span
@@ -33,66 +33,81 @@ class VerifyReport:
 
 async def verify(log: SessionLog, session_id: str) -> VerifyReport:
     """Check order, chain, head, readability and blobs, inherited events included."""
-    check = _Check()
-    for segment in await log.lineage(session_id):
-        await check.segment(log, segment)
-        for digest in await log.store.blobs(segment.session_id):
-            await check.blob(log, digest)
+    check = _Check(log)
     session = await log.session(session_id)
+    for segment in await log.lineage(session_id):
+        await check.segment(segment, last=session.head.seq)
+    await check.blobs()
     if check.seq != session.head.seq:
         check.found(check.seq, f"the log ends here, but the session says {session.head.seq}")
-    elif check.hash != session.head.hash:
+    elif check.hash not in (None, session.head.hash):
         check.found(check.seq, "the last event is not the one that was written last")
     return VerifyReport(session_id=session_id, events=check.seq, problems=tuple(check.problems))
 
 
 class _Check:
-    def __init__(self) -> None:
+    """How far the check has come, and what it has found."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self.log = log
         self.seq = 0
-        self.hash = GENESIS
+        self.hash: bytes | None = GENESIS
+        """Of the last event; `None` when that could not be read."""
         self.problems: list[Problem] = []
+        self.blob_seqs: dict[str, int] = {}
+        """Blobs that the events need, each with the first event that does."""
 
     def found(self, seq: int, what: str) -> None:
         self.problems.append(Problem(seq=seq, what=what))
 
-    async def segment(self, log: SessionLog, segment: Segment) -> None:
+    async def segment(self, segment: Segment, last: int) -> None:
+        limit = _PAGE
         while self.seq < segment.upto:
-            rows = await log.store.read(
-                Span(
-                    session_id=segment.session_id,
-                    after=max(self.seq, segment.after),
-                    upto=segment.upto,
-                    limit=_PAGE,
-                )
+            span = Span(
+                session_id=segment.session_id,
+                after=max(self.seq, segment.after),
+                upto=segment.upto,
+                limit=limit,
             )
+            try:
+                rows = await self.log.store.read(span)
+            except StoreCorrupt as error:
+                if span.after >= last:
+                    raise
+                if limit == 1:
+                    self.lost(span.after + 1, error)
+                limit = 1  # event by event, to name those that the database cannot give us
+                continue
             if not rows:
-                return
+                break
             for row in rows:
                 self.row(segment.session_id, row)
+        for digest in await self.log.store.blobs(segment.session_id):
+            self.blob_seqs.setdefault(digest, self.seq)
+
+    def lost(self, seq: int, why: MainspringError) -> None:
+        self.found(seq, f"cannot be read: {why}")
+        self.seq, self.hash = seq, None
 
     def row(self, session_id: str, row: Row) -> None:
         if row.seq != self.seq + 1:
             self.found(row.seq, f"events {self.seq + 1} to {row.seq - 1} are missing")
-        elif row.prev != self.hash:
+        elif self.hash not in (None, row.prev):
             self.found(row.seq, "does not follow from the event before it: one of them was changed")
-        event = self.readable(session_id, row)
-        self.seq = row.seq
-        if event is not None:
-            self.hash = event.digest()
-
-    def readable(self, session_id: str, row: Row) -> Event | None:
         try:
             event = to_event(session_id, row)
         except MalformedEvent as error:
-            self.found(row.seq, f"cannot be read: {error}")
-            return None
+            return self.lost(row.seq, error)
         if event.type != row.type:
             self.found(row.seq, f"is filed as {row.type} but is a {event.type}")
-        return event
+        for digest in referred(event.payload):
+            self.blob_seqs.setdefault(digest, row.seq)
+        self.seq, self.hash = row.seq, event.digest()
 
-    async def blob(self, log: SessionLog, digest: str) -> None:
-        try:
-            if digest_of(await log.blob(digest)) != digest:
-                self.found(self.seq, f"blob {digest} was changed")
-        except BlobNotFound:
-            self.found(self.seq, f"blob {digest} is missing")
+    async def blobs(self) -> None:
+        for digest, seq in self.blob_seqs.items():
+            try:
+                if digest_of(await self.log.blob(digest)) != digest:
+                    self.found(seq, f"blob {digest} was changed")
+            except BlobNotFound:
+                self.found(seq, f"blob {digest} is missing")

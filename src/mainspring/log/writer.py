@@ -39,6 +39,10 @@ class Writer:
         self._new_id = new_id
         self._scrub = scrub
         self._turn = anyio.Lock(fast_acquire=True)
+        self._staged: list[Event] = []
+        self._folded: list[Folded] = []
+        self._tip = session.head  # where the log will end once what is staged is committed
+        self._heard = 0  # position of the last inbox item that was staged
 
     @property
     def session_id(self) -> str:
@@ -60,6 +64,27 @@ class Writer:
             Fenced: the lease was taken over. Conflict: the log is not where this writer left it.
             StoreFailed: the database did, for longer than it was worth waiting.
         """
+        events = self.stage(*payloads, thread_id=thread_id, event_ids=event_ids)
+        await self.commit()
+        return events
+
+    async def fold_inbox(self) -> list[Event]:
+        """Move what clients have sent into the log, in order of arrival, exactly once."""
+        events = await self.stage_inbox()
+        await self.commit()
+        return events
+
+    def stage(
+        self,
+        *payloads: KnownPayload,
+        thread_id: str | None = None,
+        event_ids: Sequence[str] = (),
+    ) -> list[Event]:
+        """Give payloads their places in the log, to be written by the next `commit`.
+
+        What has an effect outside waits for that commit, so that facts between two effects cost
+        one write.
+        """
         moment = self._clock()
         drafts: list[Draft] = []
         for index, payload in enumerate(payloads):
@@ -73,16 +98,54 @@ class Writer:
                     body=body,
                 )
             )
-        async with self._turn:
-            return await self._append(drafts, ())
+        return self._stage(drafts)
 
-    async def fold_inbox(self) -> list[Event]:
-        """Move what clients have sent into the log, in order of arrival, exactly once."""
+    async def stage_inbox(self) -> list[Event]:
+        """Stage what clients have sent, in order of arrival."""
+        pending = await self._store.pending(self.session_id)
+        items = [item for item in pending if item.position > self._heard]
+        events = self._stage([self._draft(item) for item in items])
+        for item, event in zip(items, events, strict=True):
+            self._folded.append(Folded(item.position, event.seq))
+            self._heard = item.position
+        return events
+
+    async def hear(self, *types: str) -> None:
+        """Return when a client's event of one of these types waits in the inbox."""
+        watch = self._store.watch(self.session_id)
+        while not any(
+            item.type in types and item.position > self._heard
+            for item in await self._store.pending(self.session_id)
+        ):
+            await watch.wait()
+
+    async def commit(self) -> None:
+        """Write what is staged, all or none; if that fails, what was staged is forgotten."""
         async with self._turn:
-            items = await self._store.pending(self.session_id)
-            if not items:
-                return []
-            return await self._append([self._draft(item) for item in items], items)
+            if not self._staged:
+                return
+            events, self._staged = self._staged, []
+            folded, self._folded = self._folded, []
+            head = self._tip
+            append = Append(
+                lease=self.lease,
+                expected=self.head,
+                head=head,
+                rows=[to_row(event) for event in events],
+                folded=folded,
+            )
+            try:
+                await self._commit(append)
+            except BaseException:
+                self._staged, self._folded, self._heard = [], [], 0
+                self._tip = self.head
+                raise
+            self.head = head
+
+    def _stage(self, drafts: list[Draft]) -> list[Event]:
+        events, self._tip = link(self.session_id, self._tip, drafts)
+        self._staged += events
+        return events
 
     def _draft(self, item: InboxItem) -> Draft:
         return Draft(
@@ -93,21 +156,6 @@ class Writer:
             body=item.body.encode(),
             version=item.version,
         )
-
-    async def _append(self, drafts: list[Draft], items: Sequence[InboxItem]) -> list[Event]:
-        events, head = link(self.session_id, self.head, drafts)
-        append = Append(
-            lease=self.lease,
-            expected=self.head,
-            head=head,
-            rows=[to_row(event) for event in events],
-            folded=[
-                Folded(item.position, event.seq) for item, event in zip(items, events, strict=False)
-            ],
-        )
-        await self._commit(append)
-        self.head = head
-        return events
 
     async def _commit(self, append: Append) -> None:
         """Repeating an append is safe: it is conditional on a head that only it can move."""

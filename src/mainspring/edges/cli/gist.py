@@ -121,7 +121,7 @@ def _(payload: events.ContextCompacted) -> str:
 
 @in_words.register
 def _(payload: events.StatusIdle) -> str:
-    stop = str(payload.stop_reason.__struct_config__.tag)
+    stop = payload.stop_reason.type
     return f"{stop} ({payload.reason})" if payload.reason else stop
 
 

@@ -19,7 +19,7 @@ else:
     log_read = LazyModule("mainspring.edges.cli.log_read")
 
 SessionArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SESSION", help="Its id, or the beginning or end of it.")
+    str, typer.Argument(metavar="SESSION", help="Its id, or a part that no other has.")
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 After: TypeAlias = Annotated[
@@ -85,7 +85,7 @@ def search(
 def verify(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="[SESSION]", help="Its id, or the beginning or end of it."),
+        typer.Argument(metavar="[SESSION]", help="Its id, or a part that no other has."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: Json = False,

@@ -19,6 +19,7 @@ INTERRUPTED = 130
 PIPE_BROKEN = 141
 """What a shell reports for a program that SIGPIPE ended."""
 
+_TRACEBACK = "--debug or MAINSPRING_DEBUG=1 shows the traceback"
 _HINTS: dict[type[errors.MainspringError], str] = {
     errors.SessionNotFound: "`mainspring log ls` lists the sessions",
     errors.SessionHasForks: "--cascade deletes those too",
@@ -46,10 +47,12 @@ def perform(action: Action, *, store: str | None, debug: bool) -> int:
         return INTERRUPTED
     except errors.MainspringError as error:
         _explain(settings, str(error), hints_for(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _explain(settings, f"{where}{error.strerror or error}", [_TRACEBACK])
     except Exception as error:  # noqa: BLE001 (the last place before the user)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        hint = "this is a bug in Mainspring; --debug or MAINSPRING_DEBUG=1 shows the traceback"
-        _explain(settings, what, [hint])
+        _explain(settings, what, [f"this is a bug in Mainspring; {_TRACEBACK}"])
     return FAILED
 
 

@@ -1,4 +1,4 @@
-"""Which session was meant: a whole id, or so much of its beginning or end as is its alone."""
+"""Which session was meant: a whole id, or a part of it that no other has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def find_session(log: SessionLog, meant: str) -> SessionRow:
         return await log.session(meant)
     except SessionNotFound:
         known = [session async for session in every_session(log)]
-    found = [session for session in known if meant and _is_called(session.id, meant)]
+    found = [session for session in known if _is_called(session.id, meant)]
+    found = found or [session for session in known if meant and meant in session.id]
     if len(found) == 1:
         return found[0]
     if found:
@@ -59,7 +60,9 @@ async def every_session(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
 
 def _is_called(session_id: str, meant: str) -> bool:
     _, _, bare = session_id.partition("_")
-    return session_id.startswith(meant) or bare.startswith(meant) or session_id.endswith(meant)
+    return bool(meant) and any(
+        (session_id.startswith(meant), bare.startswith(meant), session_id.endswith(meant))
+    )
 
 
 def _near(meant: str, ids: list[str]) -> list[str]:

@@ -40,8 +40,8 @@ class PostgresStore:
     def __init__(self, pool: Pool) -> None:
         self.address = pool.address
         self.signals = Signals()
+        self.wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
         self._pool = pool
-        self._wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
 
     # --- sessions ----------------------------------------------------------------------------
 
@@ -59,20 +59,20 @@ class PostgresStore:
 
     async def delete(self, session_id: str) -> None:
         await self._collide(lambda db: queries.delete(db, session_id))
-        self._wakeups.tell(session_id)
+        self.wakeups.tell(session_id)
 
     # --- events ------------------------------------------------------------------------------
 
     async def append(self, append: Append) -> None:
         await self._pool.run(lambda db: queries.append(db, append))
-        self._wakeups.tell(append.lease.session_id)
+        self.wakeups.tell(append.lease.session_id)
 
     async def read(self, span: Span) -> list[Row]:
         return await self._pool.run(lambda db: queries.read(db, span))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._collide(lambda db: queries.submit(db, session_id, item))
-        self._wakeups.tell(session_id)
+        self.wakeups.tell(session_id)
         return kept
 
     async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]:
@@ -131,14 +131,10 @@ class PostgresStore:
 
         return await self._pool.run(tried)
 
-    async def run(self) -> None:
-        """Carry wake-ups between processes, for as long as it runs."""
-        await self._wakeups.run()
-
     async def close(self) -> None:
         with CancelScope(shield=True):
             with suppress(StoreFailed):  # then others notice by polling
-                await self._wakeups.send()
+                await self.wakeups.send()
             await self._pool.close()
 
 
@@ -159,7 +155,7 @@ async def open_postgres(
     pool.add(await prepare(address))
     store = PostgresStore(pool)
     try:
-        async with running(store.run):
+        async with running(store.wakeups.announce, store.wakeups.listen, store.wakeups.poll):
             yield store
     finally:
         await store.close()

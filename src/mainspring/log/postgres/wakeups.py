@@ -45,15 +45,10 @@ class Wakeups:
         self._changed.add(session_id)
         self._anything.set()
 
-    async def run(self) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._send_all)
-            group.start_soon(self._listen)
-            group.start_soon(self._poll)
-
     # --- telling -----------------------------------------------------------------------------
 
-    async def _send_all(self) -> None:
+    async def announce(self) -> None:
+        """Tell other processes, for as long as it runs."""
         failures = 0
         while True:
             await self._anything.wait()
@@ -85,7 +80,8 @@ class Wakeups:
 
     # --- hearing -----------------------------------------------------------------------------
 
-    async def _listen(self) -> None:
+    async def listen(self) -> None:
+        """Pass on what other processes tell, for as long as it runs."""
         failures = 0
 
         def connected() -> None:
@@ -117,7 +113,8 @@ class Wakeups:
         if sender != self._name:
             self._signals.poke(session_ids)
 
-    async def _poll(self) -> None:
+    async def poll(self) -> None:
+        """Look after watched sessions, for as long as it runs."""
         while True:
             await self._signals.someone()
             with suppress(StoreFailed):  # followers find out by reading

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, cast
 
 import anyio
 
-from mainspring.core.errors import LogError, MainspringError, StoreUnavailable
+from mainspring.core.errors import LogError, StoreUnavailable
 from mainspring.log.group_commit import GroupCommit
 from mainspring.log.pace import Pace
 from mainspring.log.sqlite.connect import BUSY_SECONDS, translated
@@ -28,7 +28,7 @@ class _Job(Generic[T]):
 
     def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
         self.work = work
-        self.outcome: tuple[T] | MainspringError | None = None
+        self.outcome: tuple[T] | Exception | None = None
 
 
 class Commits:
@@ -48,7 +48,7 @@ class Commits:
         job = _Job(work)
         await self._group.run(cast("_Job[object]", job))
         assert job.outcome is not None
-        if isinstance(job.outcome, MainspringError):
+        if isinstance(job.outcome, Exception):
             raise job.outcome
         return job.outcome[0]
 
@@ -75,7 +75,7 @@ class Commits:
         try:
             with translated(self._path):
                 return self._transact(waiting)
-        except MainspringError as error:
+        except Exception as error:  # noqa: BLE001 (raised again where the job was asked for)
             if len(waiting) == 1:
                 waiting[0].outcome = error
                 return True
@@ -85,7 +85,7 @@ class Commits:
         db = self._connection
         if not self._begin():
             return False
-        outcomes: list[tuple[object] | MainspringError] = []
+        outcomes: list[tuple[object] | LogError] = []
         try:
             for job in jobs:
                 try:

@@ -37,8 +37,7 @@ def translated(path: Path) -> Generator[None]:
 
 
 def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    match code:
+    match _code(error):
         case sqlite3.SQLITE_FULL:
             return StoreFull(f"{path}: the disk is full; nothing was written ({error})")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
@@ -59,6 +58,12 @@ def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
             return StoreUnavailable(f"{path}: the disk failed ({error}); nothing was written")
         case _:
             return StoreFailed(f"{path}: {error}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    if "decode to UTF-8" in str(error):  # Python's own, and without a code
+        return sqlite3.SQLITE_CORRUPT
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -98,14 +103,20 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
 
 
 def _claim(path: Path, connection: sqlite3.Connection) -> None:
-    [application] = connection.execute("pragma application_id").fetchone()
-    if application == APPLICATION_ID:
+    if _is_ours(path, connection):
         return
-    [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
-    if application or tables:
-        raise StoreMismatch(f"{path}: is a SQLite database, but not one of Mainspring's")
     connection.execute("pragma journal_mode = wal")
     connection.execute(f"pragma application_id = {APPLICATION_ID}")
+
+
+def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
+    """False for an empty file, which may become ours."""
+    [application, tables] = connection.execute(  # one statement: others may be claiming it
+        "select application_id, (select count(*) from sqlite_master) from pragma_application_id"
+    ).fetchone()
+    if application != APPLICATION_ID and (application or tables):
+        raise StoreMismatch(f"{path}: is a SQLite database, but not one of Mainspring's")
+    return application == APPLICATION_ID
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -140,6 +151,7 @@ def downgrade(path: Path, target: int, migrations: tuple[Migration, ...] = MIGRA
     with translated(path):
         connection = connect(path)
         try:
+            _is_ours(path, connection)
             _migrate(path, connection, migrations, target)
         finally:
             connection.close()

@@ -297,7 +297,8 @@ def renew(db: sqlite3.Connection, lease: Lease) -> None:
 
 def release(db: sqlite3.Connection, lease: Lease) -> None:
     db.execute(
-        "update session set owner = null, lease_until = 0 where id = ? and epoch = ?",
+        "update session set epoch = epoch + 1, owner = null, lease_until = 0"
+        " where id = ? and epoch = ?",
         (lease.session_id, lease.epoch),
     )
 

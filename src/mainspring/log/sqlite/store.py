@@ -137,7 +137,10 @@ class SqliteStore:
 
     def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with translated(self.path):
-            connection = self._idle.pop() if self._idle else connect(self.path)
+            try:  # not `if`: another thread may take the last one in between
+                connection = self._idle.pop()
+            except IndexError:
+                connection = connect(self.path)
             try:
                 return work(connection)
             finally:

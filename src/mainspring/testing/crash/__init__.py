@@ -1,4 +1,4 @@
-"""Kill processes that write to a store, thousands of times, and check that the log kept its word."""
+"""Kill processes that write to a store, thousands of times, and check what the log promised."""
 
 from mainspring.testing.crash.campaign import ROUND, Options, run
 from mainspring.testing.crash.report import Report, Tally, Violation

@@ -66,7 +66,7 @@ def _print(report: Report, store: str) -> None:
     for violation in report.violations:
         start = violation.point // ROUND * ROUND
         lines += [
-            f"  {violation.kind} at point {violation.point} in {violation.session_id}: {violation.what}",
+            f"  {violation.kind} at {violation.point}: {violation.session_id} {violation.what}",
             f"    again: --store {store} --seed {violation.seed} --start {start} --points {ROUND}",
         ]
     sys.stdout.write("\n".join(lines) + "\n")

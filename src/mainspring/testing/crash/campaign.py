@@ -11,6 +11,7 @@ from random import Random
 import anyio
 from msgspec.structs import replace
 
+from mainspring.core.ids import new_id
 from mainspring.log.session_log import SessionLog
 from mainspring.testing.crash import points as ways
 from mainspring.testing.crash.check import Check
@@ -85,26 +86,28 @@ class _Round:
 
     async def play(self, beginning: int, count: int) -> None:
         seed = self._tally.seed
-        tag = f"s{seed}r{beginning}"
+        tag = f"{new_id('r')[-5:]}r{beginning}"  # a server may know an earlier run's sessions
         scene = Scene(
             zygote=self._children,
             history=History(self._tally),
             random=Random(f"{seed}/{beginning}"),
-            url=f"{self._store}.{beginning}" if is_sqlite(self._store) else self._store,
+            url=f"{self._store}.crash{beginning}" if is_sqlite(self._store) else self._store,
             opener=self._options.child_opener or self._options.opener,
             tag=tag,
         )
+        _remove(scene.url)
         for point in range(beginning, beginning + count):
             is_last = point == beginning + count - 1
             violations = await self._point(scene, point, is_last=is_last)
             if violations:
-                self._tally.violations += [replace(each, point=point, seed=seed) for each in violations]
+                self._tally.violations += [
+                    replace(each, point=point, seed=seed) for each in violations
+                ]
                 return
             self._tally.points += 1
             if self._options.progress is not None:
                 self._options.progress(self._tally)
-        if is_sqlite(self._store):
-            _remove(scene.url)
+        _remove(scene.url)
 
     async def _point(self, scene: Scene, point: int, *, is_last: bool) -> list[Violation]:
         try:
@@ -142,6 +145,6 @@ def _crash(scene: Scene, point: int) -> list[Violation]:
 
 
 def _remove(url: str) -> None:
-    path = url.removeprefix("sqlite:///")
-    for suffix in ("", "-wal", "-shm"):
-        Path(path + suffix).unlink(missing_ok=True)
+    if is_sqlite(url):
+        for suffix in ("", "-wal", "-shm"):
+            Path(url.removeprefix("sqlite:///") + suffix).unlink(missing_ok=True)

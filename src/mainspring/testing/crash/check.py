@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import GENESIS, Event
 from mainspring.core.errors import BlobNotFound, SessionNotFound
 from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
@@ -88,27 +89,32 @@ class Check:
     # --- events ------------------------------------------------------------------------------
 
     def _events(self, story: Story, look: Look) -> None:
-        if not story.digests:
-            base = base_digest(self._history.stories, story)
-            if base is None:
-                return self._found("lost", story.id, f"its parent has no event {story.base}")
-            story.digests.append(base)
-        elif story.checked > story.base:
-            last, look.events[:] = look.events[:1], look.events[1:]
-            if [event.digest() for event in last] != story.digests[-1:]:
-                self._found("lost", story.id, f"event {story.checked} is not what it was")
-        for event in look.events:
+        new = self._after_checked(story, look.events)
+        for event in new:
             self._chained(story, event)
             self._expected(story, event)
         if look.session.head != (story.checked, story.digests[-1]):
             self._found("broken_chain", story.id, "its head is not its last event")
-        tried = [story.events[event.id] for event in look.events if event.id in story.events]
+        tried = [story.events[event.id] for event in new if event.id in story.events]
         for batch in {expected.batch for expected in tried if expected.batch}:
             self._whole(story, batch)
         for seq, event_id in story.promised.items():
             if story.places.get(event_id) != seq:
                 self._found("lost", story.id, f"event {event_id} is not at {seq}")
         story.promised.clear()
+
+    def _after_checked(self, story: Story, events: list[Event]) -> list[Event]:
+        """The events not seen before; what they stand on must be what it was."""
+        if not story.digests:
+            base = base_digest(self._history.stories, story)
+            if base is None:
+                self._found("lost", story.id, f"its parent has no event {story.base}")
+            story.digests.append(base or GENESIS)
+        if story.checked == story.base:
+            return events
+        if [event.digest() for event in events[:1]] != story.digests[-1:]:
+            self._found("lost", story.id, f"event {story.checked} is not what it was")
+        return events[1:]
 
     def _chained(self, story: Story, event: Event) -> None:
         if event.seq != story.checked + 1:
@@ -181,7 +187,7 @@ class Check:
                 ranks.append((client.position, places[0]))
         ranks.sort()
         ranks += [(item.position, _MANY + item.position) for item in pending]
-        for (first, place), (second, next_place) in zip(ranks, ranks[1:]):
+        for (first, place), (second, next_place) in pairwise(ranks):
             if first >= second or place >= next_place:
                 what = f"item {first} is at {place} and item {second} at {next_place}"
                 self._found("inbox", story.id, what)
@@ -198,7 +204,11 @@ class Check:
             if after is None or epoch in story.released or after.owner == grant.owner:
                 continue
             if after.acked_at + _CLOCK_SLACK < grant.until:
-                what = f"epoch {epoch + 1} was given to {after.owner} under {grant.owner}'s lease"
+                early = (grant.until - after.acked_at) / 1e9
+                what = (
+                    f"epoch {epoch + 1} was given to {after.owner} {early:.3f} s before the lease"
+                    f" of {grant.owner} for {grant.seconds:.3f} s had run out"
+                )
                 self._found("double_lease", story.id, what)
 
     async def _blobs(self, story: Story) -> None:

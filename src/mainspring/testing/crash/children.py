@@ -58,7 +58,7 @@ class Child:
 
 
 Kill: TypeAlias = Callable[[Child], float | None]
-"""Looks at what a child has reported: `None` to let it live, else in how many seconds to kill it."""
+"""Looks at what a child has reported: `None` lets it live, else it has so many seconds left."""
 
 
 class Zygote:

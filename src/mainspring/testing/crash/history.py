@@ -107,7 +107,7 @@ class History:
         for tries in opened:
             for tried in tries.values():
                 self._tried(tried)
-        for child, tries in zip(children, opened):
+        for child, tries in zip(children, opened, strict=True):
             for line in child.lines:
                 self._answered(line, tries)
             if child.was_killed:
@@ -139,12 +139,8 @@ class History:
             case wire.Fork(first=first, parent_id=parent_id, at=at):
                 story.parent = (parent_id, at)
                 story.events[first.id] = Expected(first.body)
-            case wire.Append(events=events, epoch=epoch):
-                batch = tuple(sent.id for sent in events)
-                for sent in events:
-                    story.events[sent.id] = Expected(
-                        sent.body, batch=batch, epoch=epoch, tried_at=line.at
-                    )
+            case wire.Append() as doing:
+                _appending(story, doing, line.at)
             case wire.Submit() as sent:
                 story.events[sent.event_id] = Expected(sent.body, client_id=sent.client_id)
                 client = story.clients.setdefault(sent.client_id, Client(sent))
@@ -154,7 +150,7 @@ class History:
                 story.released.add(epoch)
             case wire.Delete():
                 story.is_deleting = True
-            case wire.Fold() | wire.PutBlob() | wire.Hold() | wire.Renew() | wire.Follow():
+            case _:
                 pass
 
     # --- refused -----------------------------------------------------------------------------
@@ -182,64 +178,67 @@ class History:
         match tried.doing:
             case wire.Create() | wire.Fork():
                 story.is_promised = True
-            case wire.Append(epoch=epoch) | wire.Fold(epoch=epoch) as doing:
-                self._wrote(story, doing, acked)
-                self._renewed(story, epoch, tried.at)
-                for seen in acked.seen:
-                    story.events[seen.id].epoch = epoch
-                    story.events[seen.id].tried_at = tried.at
+            case wire.Append() | wire.Fold() as doing:
+                _wrote(story, doing, tried.at, acked)
+            case wire.Hold() | wire.Renew() | wire.Release() as doing:
+                _leased(story, doing, tried.at, acked)
             case wire.Follow():
-                self._read(story, acked)
+                self.promise(story, *acked.seen)
             case wire.Submit(client_id=client_id):
                 self._submitted(story.clients[client_id], acked)
-            case wire.Hold() as doing:
-                self._granted(story, doing, tried, acked)
-            case wire.Renew(epoch=epoch):
-                self._renewed(story, epoch, tried.at)
             case wire.PutBlob(hash=digest):
                 story.blobs.add(digest)
             case wire.Delete():
                 story.is_deleted = True
-            case wire.Release():
-                pass
 
-    def _wrote(self, story: Story, doing: wire.Append | wire.Fold, acked: wire.Acked) -> None:
-        ids = [seen.id for seen in acked.seen]
-        if isinstance(doing, wire.Append):
-            assert ids == [sent.id for sent in doing.events], "append returned other events"
-        for seen in acked.seen:
-            story.promised[seen.seq] = seen.id
-
-    def _read(self, story: Story, acked: wire.Acked) -> None:
-        for seen in acked.seen:
-            self.promise(story, seen.seq, seen.id)
-
-    def promise(self, story: Story, seq: int, event_id: str) -> None:
-        """Somebody has this event of a session's log, inherited or its own: it must stay."""
-        while story.parent is not None and seq <= story.base:
-            story = self.story(story.parent[0])
-        story.promised[seq] = event_id
+    def promise(self, story: Story, *events: wire.Seen) -> None:
+        """Somebody has these events of a session's log, inherited or its own: they must stay."""
+        for event in events:
+            owner = story
+            while owner.parent is not None and event.seq <= owner.base:
+                owner = self.story(owner.parent[0])
+            owner.promised[event.seq] = event.id
 
     def _submitted(self, client: Client, acked: wire.Acked) -> None:
         self.unanswered.pop(client.sent.client_id, None)
         client.answers.add(acked.event_id)
         client.position = acked.position
 
-    def _granted(
-        self, story: Story, doing: wire.Hold, tried: wire.Tried, acked: wire.Acked
-    ) -> None:
-        if acked.epoch in story.grants:
-            story.twice.append(acked.epoch)
-        story.grants[acked.epoch] = Grant(
-            owner=doing.owner,
-            seconds=doing.seconds,
-            acked_at=acked.at,
-            until=tried.at + int(doing.seconds * 1e9),
-        )
 
-    def _renewed(self, story: Story, epoch: int, tried_at: int) -> None:
-        grant = story.grants[epoch]
-        grant.until = max(grant.until, tried_at + int(grant.seconds * 1e9))
+def _appending(story: Story, doing: wire.Append, at: int) -> None:
+    batch = tuple(sent.id for sent in doing.events)
+    for sent in doing.events:
+        story.events[sent.id] = Expected(sent.body, batch=batch, epoch=doing.epoch, tried_at=at)
+
+
+def _wrote(story: Story, doing: wire.Append | wire.Fold, at: int, acked: wire.Acked) -> None:
+    if isinstance(doing, wire.Append):
+        assert [seen.id for seen in acked.seen] == [sent.id for sent in doing.events]
+    for seen in acked.seen:
+        story.promised[seen.seq] = seen.id
+        story.events[seen.id].epoch = doing.epoch
+        story.events[seen.id].tried_at = at
+    _renewed(story.grants[doing.epoch], at)
+
+
+def _leased(
+    story: Story, doing: wire.Hold | wire.Renew | wire.Release, at: int, acked: wire.Acked
+) -> None:
+    match doing:
+        case wire.Hold(owner=owner, seconds=seconds):
+            if acked.epoch in story.grants:
+                story.twice.append(acked.epoch)
+            grant = Grant(owner=owner, seconds=seconds, acked_at=acked.at, until=at)
+            story.grants[acked.epoch] = grant
+            _renewed(grant, at)
+        case wire.Renew(epoch=epoch):
+            _renewed(story.grants[epoch], at)
+        case wire.Release():
+            pass  # counts from when it was tried
+
+
+def _renewed(grant: Grant, at: int) -> None:
+    grant.until = max(grant.until, at + int(grant.seconds * 1e9))
 
 
 def base_digest(stories: dict[str, Story], story: Story) -> bytes | None:

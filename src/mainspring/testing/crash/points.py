@@ -43,7 +43,7 @@ class Scene:
 
 
 def at_statement(scene: Scene, number: int) -> list[Violation]:
-    """A child dies before its `number`-th SQL statement, also between the parts of a transaction."""
+    """A child dies before its `number`-th SQL statement, also in the midst of a transaction."""
     order = replace(_work(scene), tasks=1, kill_at=number)
     return _play(scene, scene.zygote.start(order))
 
@@ -94,9 +94,7 @@ def while_stopped(scene: Scene) -> list[Violation]:
         return _play(scene, sleeper)
     scene.zygote.wait_until_stopped(sleeper)
     taker = scene.zygote.start(
-        wire.Take(
-            url=scene.url, opener=scene.opener, tag=scene.next_tag(), session_id=session_id
-        )
+        wire.Take(url=scene.url, opener=scene.opener, tag=scene.next_tag(), session_id=session_id)
     )
     listen(scene.zygote, [taker])
     sleeper.signal(signal.SIGCONT)
@@ -168,7 +166,7 @@ def _follow(scene: Scene, session_id: str, kill: Kill, *others: Child) -> list[V
                 what = f"a follower saw {line.seq} after {after}"
                 violations.append(_violation("follower", session_id, what))
             after = line.seq
-            scene.history.promise(story, line.seq, line.id)
+            scene.history.promise(story, wire.Seen(line.seq, line.id))
     scene.cursors[session_id] = after
     return violations
 

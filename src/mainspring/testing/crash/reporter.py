@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, LogError, StoreFailed
@@ -60,12 +60,9 @@ def _acked(operation: int, at: int, result: object) -> Acked:
             return Acked(
                 operation=operation, at=at, event_id=result.event_id, position=result.position
             )
-        case [*events]:
-            return Acked(operation=operation, at=at, seen=tuple(map(_seen, events)))
+        case list():
+            events = cast("list[Event]", result)
+            seen = tuple(Seen(event.seq, event.id) for event in events)
+            return Acked(operation=operation, at=at, seen=seen)
         case _:
             return Acked(operation=operation, at=at)
-
-
-def _seen(event: object) -> Seen:
-    assert isinstance(event, Event)
-    return Seen(event.seq, event.id)

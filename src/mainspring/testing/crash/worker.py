@@ -26,7 +26,7 @@ from mainspring.testing.crash.reporter import Reporter
 
 T = TypeVar("T")
 
-_OWNERS = ("ada", "bob", "cyd")
+_OWNERS = ("ada", "ada", "ada", "bob", "cyd")
 _LONG_SECONDS = 20.0
 _FOLLOW_SECONDS = 5.0
 
@@ -128,9 +128,7 @@ class Worker:
             session_id = self._random.choice(self._shared.own)
             self._shared.own.remove(session_id)
             self._shared.sessions.remove(session_id)
-            await self._do(
-                wire.Delete(session_id=session_id), lambda: self._log.delete(session_id)
-            )
+            await self._do(wire.Delete(session_id=session_id), lambda: self._log.delete(session_id))
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -213,9 +211,7 @@ class Worker:
         )
         await self._do(
             doing,
-            lambda: self._log.submit(
-                sent.session_id, _said(sent.text), client_id=sent.client_id
-            ),
+            lambda: self._log.submit(sent.session_id, _said(sent.text), client_id=sent.client_id),
         )
 
     async def _put_blob(self, session_id: str) -> None:

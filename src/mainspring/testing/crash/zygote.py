@@ -14,8 +14,8 @@ import sys
 import traceback
 
 import anyio
-from mainspring.testing.crash.lives import live
 
+from mainspring.testing.crash.lives import live
 from mainspring.testing.crash.stores import preload
 from mainspring.testing.crash.wire import ORDERS, Broke, Order, encoded
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def _sqlite() -> list[Finding]:
 def _file(path: Path) -> Finding:
     if not path.exists():
         return _future_file(path)
-    if not (os.access(path, os.R_OK | os.W_OK) and os.access(path.parent, os.W_OK)):
+    if not (os.access(path, os.R_OK | os.W_OK) and _is_writable(path.parent)):
         return _unusable(path, "cannot be written", f"chown or chmod {path} and its folder")
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
@@ -76,7 +77,7 @@ def _file(path: Path) -> Finding:
 
 def _future_file(path: Path) -> Finding:
     folder = nearest_folder(path)
-    if not os.access(folder, os.W_OK):
+    if not _is_writable(folder):
         return _unusable(path, f"{folder} cannot be written", f"chown or chmod {folder}")
     return Finding(
         name="store",
@@ -85,6 +86,15 @@ def _future_file(path: Path) -> Finding:
         consequence="the first session makes it",
         required=True,
     )
+
+
+def _is_writable(folder: Path) -> bool:
+    """Tried, because permissions tell root nothing about read-only file systems."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _unusable(path: Path, why: str, fix: str) -> Finding:

@@ -1,0 +1,1 @@
+"""What a session can reach: models, tools, sandboxes. Siblings do not import each other."""

@@ -1,0 +1,1 @@
+"""Models: each adapter translates requests and replies to and from one wire format."""

@@ -1,0 +1,228 @@
+"""What is known of each model: sizes, prices, abilities. The facts are in `catalog.toml`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.resources
+import re
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.capabilities.providers.quirks import Quirks
+from mainspring.core.catalog import FREE, ModelFacts, Price, cost_of
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Usage
+from mainspring.core.model import Effort
+
+Table: TypeAlias = dict[str, object]
+
+_SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+
+
+class Tariff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars a million tokens."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal
+    cache_write: Decimal
+
+    def dated(self, date: str) -> Price:
+        return Price(
+            input=self.input,
+            output=self.output,
+            cache_read=self.cache_read,
+            cache_write=self.cache_write,
+            date=date,
+        )
+
+
+class LongTariff(Tariff, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Replaces the tariff for the whole of a call whose prompt is longer than `over` tokens."""
+
+    over: int
+
+
+class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model as the catalog has it."""
+
+    window: int
+    max_output: int
+    bytes_per_token: float = 3.0
+    tokenizer: str = "unknown"
+    efforts: tuple[Effort, ...] = ()
+    vision: bool = False
+    price: Tariff | None = None
+    long: LongTariff | None = None
+    price_date: str = ""
+    family: str | None = None
+    quirks: Quirks = Quirks()
+
+
+class _Lists(Struct, frozen=True, forbid_unknown_fields=True):
+    aliases: dict[str, str] = {}
+    families: dict[str, Table] = {}
+    models: dict[str, Table] = {}
+    providers: dict[str, Table] = {}
+
+
+class Catalog:
+    """The shipped facts and, on top of them, the user's."""
+
+    def __init__(self, *layers: tuple[str, str]) -> None:
+        """Each layer is TOML and the name that errors call it by; a later one wins."""
+        self._aliases: dict[str, str] = {}
+        self._families: dict[str, Table] = {}
+        self._models: dict[str, Table] = {}
+        self._providers: dict[str, Table] = {}
+        for name, text in layers:
+            self._add(name, text)
+        for model in self._models:
+            self.listing(model)
+
+    @classmethod
+    def load(cls, extra: Path | None = None) -> Catalog:
+        """The shipped catalog, extended by the file `extra` if there is one.
+
+        Raises:
+            InvalidInput: the file cannot be read or is not a catalog; it says where.
+        """
+        shipped = ("catalog.toml", _shipped_text())
+        if extra is None or not extra.exists():
+            return cls(shipped)
+        try:
+            return cls(shipped, (str(extra), extra.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{extra} cannot be read: {error}") from error
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self._models)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return dict(self._aliases)
+
+    def resolve(self, name: str) -> str:
+        """The id, `provider:name`, that an alias, a bare name or an id stands for.
+
+        Raises:
+            InvalidInput: nothing is known by that name; it lists what comes close.
+        """
+        name = self._aliases.get(name, name)
+        provider, colon, _ = name.partition(":")
+        if name in self._models or (colon and provider in self._providers):
+            return name
+        if colon and _SNAPSHOT.sub("", name) in self._models:
+            return name
+        bare = [known for known in self._models if known.partition(":")[2] == name]
+        if len(bare) == 1 and not colon:
+            return bare[0]
+        raise InvalidInput(self._unknown(name))
+
+    def lookup(self, name: str) -> ModelFacts:
+        """Facts with the dearest price the model has: right to reserve with, `cost` is exact.
+
+        Raises:
+            InvalidInput: nothing is known by that name; it lists what comes close.
+        """
+        model = self.resolve(name)
+        listing = self.listing(model)
+        tariff = listing.long or listing.price
+        return ModelFacts(
+            id=model,
+            window=listing.window,
+            max_output=listing.max_output,
+            price=FREE if tariff is None else tariff.dated(listing.price_date),
+            bytes_per_token=listing.bytes_per_token,
+            efforts=listing.efforts,
+            vision=listing.vision,
+        )
+
+    def cost(self, name: str, usage: Usage) -> Decimal:
+        """What a call with this usage costs, by the tariff for a prompt of its length."""
+        listing = self.listing(self.resolve(name))
+        prompt = (
+            usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+        )
+        is_long = listing.long is not None and prompt > listing.long.over
+        tariff = listing.long if is_long else listing.price
+        return cost_of(usage, FREE if tariff is None else tariff.dated(listing.price_date))
+
+    def quirks(self, name: str) -> Quirks:
+        """What the adapter must know, completed by what the catalog says elsewhere."""
+        listing = self.listing(self.resolve(name))
+        return msgspec.structs.replace(
+            listing.quirks,
+            efforts=listing.efforts,
+            max_output=listing.max_output,
+            supports_images=listing.vision,
+        )
+
+    def listing(self, model: str) -> Listing:
+        """Everything there is on `provider:name`; for a server's unlisted model, its defaults."""
+        provider = model.partition(":")[0]
+        own = self._models.get(model) or self._models.get(_SNAPSHOT.sub("", model), {})
+        family = own.get("family")
+        if isinstance(family, str) and family not in self._families:
+            raise InvalidInput(f"models.{model}: there is no family {family!r}")
+        inherited = self._families[family] if isinstance(family, str) else {}
+        table = {**self._providers.get(provider, {}), **inherited, **own}
+        try:
+            return msgspec.convert(table, Listing)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"models.{model}: {error}") from error
+
+    def _add(self, name: str, text: str) -> None:
+        try:
+            lists = msgspec.convert(tomllib.loads(text), _Lists)
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise InvalidInput(f"{name}: {error}") from error
+        for model in lists.models:
+            if ":" not in model:
+                raise InvalidInput(f"{name}: models.{model}: write it as provider:name")
+        self._aliases |= lists.aliases
+        for known, added in (
+            (self._families, lists.families),
+            (self._models, lists.models),
+            (self._providers, lists.providers),
+        ):
+            for key, table in added.items():
+                known[key] = {**known.get(key, {}), **table}
+
+    def _unknown(self, name: str) -> str:
+        names = [*self._models, *self._aliases]
+        bare = {known.partition(":")[2]: known for known in self._models}
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        close += [bare[match] for match in difflib.get_close_matches(name, bare, n=3, cutoff=0.6)]
+        if close:
+            hint = "did you mean " + ", ".join(dict.fromkeys(close[:3])) + "?"
+        else:
+            hint = "models are written provider:name, for example anthropic:claude-sonnet-5-5."
+        return f"no model {name!r}; {hint} Others can be added in .mainspring/models.toml"
+
+
+@functools.cache
+def shipped() -> Catalog:
+    """The catalog without any additions."""
+    return Catalog.load()
+
+
+def lookup(name: str) -> ModelFacts:
+    """Facts from the shipped catalog.
+
+    Raises:
+        InvalidInput: nothing is known by that name; it lists what comes close.
+    """
+    return shipped().lookup(name)
+
+
+def _shipped_text() -> str:
+    file = importlib.resources.files("mainspring.capabilities.providers") / "catalog.toml"
+    return file.read_text(encoding="utf-8")

@@ -1,0 +1,342 @@
+"""One HTTP session for all calls to models: limits, the watchdog over silence, translated errors.
+
+What the bytes of an answer mean is the adapters' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+
+import aiohttp
+import anyio
+
+from mainspring.capabilities.providers.failures import (
+    excerpt,
+    failed_with_status,
+    retry_after_seconds,
+)
+from mainspring.capabilities.providers.sse import EventTooLarge, Splitter
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, ProviderFailed
+from mainspring.core.model import Stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from anyio.abc import TaskGroup
+
+T = TypeVar("T")
+
+_MIB = 1024 * 1024
+_ERROR_BODY = 64 * 1024
+_REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-goog-request-id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    connect_seconds: float = 10
+    stall_seconds: float = 45
+    """Silence after which a stream says `Stalled`."""
+    abort_seconds: float = 90
+    """Silence after which a stream is given up."""
+    whole_seconds: float = 600
+    """For an answer that is not streamed, from first to last byte."""
+    max_event_bytes: int = 64 * _MIB
+    max_answer_bytes: int = 256 * _MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a provider answers, and the headers that every call to it carries."""
+
+    provider: str
+    url: str
+    secret: str = field(default="", repr=False)
+    """Never shown in an error."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    endpoint: Endpoint
+    body: bytes
+    request_id: str
+    stream: bool
+
+
+@dataclass(slots=True)
+class Opened:
+    """The provider has accepted the request."""
+
+    provider_request_id: str | None
+    is_answered: bool = False
+    """Set by the reader once it has all it needs, so that the connection can be used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An answer that is not a stream."""
+
+    body: bytes
+
+
+Arrival: TypeAlias = Opened | Stalled | Whole | list[bytes]
+"""A list is the data of one or more server-sent events."""
+
+
+class Sending:
+    """A request on its way: headers may take longer than a stream may stay silent."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.settled = anyio.Event()
+        self.response: aiohttp.ClientResponse | None = None
+        self.error: Exception | None = None
+
+    async def run(self, post: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
+        try:
+            with self.scope:
+                self.response = await post()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self.error = error
+        finally:
+            if self.response and self.scope.cancel_called:
+                self.response.close()
+            self.settled.set()
+
+
+class Http:
+    """Open once per process, with `async with`; hand it to every client."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        clock: Clock = clocks.now,
+        trust_environment: bool = False,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._clock = clock
+        self._trust_environment = trust_environment
+        self._stack = AsyncExitStack()
+        self._group: TaskGroup | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._session = await stack.enter_async_context(
+                aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(limit=0),  # how many at once: the router's
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    timeout=aiohttp.ClientTimeout(
+                        total=None, connect=self.limits.connect_seconds, sock_read=None
+                    ),
+                    trust_env=self._trust_environment,
+                    read_bufsize=256 * 1024,
+                )
+            )
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        self._group = None
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def exchange(self, call: Call) -> AsyncGenerator[Arrival, None]:
+        """`Opened`, then either batches of events or one `Whole`; `Stalled` when it is silent.
+
+        Raises:
+            ProviderFailed
+        """
+        sending, group = self._send(call)
+        opened: Opened | None = None
+        try:
+            if call.stream and not await self._within(
+                self.limits.stall_seconds, sending.settled.wait
+            ):
+                yield Stalled(seconds=self.limits.stall_seconds)
+            response = await self._response(call, sending)
+            opened = Opened(_provider_request_id(response))
+            yield opened
+            if _is_stream(response, call):
+                async for batch in self._batches(call, response):
+                    yield batch
+            else:
+                yield Whole(await self._whole(call, response))
+        finally:
+            self._finish(sending, group, keep=opened is not None and opened.is_answered)
+
+    def _send(self, call: Call) -> tuple[Sending, TaskGroup]:
+        session, group = self._session, self._group
+        if session is None or group is None:
+            raise InvalidInput("the HTTP session for models is not open: use `async with Http()`")
+        sending = Sending()
+        headers = {
+            **call.endpoint.headers,
+            "content-type": "application/json",
+            "accept": "text/event-stream" if call.stream else "application/json",
+            "accept-encoding": "identity",  # a compressed stream comes in lumps
+            "x-client-request-id": call.request_id,
+        }
+
+        async def post() -> aiohttp.ClientResponse:
+            return await session.post(
+                call.endpoint.url, data=call.body, headers=headers, allow_redirects=False
+            )
+
+        group.start_soon(sending.run, post)
+        return sending, group
+
+    async def _within(self, seconds: float, wait: Callable[[], Awaitable[T]]) -> T | None:
+        with anyio.move_on_after(max(0.0, seconds)):
+            return await wait()
+        return None
+
+    async def _response(self, call: Call, sending: Sending) -> aiohttp.ClientResponse:
+        """The response whose headers say yes."""
+        limits = self.limits
+        seconds = (
+            limits.abort_seconds - limits.stall_seconds if call.stream else limits.whole_seconds
+        )
+        if not sending.settled.is_set():
+            await self._within(seconds, sending.settled.wait)
+        with translated(call.endpoint):
+            if sending.error is not None:
+                raise sending.error
+        if sending.response is None:
+            raise self._silent(call)
+        await self._refuse_failures(call, sending.response)
+        return sending.response
+
+    async def _refuse_failures(self, call: Call, response: aiohttp.ClientResponse) -> None:
+        endpoint = call.endpoint
+        if response.status == 200 and response.content_type != "text/html":
+            return
+        body = bytearray()
+        with translated(endpoint), anyio.move_on_after(5):
+            while len(body) < _ERROR_BODY and (chunk := await response.content.readany()):
+                body += chunk
+        if response.status == 200:
+            page = excerpt(bytes(body[:2000]).decode(errors="replace"), secret=endpoint.secret)
+            what = f"a web page came instead of an answer: {page}"
+            raise ProviderFailed(endpoint.provider, "malformed", what)
+        raise failed_with_status(
+            endpoint.provider,
+            response.status,
+            bytes(body),
+            secret=endpoint.secret,
+            retry_after=retry_after_seconds(response.headers, self._clock),
+        )
+
+    async def _batches(
+        self, call: Call, response: aiohttp.ClientResponse
+    ) -> AsyncGenerator[list[bytes] | Stalled, None]:
+        limits, read = self.limits, response.content.readany
+        splitter = Splitter(max_event_bytes=limits.max_event_bytes)
+        while True:
+            with translated(call.endpoint):
+                chunk = await self._within(limits.stall_seconds, read)
+            if chunk is None:
+                yield Stalled(seconds=limits.stall_seconds)
+                with translated(call.endpoint):
+                    chunk = await self._within(limits.abort_seconds - limits.stall_seconds, read)
+            if chunk is None:
+                raise self._silent(call)
+            if response.content.total_bytes > limits.max_answer_bytes:
+                raise _endless(call, limits)
+            with translated(call.endpoint):
+                batch = splitter.feed(chunk) if chunk else splitter.end()
+            if batch:
+                yield batch
+            if not chunk:
+                return
+
+    async def _whole(self, call: Call, response: aiohttp.ClientResponse) -> bytes:
+        body: list[bytes] = []
+        with translated(call.endpoint), anyio.move_on_after(self.limits.whole_seconds) as scope:
+            while chunk := await response.content.readany():
+                body.append(chunk)
+                if response.content.total_bytes > self.limits.max_answer_bytes:
+                    raise _endless(call, self.limits)
+        if scope.cancelled_caught:
+            raise self._silent(call)
+        return b"".join(body)
+
+    def _silent(self, call: Call) -> ProviderFailed:
+        provider = call.endpoint.provider
+        if call.stream:
+            what = f"nothing came for {self.limits.abort_seconds:g} s"
+            return ProviderFailed(provider, "stalled", what)
+        what = f"no answer within {self.limits.whole_seconds:g} s"
+        return ProviderFailed(provider, "timeout", what)
+
+    def _finish(self, sending: Sending, group: TaskGroup, *, keep: bool) -> None:
+        response = sending.response
+        if response is None:
+            sending.scope.cancel()
+        elif keep and self._group is group:
+            group.start_soon(_drain, response)
+        else:
+            response.close()
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """Read the end of an answer that has said all it had to say; the connection can stay."""
+    try:
+        with anyio.move_on_after(1):
+            while await response.content.readany():
+                pass
+    except (aiohttp.ClientError, OSError):
+        pass
+    finally:
+        response.close()
+
+
+def _provider_request_id(response: aiohttp.ClientResponse) -> str | None:
+    found = (response.headers.get(name) for name in _REQUEST_ID_HEADERS)
+    return next((value for value in found if value), None)
+
+
+def _is_stream(response: aiohttp.ClientResponse, call: Call) -> bool:
+    """Some servers stream although not asked to, others do not although asked to."""
+    if response.content_type == "text/event-stream":
+        return True
+    return call.stream and response.content_type != "application/json"
+
+
+def _endless(call: Call, limits: Limits) -> ProviderFailed:
+    what = f"the answer is larger than {limits.max_answer_bytes} bytes"
+    return ProviderFailed(call.endpoint.provider, "malformed", what)
+
+
+@contextmanager
+def translated(endpoint: Endpoint) -> Generator[None, None, None]:
+    """What aiohttp raises, as ours. The only place where it is."""
+    provider = endpoint.provider
+    try:
+        yield
+    except EventTooLarge as error:
+        raise ProviderFailed(provider, "malformed", str(error)) from error
+    except aiohttp.InvalidURL as error:
+        raise ProviderFailed(provider, "invalid_request", f"no such URL: {error}") from error
+    except TimeoutError as error:
+        raise ProviderFailed(provider, "timeout", "could not connect in time") from error
+    except (aiohttp.ClientError, OSError) as error:
+        told = excerpt(str(error) or type(error).__name__, secret=endpoint.secret)
+        raise ProviderFailed(provider, "connection", f"the connection failed: {told}") from error
+    except ValueError as error:
+        told = excerpt(str(error), secret=endpoint.secret)
+        raise ProviderFailed(provider, "invalid_request", f"cannot be sent: {told}") from error

@@ -1,0 +1,69 @@
+"""What servers get wrong about tool calls: inputs that are no JSON, ids missing or used twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from mainspring.core.model import INVALID_JSON, Assistant, Request, ToolUse
+
+
+def parsed_input(pieces: Sequence[str]) -> dict[str, object]:
+    """The input that a model wrote, piece by piece; parsed here, once."""
+    written = "".join(pieces)
+    if not written.strip():
+        return {}
+    try:
+        value: object = msgspec.json.decode(written)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {INVALID_JSON: written}
+    return input_of(value, written)
+
+
+def input_of(value: object, written: str | None = None) -> dict[str, object]:
+    """A decoded input as the mapping it must be."""
+    match value:
+        case dict():
+            return msgspec.convert(value, dict[str, object])
+        case None:
+            return {}
+        case _:
+            return {INVALID_JSON: written or msgspec.json.encode(value).decode()}
+
+
+class CallIds:
+    """Ids for the calls of one reply: the server's own, unless it is missing or taken."""
+
+    def __init__(self, request: Request) -> None:
+        self._taken = {
+            block.id
+            for message in request.messages
+            if isinstance(message, Assistant)
+            for block in message.content
+            if isinstance(block, ToolUse)
+        }
+        self._stem = f"call_{_digest(request.request_id, 6)}"
+        self._made = 0
+
+    def unique(self, given: str | None) -> str:
+        chosen = given or self._make()
+        while chosen in self._taken:
+            chosen = self._make()
+        self._taken.add(chosen)
+        return chosen
+
+    def _make(self) -> str:
+        self._made += 1
+        return f"{self._stem}_{self._made}"
+
+
+def accepted_id(id_: str, *, pattern: re.Pattern[str]) -> str:
+    """The id as it is, or a stand-in where a provider would reject another provider's id."""
+    return id_ if pattern.fullmatch(id_) else f"call_{_digest(id_, 16)}"
+
+
+def _digest(text: str, size: int) -> str:
+    return blake2b(text.encode(), digest_size=size).hexdigest()

@@ -1,0 +1,75 @@
+"""The view: from a thread to the request the model gets. Pure, and the same bytes every time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from mainspring.core.model import Effort, Request, ToolSpec
+from mainspring.core.tool import Tool
+from mainspring.harness.thread import Thread
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What stands before the messages and stays the same for a whole session."""
+
+    model: str
+    system: tuple[str, ...]
+    """The static part, then what may differ between sessions."""
+    tools: tuple[ToolSpec, ...]
+    effort: Effort = "none"
+
+    @cached_property
+    def hash(self) -> str:
+        parts = _ENCODER.encode((self.model, self.system, self.tools, self.effort))
+        return hashlib.sha256(parts).hexdigest()[:16]
+
+    @cached_property
+    def size(self) -> int:
+        """In bytes."""
+        return len(_ENCODER.encode((self.system, self.tools)))
+
+
+def specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
+    """Definitions in their fixed order: built-ins sorted, then MCP's sorted.
+
+    Adding a server never moves the bytes of what stood there before.
+    """
+    names = sorted(tools, key=lambda name: (name.startswith("mcp__"), name))
+    return tuple(tools[name].spec for name in names)
+
+
+def view(thread: Thread, prefix: Prefix, *, max_tokens: int, request_id: str = "") -> Request:
+    """The next request. Breakpoints: end of settled history, and the newest turn."""
+    messages = tuple(thread.transcript.messages)
+    newest = len(messages) - 1
+    return Request(
+        model=prefix.model,
+        system=prefix.system,
+        tools=prefix.tools,
+        messages=messages,
+        max_tokens=max_tokens,
+        effort=prefix.effort,
+        cache_messages=tuple(index for index in (newest - 2, newest) if index >= 0),
+        request_id=request_id,
+    )
+
+
+def cache_break(thread: Thread, prefix: Prefix) -> str | None:
+    """Why the next request will not extend the last one; `None` when it will."""
+    if thread.model is None:
+        return None  # the first one
+    if thread.model != prefix.model:
+        return "model changed"
+    if thread.prefix != prefix.hash:
+        return "system or tools changed"
+    if thread.compacted:
+        return "compaction"
+    return None

@@ -1,0 +1,286 @@
+"""A thread as its log tells it: a fold. Live and after a crash it is the same function.
+
+Any prefix of a log folds to a valid thread. Nothing here does anything; the loop looks at a thread
+to decide what is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.events import Usage
+from mainspring.harness.context.transcript import Transcript
+
+Kind: TypeAlias = Literal["tool", "custom"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """A call of the newest round: proposed, authorized, started, settled."""
+
+    id: str
+    name: str
+    input: Mapping[str, object]
+    kind: Kind = "tool"
+    decision: events.Permission | None = None
+    reason: str | None = None
+    answer: events.UserToolConfirmation | None = None
+    started: str | None = None
+    """Its idempotency key, once it was started."""
+    attempts: int = 0
+    in_doubt: bool = False
+    settled: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Tries:
+    """Rungs of the recovery ladder that were used since the model last answered in full."""
+
+    wakes: int = 0
+    escalated: bool = False
+    continued: int = 0
+    compacted: int = 0
+    unstreamed: bool = False
+    stop_feedback: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Thread:
+    id: str
+    is_main: bool
+    transcript: Transcript = field(default_factory=Transcript)
+    round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+    """The newest model reply's calls, in the order asked."""
+    tries: Tries = field(default_factory=Tries)
+    turns: int = 0
+    running: bool = False
+    interrupted: bool = False
+    open_request: str | None = None
+    """A model request that was started and has not ended."""
+    open_reservation: str | None = None
+    prefix: str | None = None
+    model: str | None = None
+    compacted: bool = False
+    """A compaction came after the last model request."""
+    last_usage: Usage | None = None
+    last_reason: str | None = None
+    """Why the last run ended."""
+
+    def apply(self, event: Event) -> None:
+        """Take one event in. Events of other threads change nothing."""
+        if event.thread_id != self.id:
+            return
+        handler = _HANDLERS.get(type(event.payload))
+        if handler is not None:
+            handler(self, event, event.payload)
+
+    def unsettled(self) -> list[OpenCall]:
+        return [call for call in self.round.values() if not call.settled]
+
+    def change(self, call_id: str, **changes: Any) -> None:
+        if call := self.round.get(call_id):
+            self.round[call_id] = replace(call, **changes)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model has said something after the last thing it was told."""
+        return self.transcript.is_answered
+
+
+def fold(log: Iterable[Event], *, thread_id: str, is_main: bool) -> Thread:
+    thread = Thread(id=thread_id, is_main=is_main)
+    for event in log:
+        thread.apply(event)
+    return thread
+
+
+# --- one function an event; what has none does not change a thread ---------------------------
+
+
+def _said(thread: Thread, event: Event, payload: events.UserMessage) -> None:
+    thread.transcript.add_user(event.seq, payload.content)
+
+
+def _system(thread: Thread, event: Event, payload: events.SystemMessage) -> None:
+    thread.transcript.add_system(event.seq, payload.content)
+
+
+def _received(thread: Thread, event: Event, payload: events.ThreadMessageReceived) -> None:
+    thread.transcript.add_user(event.seq, payload.content)
+
+
+def _interrupt(thread: Thread, _event: Event, _payload: events.UserInterrupt) -> None:
+    thread.interrupted = thread.running
+
+
+def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
+    thread.running = True
+
+
+def _idle(thread: Thread, _event: Event, payload: events.StatusIdle) -> None:
+    thread.running = False
+    thread.interrupted = False
+    thread.last_reason = payload.reason
+    thread.tries = Tries()
+
+
+def _woken(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
+    thread.tries.wakes = payload.attempt
+
+
+def _request_started(thread: Thread, event: Event, payload: events.ModelRequestStarted) -> None:
+    thread.open_request = event.id
+    thread.prefix = payload.prefix
+    thread.model = payload.model
+    thread.compacted = False
+    thread.round = {}
+    thread.transcript.begin_reply(event.seq)
+
+
+def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnded) -> None:
+    thread.open_request = None
+    thread.transcript.end_reply(event.seq, is_error=payload.is_error)
+    if not payload.is_error:
+        thread.turns += 1
+        thread.last_usage = payload.model_usage
+        thread.transcript.measured(payload.model_usage)
+        if payload.stop_reason != "max_tokens":
+            thread.tries = Tries()
+
+
+def _message(thread: Thread, event: Event, payload: events.AgentMessage) -> None:
+    thread.transcript.add_text(event.seq, payload.content)
+
+
+def _thinking(thread: Thread, event: Event, payload: events.AgentThinking) -> None:
+    thread.transcript.add_thinking(event.seq, payload)
+
+
+def _tool_use(thread: Thread, event: Event, payload: events.AgentToolUse) -> None:
+    _propose(thread, event, payload.name, payload.input, "tool")
+
+
+def _mcp_tool_use(thread: Thread, event: Event, payload: events.AgentMcpToolUse) -> None:
+    _propose(thread, event, payload.name, payload.input, "tool")
+
+
+def _custom_tool_use(thread: Thread, event: Event, payload: events.AgentCustomToolUse) -> None:
+    _propose(thread, event, payload.name, payload.input, "custom")
+
+
+def _propose(
+    thread: Thread, event: Event, name: str, given: Mapping[str, object], kind: Kind
+) -> None:
+    thread.round[event.id] = OpenCall(id=event.id, name=name, input=given, kind=kind)
+    thread.transcript.add_tool_use(event.seq, event.id, name, dict(given))
+
+
+def _authorized(thread: Thread, _event: Event, payload: facts.ToolCallAuthorized) -> None:
+    thread.change(payload.tool_use_id, decision=payload.decision, reason=payload.reason)
+
+
+def _confirmed(thread: Thread, _event: Event, payload: events.UserToolConfirmation) -> None:
+    thread.change(payload.tool_use_id, answer=payload)
+
+
+def _started(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
+    thread.change(payload.tool_use_id, started=payload.idempotency_key, attempts=payload.attempt)
+
+
+def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
+    thread.change(payload.tool_use_id, in_doubt=True)
+
+
+def _result(thread: Thread, event: Event, payload: events.AgentToolResult) -> None:
+    _settle(thread, event, payload.tool_use_id, payload)
+
+
+def _mcp_result(thread: Thread, event: Event, payload: events.AgentMcpToolResult) -> None:
+    _settle(thread, event, payload.mcp_tool_use_id, payload)
+
+
+def _custom_result(thread: Thread, event: Event, payload: events.UserCustomToolResult) -> None:
+    _settle(thread, event, payload.custom_tool_use_id, payload)
+
+
+def _client_result(thread: Thread, event: Event, payload: events.UserToolResult) -> None:
+    _settle(thread, event, payload.tool_use_id, payload)
+
+
+Result: TypeAlias = (
+    events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserCustomToolResult
+    | events.UserToolResult
+)
+
+
+def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
+    call = thread.round.get(call_id)
+    if call is None or call.settled:
+        return  # an answer to nothing, or a second one: the first counts
+    thread.round[call_id] = replace(call, settled=True)
+    thread.transcript.add_result(event.seq, call_id, result.content, result.is_error)
+
+
+def _continued(thread: Thread, event: Event, payload: facts.LoopContinued) -> None:
+    match payload.reason:
+        case "output_escalated":
+            thread.tries.escalated = True
+        case "output_continued":
+            thread.tries.continued += 1
+        case "reactive_compact_retry":
+            thread.tries.compacted += 1
+        case "stop_hook_feedback" | "outcome_revision":
+            thread.tries.stop_feedback += 1
+        case _:
+            pass
+    if payload.detail is not None:
+        thread.transcript.add_note(event.seq, payload.detail)
+
+
+def _compacted(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
+    thread.compacted = True
+    thread.transcript.compact(payload)
+
+
+def _reserved(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> None:
+    thread.open_reservation = payload.reservation_id
+
+
+def _settled(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> None:
+    thread.open_reservation = None
+
+
+_HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
+    events.UserMessage: _said,
+    events.SystemMessage: _system,
+    events.ThreadMessageReceived: _received,
+    events.UserInterrupt: _interrupt,
+    events.StatusRunning: _running,
+    events.StatusIdle: _idle,
+    facts.SessionWoken: _woken,
+    events.ModelRequestStarted: _request_started,
+    events.ModelRequestEnded: _request_ended,
+    events.AgentMessage: _message,
+    events.AgentThinking: _thinking,
+    events.AgentToolUse: _tool_use,
+    events.AgentMcpToolUse: _mcp_tool_use,
+    events.AgentCustomToolUse: _custom_tool_use,
+    facts.ToolCallAuthorized: _authorized,
+    events.UserToolConfirmation: _confirmed,
+    facts.ToolCallStarted: _started,
+    facts.ToolCallInDoubt: _in_doubt,
+    events.AgentToolResult: _result,
+    events.AgentMcpToolResult: _mcp_result,
+    events.UserCustomToolResult: _custom_result,
+    events.UserToolResult: _client_result,
+    facts.LoopContinued: _continued,
+    events.ContextCompacted: _compacted,
+    facts.BudgetReserved: _reserved,
+    facts.BudgetSettled: _settled,
+}

@@ -1,0 +1,1 @@
+"""The store contract, one file a theme: every public function is a case."""

@@ -1,0 +1,74 @@
+"""Contract: what was acknowledged stays, and a write is not cut in half."""
+
+from __future__ import annotations
+
+import anyio
+
+from mainspring.core.errors import Fenced
+from mainspring.log.session_log import SessionLog
+from mainspring.log.verify import verify
+from mainspring.testing.contract.scene import (
+    StoreFactory,
+    appending,
+    asks,
+    draft,
+    refused,
+    says,
+    scene,
+    texts,
+)
+
+
+async def a_session_outlives_the_process_that_wrote_it(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        await at.writer.append(says("remember"))
+        await at.log.submit(at.id, asks("and this"), client_id="c1")
+        blob = await at.log.put_blob(at.id, b"large", media_type="text/plain")
+        session_id, before = at.id, await at.store.session(at.id)
+    async with open_store() as store:
+        log = SessionLog(store)
+        assert await store.session(session_id) == before
+        assert texts(await log.read(session_id)) == ["remember"]
+        assert [item.client_id for item in await store.pending(session_id)] == ["c1"]
+        assert await log.blob(blob.hash) == b"large"
+
+
+async def a_lease_outlives_the_process_that_held_it(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        stale = at.writer.lease
+    async with open_store() as store:
+        assert (await store.session(stale.session_id)).owner == stale.owner
+        successor = await SessionLog(store).hold(stale.session_id, owner=stale.owner, seconds=60)
+        with refused(Fenced):
+            await store.append(appending(stale, successor.head, draft(says("from the dead"))))
+
+
+async def what_one_process_writes_another_reads_at_once(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at, open_store() as other:
+        reader = SessionLog(other)
+        for number in range(20):
+            [written] = await at.writer.append(says(f"{number}"))
+            assert await reader.tail(at.id, 1) == [written]
+
+
+async def a_cancelled_append_is_there_wholly_or_not_at_all(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        for number in range(20):
+            head = (await at.store.session(at.id)).head
+            append = appending(
+                at.writer.lease, head, draft(says(f"{number}a")), draft(says(f"{number}b"))
+            )
+            with anyio.move_on_after(number * 0.0002):
+                await at.store.append(append)
+            reached = (await at.store.session(at.id)).head
+            assert reached in (head, append.head)
+        assert (await verify(at.log, at.id)).ok
+
+
+async def a_cancelled_reader_leaves_the_store_usable(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        await at.writer.append(*(says("x" * 1000) for _ in range(500)))
+        for number in range(40):
+            with anyio.move_on_after(number * 0.0002):
+                await at.log.read(at.id)
+        assert len(await at.log.read(at.id)) == 501

@@ -1,0 +1,161 @@
+"""Contract: what clients send arrives once, in order, and is folded into the log exactly once."""
+
+from __future__ import annotations
+
+import anyio
+
+from mainspring.core.errors import Conflict, Fenced, InvalidInput, SessionNotFound
+from mainspring.core.ids import SESSION, new_id
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Folded, Head, InboxItem, Store
+from mainspring.log.verify import verify
+from mainspring.testing.contract.scene import (
+    Scene,
+    StoreFactory,
+    appending,
+    asks,
+    draft,
+    refused,
+    says,
+    scene,
+    texts,
+)
+
+
+async def _waiting(at: Scene) -> list[str]:
+    return [item.client_id for item in await at.store.pending(at.id)]
+
+
+async def submitted_events_wait_in_order_of_arrival(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        for number in range(20):
+            await at.log.submit(at.id, asks(f"{number}"), client_id=f"client {number}")
+        assert await _waiting(at) == [f"client {number}" for number in range(20)]
+        first = await at.store.pending(at.id, limit=2)
+        assert [item.client_id for item in first] == ["client 0", "client 1"]
+
+
+async def submitting_needs_no_lease_and_moves_no_head(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at, open_store() as other:
+        before = await at.store.session(at.id)
+        await SessionLog(other).submit(at.id, asks("hello"))
+        assert await at.store.session(at.id) == before
+        await at.writer.append(says("undisturbed"))
+
+
+async def a_client_id_seen_before_gives_back_the_first_item(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        first = await at.log.submit(at.id, asks("hello"), client_id="c1")
+        again = await at.log.submit(at.id, asks("hello"), client_id="c1")
+        assert again == first
+        assert await _waiting(at) == ["c1"]
+        with refused(InvalidInput):
+            await at.log.submit(at.id, asks("something else"), client_id="c1")
+
+
+async def client_ids_are_each_sessions_own(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        other = await at.log.create()
+        here = await at.log.submit(at.id, asks("here"), client_id="c1")
+        there = await at.log.submit(other.id, asks("there"), client_id="c1")
+        assert here.event_id != there.event_id
+
+
+async def one_client_id_submitted_many_times_at_once_is_one_item(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at, open_store() as other:
+        for round_ in range(5):
+            got: list[InboxItem] = []
+
+            async def submit(store: Store, client_id: str, got: list[InboxItem] = got) -> None:
+                got.append(await SessionLog(store).submit(at.id, asks("x"), client_id=client_id))
+
+            async with anyio.create_task_group() as group:
+                for number in range(8):
+                    store = (at.store, other)[number % 2]
+                    group.start_soon(submit, store, f"round {round_}")
+            assert len({item.event_id for item in got}) == 1
+        assert await _waiting(at) == [f"round {round_}" for round_ in range(5)]
+
+
+async def submits_at_once_are_all_kept_each_in_a_place_of_its_own(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at, open_store() as other:
+
+        async def submit(store: Store, name: str) -> None:
+            for number in range(10):
+                await SessionLog(store).submit(at.id, asks("x"), client_id=f"{name} {number}")
+
+        async with anyio.create_task_group() as group:
+            for client in range(8):
+                group.start_soon(submit, (at.store, other)[client % 2], f"{client}")
+        items = await at.store.pending(at.id)
+        places = [item.position for item in items]
+        assert len(items) == 80
+        assert places == sorted(set(places))
+        for client in range(8):
+            own = [item.client_id for item in items if item.client_id.startswith(f"{client} ")]
+            assert own == [f"{client} {number}" for number in range(10)]
+
+
+async def folding_moves_the_inbox_into_the_log(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        first = await at.log.submit(at.id, asks("one"), client_id="c1")
+        await at.log.submit(at.id, asks("two"))
+        folded = await at.writer.fold_inbox()
+        assert texts(folded) == texts(await at.log.read(at.id)) == ["one", "two"]
+        assert folded[0].id == first.event_id
+        assert await _waiting(at) == []
+        assert await at.writer.fold_inbox() == []
+        again = await at.log.submit(at.id, asks("one"), client_id="c1")
+        assert (again.event_id, again.seq) == (first.event_id, folded[0].seq)
+        assert await _waiting(at) == []
+
+
+async def what_is_submitted_while_folding_is_folded_exactly_once(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at, open_store() as other:
+
+        async def submit(client: int) -> None:
+            for number in range(20):
+                await SessionLog(other).submit(at.id, asks(f"{client} {number}"))
+
+        async def fold() -> None:
+            while len(texts(await at.log.read(at.id, types=["user.message"]))) < 80:
+                if not await at.writer.fold_inbox():
+                    await anyio.sleep(0.001)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(fold)
+            for client in range(4):
+                group.start_soon(submit, client)
+        said = texts(await at.log.read(at.id))
+        assert len(said) == 80
+        for client in range(4):
+            own = [text for text in said if text.startswith(f"{client} ")]
+            assert own == [f"{client} {number}" for number in range(20)]
+        assert (await verify(at.log, at.id)).ok
+
+
+async def a_refused_append_leaves_the_inbox_as_it_was(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        item = await at.log.submit(at.id, asks("still here"), client_id="c1")
+        stale, head = at.writer.lease, at.writer.head
+        lease = await at.store.acquire(at.id, owner=stale.owner, seconds=60)
+        folded = (Folded(item.position, head.seq + 1),)
+        with refused(Fenced):
+            await at.store.append(appending(stale, head, draft(says("x")), folded=folded))
+        elsewhere = Head(head.seq, b"\1" * 32)
+        with refused(Conflict):
+            await at.store.append(appending(lease, elsewhere, draft(says("x")), folded=folded))
+        assert await _waiting(at) == ["c1"]
+
+
+async def submitting_to_an_unknown_session_is_refused(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        item = await at.log.submit(at.id, asks("hello"))
+        with refused(SessionNotFound):
+            await at.store.submit(new_id(SESSION), item)

@@ -1,0 +1,159 @@
+"""Contract: one holder at a time, by the database's clock; whoever lost the lease is fenced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+
+from mainspring.core.errors import Fenced, LeaseHeld, SessionNotFound
+from mainspring.core.ids import SESSION, new_id
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Lease, Store
+from mainspring.testing.contract.scene import (
+    StoreFactory,
+    appending,
+    draft,
+    refused,
+    says,
+    scene,
+    until,
+)
+
+
+async def a_held_session_is_not_given_to_another(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at, open_store() as other:
+        with refused(LeaseHeld) as refusal:
+            await other.acquire(at.id, owner="somebody else", seconds=60)
+        assert refusal.error.owner == at.writer.lease.owner
+        assert 50 < refusal.error.seconds <= 60
+        await at.writer.append(says("undisturbed"))
+
+
+async def the_same_owner_gets_a_new_epoch_at_once(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        first = at.writer.lease
+        second = await at.store.acquire(at.id, owner=first.owner, seconds=60)
+        assert second.epoch > first.epoch
+        assert (await at.store.session(at.id)).epoch == second.epoch
+        with refused(Fenced):
+            await at.store.renew(first)
+        await at.store.renew(second)
+
+
+async def of_acquires_at_once_exactly_one_succeeds(open_store: StoreFactory) -> None:
+    async with open_store() as store, open_store() as other:
+        log = SessionLog(store)
+        for _ in range(5):
+            session = await log.create()
+            won: list[Lease] = []
+
+            async def acquire(
+                store: Store, owner: str, session_id: str = session.id, won: list[Lease] = won
+            ) -> None:
+                try:
+                    won.append(await store.acquire(session_id, owner=owner, seconds=60))
+                except LeaseHeld:
+                    return
+
+            async with anyio.create_task_group() as group:
+                for number in range(8):
+                    group.start_soon(acquire, (store, other)[number % 2], f"worker {number}")
+            assert len(won) == 1
+            assert (await store.session(session.id)).owner == won[0].owner
+
+
+async def an_expired_lease_is_taken_over_and_its_holder_fenced(open_store: StoreFactory) -> None:
+    async with open_store() as store, open_store() as other:
+        session = await SessionLog(store).create()
+        stale = await store.acquire(session.id, owner="slow", seconds=0.2)
+        taken: list[Lease] = []
+
+        async def take_over() -> bool:
+            try:
+                taken.append(await other.acquire(session.id, owner="quick", seconds=60))
+            except LeaseHeld:
+                return False
+            return True
+
+        await until(take_over)
+        assert taken[0].epoch > stale.epoch
+        with refused(Fenced):
+            await store.renew(stale)
+        with refused(Fenced):
+            await store.append(appending(stale, session.head, draft(says("late"))))
+        await store.release(stale)
+        assert (await store.session(session.id)).owner == "quick"
+        await other.append(appending(taken[0], session.head, draft(says("on time"))))
+
+
+async def an_expired_lease_that_nobody_took_still_holds(open_store: StoreFactory) -> None:
+    async with open_store() as store:
+        session = await SessionLog(store).create()
+        lease = await store.acquire(session.id, owner="slow", seconds=0.05)
+
+        async def has_expired() -> bool:
+            return (await store.session(session.id)).owner is None
+
+        await until(has_expired)
+        await store.append(
+            appending(replace(lease, seconds=60), session.head, draft(says("no harm done")))
+        )
+        assert (await store.session(session.id)).owner == "slow"
+
+
+async def renewing_makes_a_lease_last(open_store: StoreFactory) -> None:
+    async with open_store() as store:
+        session = await SessionLog(store).create()
+        lease = await store.acquire(session.id, owner="me", seconds=5)
+        await store.renew(replace(lease, seconds=60))
+        with refused(LeaseHeld) as refusal:
+            await store.acquire(session.id, owner="you", seconds=5)
+        assert refusal.error.seconds > 50
+
+
+async def appending_makes_a_lease_last(open_store: StoreFactory) -> None:
+    async with open_store() as store:
+        session = await SessionLog(store).create()
+        lease = await store.acquire(session.id, owner="me", seconds=5)
+        await store.append(
+            appending(replace(lease, seconds=60), session.head, draft(says("alive")))
+        )
+        with refused(LeaseHeld) as refusal:
+            await store.acquire(session.id, owner="you", seconds=5)
+        assert refusal.error.seconds > 50
+
+
+async def a_released_session_is_free_at_once(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        await at.writer.release()
+        assert (await at.store.session(at.id)).owner is None
+        lease = await at.store.acquire(at.id, owner="next", seconds=60)
+        assert lease.epoch > at.writer.lease.epoch
+
+
+async def who_has_let_go_cannot_append_any_more(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        await at.writer.release()
+        with refused(Fenced):
+            await at.writer.append(says("one more thing"))
+        with refused(Fenced):
+            await at.writer.renew()
+        await at.writer.release()
+
+
+async def releasing_a_replaced_lease_does_not_free_the_session(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        stale = at.writer.lease
+        await at.store.acquire(at.id, owner=stale.owner, seconds=60)
+        await at.store.release(stale)
+        with refused(LeaseHeld):
+            await at.store.acquire(at.id, owner="somebody else", seconds=60)
+
+
+async def renewing_a_lease_on_an_unknown_session_is_refused(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        lost = replace(at.writer.lease, session_id=new_id(SESSION))
+        with refused(SessionNotFound):
+            await at.store.renew(lost)
+        await at.store.release(lost)

@@ -1,0 +1,114 @@
+"""The real command in a process of its own, and a store with a small history for it to read."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import pytest
+
+from mainspring.core.content import TextBlock
+from mainspring.core.events import (
+    AgentMessage,
+    AgentToolResult,
+    AgentToolUse,
+    StatusIdle,
+    StopReason,
+    UserMessage,
+)
+from mainspring.core.facts import SessionCreated
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+
+Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+
+_FROM_OUTSIDE = ("MAINSPRING_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
+
+
+@pytest.fixture
+def environ() -> dict[str, str]:
+    """Ours, without what would change what is printed."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
+        if not name.startswith(_FROM_OUTSIDE) and not name.endswith("_API_KEY")
+    }
+    return {**kept, "TZ": "UTC", "TERM": "xterm-256color"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the command is run; its store is the usual one below."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def store(place: Path) -> Path:
+    return place / ".mainspring" / "mainspring.db"
+
+
+@pytest.fixture
+def mainspring(place: Path, environ: dict[str, str]) -> Run:
+    def run(
+        *arguments: str, cwd: Path = place, stdin: str = "", **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "mainspring", *arguments],
+            cwd=cwd,
+            env={**environ, **variables},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+@asynccontextmanager
+async def opened(store: Path) -> AsyncGenerator[SessionLog, None]:
+    async with open_sqlite(store) as opened_store:
+        yield SessionLog(opened_store)
+
+
+@pytest.fixture
+def session_id(store: Path) -> str:
+    """A finished session of six events."""
+    return anyio.run(_write_history, store)
+
+
+@pytest.fixture
+def fork_id(store: Path, session_id: str) -> str:
+    """A fork of it at event 2, with one message of its own, held by a worker."""
+    return anyio.run(_write_fork, store, session_id)
+
+
+async def _write_history(store: Path) -> str:
+    async with opened(store) as log:
+        created = SessionCreated(agent_name="fixer", title="Mend the flaky test")
+        session = await log.create(created)
+        writer = await log.hold(session.id, owner="worker-1")
+        await writer.append(UserMessage(content=(TextBlock("It fails at midnight.\nWhy?"),)))
+        [use] = await writer.append(AgentToolUse(name="shell", input={"command": "pytest"}))
+        failed = (TextBlock("1 failed \x1b[31mred\x1b[0m"),)
+        await writer.append(
+            AgentToolResult(tool_use_id=use.id, content=failed, is_error=True),
+            AgentMessage(content=(TextBlock("One date is local, the other is UTC."),)),
+            StatusIdle(stop_reason=StopReason(type="end_turn")),
+        )
+        await writer.release()
+        return session.id
+
+
+async def _write_fork(store: Path, session_id: str) -> str:
+    async with opened(store) as log:
+        fork = await log.fork(session_id, at=2)
+        writer = await log.hold(fork.id, owner="worker-2", seconds=600)
+        await writer.append(UserMessage(content=(TextBlock("Freeze the clock."),)))
+        return fork.id

@@ -1,0 +1,64 @@
+"""`mainspring doctor` on this machine, whatever it can do."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+
+def test_doctor_looks_at_everything_and_changes_nothing(mainspring: Run, place: Path):
+    result = mainspring("doctor")
+    assert result.returncode == 0, result.stdout
+    for name in ("python", "platform", "disk", "sqlite", "sqlite fts5", "store", "ripgrep", "git"):
+        assert any(line[9:].startswith(name) for line in result.stdout.splitlines()), name
+    assert result.stdout.splitlines()[-1].startswith("sessions can run here")
+    assert list(place.iterdir()) == []
+
+
+def test_every_finding_has_a_consequence_and_every_lack_a_remedy(mainspring: Run):
+    report = json.loads(mainspring("doctor", "--json").stdout)
+    assert report["ok"]
+    for finding in report["findings"]:
+        assert finding["consequence"]
+        assert finding["status"] == "ok" or finding["fix"], finding
+
+
+def test_keys_are_told_by_name_never_by_value(mainspring: Run):
+    result = mainspring("doctor", "--json", ANTHROPIC_API_KEY="sk-secret")
+    keys = json.loads(result.stdout)["keys"]
+    assert keys["ANTHROPIC_API_KEY"]
+    assert not keys["OPENAI_API_KEY"]
+    assert (
+        "sk-secret" not in result.stdout + mainspring("doctor", OPENAI_API_KEY="sk-secret").stdout
+    )
+
+
+def test_a_store_with_sessions_is_counted(mainspring: Run, session_id: str, store: Path):
+    del session_id
+    assert f"{store} (1 session, " in mainspring("doctor").stdout
+
+
+def test_a_store_that_is_no_database_fails(mainspring: Run, place: Path):
+    (place / "notes.txt").write_text("not a database, and long enough to be read as one" * 9)
+    result = mainspring("doctor", "--store", "notes.txt")
+    assert result.returncode == 1
+    assert "cannot be read" in result.stdout
+
+
+def test_a_store_that_cannot_be_made_fails(mainspring: Run):
+    place = "/proc/x.db" if os.geteuid() == 0 else "/x.db"  # where even root cannot write
+    result = mainspring("doctor", "--store", place, "--json")
+    assert result.returncode == 1, result.stdout
+    [store] = [each for each in json.loads(result.stdout)["findings"] if each["name"] == "store"]
+    assert store["status"] == "missing"
+
+
+def test_a_server_that_does_not_answer_fails_without_showing_the_password(mainspring: Run):
+    result = mainspring("doctor", "--store", "postgresql://me:hunter2@127.0.0.1:1/logs")
+    assert result.returncode == 1
+    assert "postgresql://me:***@127.0.0.1:1/logs" in result.stdout
+    assert "hunter2" not in result.stdout + result.stderr

@@ -1,0 +1,134 @@
+"""Starting the command: help, version, options, and how failures look."""
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess, run
+from typing import TypeAlias
+
+import pytest
+
+from mainspring import __version__
+from mainspring.config import Settings
+from mainspring.edges.cli.main import hoisted
+from mainspring.edges.cli.perform import perform
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+HEAVY = {"aiohttp", "anyio", "msgspec", "psycopg", "pydantic", "rich", "rich.markdown", "sqlite3"}
+TELL_IMPORTS = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, sep="\\n", file=sys.stderr))
+sys.argv[0] = "mainspring"
+from mainspring.edges.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--version",), ("--help",), ("log", "--help"), ("log", "show", "--help")]
+)
+def test_version_and_help_import_nothing_heavy(environ: dict[str, str], arguments: tuple[str, ...]):
+    command = [sys.executable, "-c", TELL_IMPORTS, *arguments]
+    result = run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0
+    assert "mainspring.edges.cli.main" in result.stderr.split()
+    assert HEAVY & set(result.stderr.split()) == set()
+
+
+def test_the_version_is_the_package_s(mainspring: Run):
+    assert mainspring("--version").stdout == f"mainspring {__version__}\n"
+
+
+def test_no_arguments_show_the_help(mainspring: Run):
+    result = mainspring()
+    assert result.returncode == 0
+    assert result.stdout == mainspring("--help").stdout
+    assert "doctor" in result.stdout
+
+
+def test_a_mistyped_command_is_a_usage_error_with_a_suggestion(mainspring: Run):
+    result = mainspring("log", "shwo")
+    assert result.returncode == 2
+    assert "Did you mean 'show'?" in result.stderr
+
+
+def test_global_options_are_understood_anywhere():
+    assert hoisted(["log", "ls", "--store", "x", "--json", "--debug"]) == [
+        "--store", "x", "--debug", "log", "ls", "--json",
+    ]  # fmt: skip
+    assert hoisted(["log", "ls", "--store=x"]) == ["--store=x", "log", "ls"]
+    assert hoisted(["log", "search", "--", "--store"]) == ["log", "search", "--", "--store"]
+
+
+def test_an_expected_failure_is_one_line_and_a_hint(mainspring: Run, session_id: str):
+    del session_id
+    result = mainspring("log", "show", "nothing-like-it")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        "error: no session nothing-like-it",
+        "hint: `mainspring log ls` lists the sessions",
+    ]
+
+
+def test_somebody_else_s_database_is_refused_and_left_alone(mainspring: Run, tmp_path: Path):
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as db:
+        db.execute("create table mine(x)")
+    db.close()
+    before = other.read_bytes()
+    result = mainspring("log", "ls", "--store", str(other))
+    assert result.returncode == 1
+    assert "not one of Mainspring's" in result.stderr
+    assert other.read_bytes() == before
+
+
+async def broken(settings: Settings) -> int:
+    return 1 // (0 if settings.store else 1)
+
+
+def test_a_bug_is_told_shortly_and_with_a_traceback_on_demand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("MAINSPRING_DEBUG", raising=False)
+    assert perform(broken, store="x.db", debug=False) == 1
+    short = capsys.readouterr().err
+    assert short.startswith("error: ZeroDivisionError")
+    assert "MAINSPRING_DEBUG=1" in short
+    assert "Traceback" not in short
+    assert perform(broken, store="x.db", debug=True) == 1
+    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.setenv("MAINSPRING_DEBUG", "1")
+    assert perform(broken, store="x.db", debug=False) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_place_where_no_store_can_be_is_named(mainspring: Run, tmp_path: Path):
+    (tmp_path / "file").touch()
+    result = mainspring("log", "import", "-", "--store", f"{tmp_path / 'file'}/below.db")
+    assert result.returncode == 1
+    assert str(tmp_path / "file") in result.stderr
+    assert "this is a bug" not in result.stderr
+
+
+def test_an_unknown_kind_of_url_is_refused_without_its_password(mainspring: Run):
+    result = mainspring("log", "ls", "--store", "mysql://me:hunter2@host/db?password=hunter2")
+    assert result.returncode == 1
+    assert "mysql://me:***@host/db" in result.stderr
+    assert "hunter2" not in result.stderr
+
+
+def test_the_store_is_found_from_a_folder_below(mainspring: Run, place: Path, session_id: str):
+    below = place / "a" / "b"
+    below.mkdir(parents=True)
+    assert session_id in mainspring("log", "ls", cwd=below).stdout
+
+
+def test_the_command_line_wins_over_the_environment(
+    mainspring: Run, store: Path, session_id: str, tmp_path: Path
+):
+    elsewhere = str(tmp_path / "none.db")
+    found = mainspring("log", "ls", "--store", str(store), cwd=tmp_path, MAINSPRING_STORE=elsewhere)
+    assert session_id in found.stdout
+    assert mainspring("log", "ls", MAINSPRING_STORE=elsewhere).stdout == ""

@@ -1,0 +1,87 @@
+"""What changes when somebody is looking: colours, cutting, questions."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import pytest
+from rich.cells import cell_len
+
+
+class Seen(NamedTuple):
+    text: str
+    status: int
+
+
+Look: TypeAlias = Callable[..., Seen]
+
+
+@pytest.fixture
+def look(place: Path, environ: dict[str, str]) -> Look:
+    """Run the command at a terminal of 80 columns and type the answer when it asks."""
+
+    def run(*arguments: str, answer: str = "", **variables: str) -> Seen:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mainspring", *arguments],
+            cwd=place,
+            env={**environ, **variables},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        os.write(ours, answer.encode())
+        text = everything(ours)
+        os.close(ours)
+        return Seen(text, process.wait(60))
+
+    return run
+
+
+def everything(terminal: int) -> str:
+    text = b""
+    while True:
+        try:
+            text += os.read(terminal, 65536)
+        except OSError:  # how Linux says that the other end is closed
+            return text.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colours_unless_it_asks_for_none(look: Look, session_id: str):
+    assert "\x1b[" in look("log", "show", session_id).text
+    assert "\x1b" not in look("log", "show", session_id, NO_COLOR="1").text
+    assert "\x1b" not in look("log", "show", session_id, "--json").text
+
+
+def test_no_line_is_wider_than_the_terminal(look: Look, session_id: str, fork_id: str):
+    for arguments in (("ls",), ("show", session_id), ("show", fork_id), ("search", "clock")):
+        lines = look("log", *arguments, NO_COLOR="1").text.splitlines()
+        assert max(map(cell_len, lines)) <= 80
+
+
+def test_a_narrow_list_names_sessions_by_the_end_of_their_ids(
+    look: Look, session_id: str, fork_id: str
+):
+    _, first, second = look("log", "ls", NO_COLOR="1").text.splitlines()
+    assert first.split()[0] == fork_id[-8:]
+    assert session_id[-8:] in first
+    assert second.split()[0] == session_id[-8:]
+
+
+def test_rm_deletes_only_after_a_yes(look: Look, session_id: str):
+    kept = look("log", "rm", session_id, answer="n\n")
+    assert kept.status == 1
+    assert "Mend the flaky test" in kept.text
+    assert "nothing was deleted" in kept.text
+    gone = look("log", "rm", session_id, answer="y\n")
+    assert gone.status == 0
+    assert f"deleted {session_id}" in gone.text

@@ -1,0 +1,20 @@
+"""Both stores keep the contract that we ask of everybody's."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mainspring.log.postgres import open_postgres
+from mainspring.log.sqlite import open_sqlite
+from mainspring.testing import StoreCase, store_contract
+
+
+@pytest.mark.parametrize("case", store_contract(), ids=str)
+async def test_sqlite(case: StoreCase, tmp_path: Path):
+    await case.run(partial(open_sqlite, tmp_path / "mainspring.db"))
+
+
+@pytest.mark.parametrize("case", store_contract(), ids=str)
+async def test_postgres(case: StoreCase, postgres_url: str):
+    await case.run(partial(open_postgres, postgres_url))

