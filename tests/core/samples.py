@@ -119,6 +119,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         model_request_start_id="sevt_1",
         model_usage=USAGE,
         is_error=True,
+        model="scripted:demo",
         stop_reason="max_tokens",
         cost_usd="0.001234",
     ),
@@ -152,6 +153,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     facts.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
     facts.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
     facts.LoopContinued(reason="next_turn", detail="2 results"),
+    facts.ContextStatus(text="Half of the budget is left."),
     facts.ToolCallAuthorized(
         tool_use_id="sevt_1",
         decision="allow",

@@ -5,11 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.log.stories import meddle, opened, tell, told
 
 from mainspring.core.content import BlobBlock
 from mainspring.core.events import AgentMessage
 from mainspring.log.verify import Problem, verify
-from tests.log.stories import meddle, opened, tell, told
 
 SWAP = (
     "update event set seq = -1 where seq = 3",

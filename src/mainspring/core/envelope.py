@@ -72,6 +72,7 @@ SpanPayload: TypeAlias = (
 )
 HarnessPayload: TypeAlias = (
     facts.LoopContinued
+    | facts.ContextStatus
     | facts.ToolCallAuthorized
     | facts.ToolCallStarted
     | facts.ToolCallInDoubt
@@ -167,7 +168,7 @@ def decode_payload(body: bytes | str) -> AnyPayload:
     """
     try:
         return _PAYLOADS.decode(body)
-    except msgspec.DecodeError as error:  # ValidationError is one of these
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         kind = type_of(body)
         if kind in PAYLOAD_TYPES:
             raise MalformedEvent(f"{kind}: {error}") from error
@@ -177,7 +178,7 @@ def decode_payload(body: bytes | str) -> AnyPayload:
 def type_of(body: bytes | str) -> str:
     try:
         return _TYPES.decode(body).type
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedEvent(f"not an event: {error}") from error
 
 

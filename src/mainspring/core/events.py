@@ -262,6 +262,8 @@ class ModelRequestEnded(Payload, frozen=True, kw_only=True, tag="span.model_requ
     model_request_start_id: str
     model_usage: Usage
     is_error: bool = False
+    model: str | None = None
+    """The one that answered."""
     stop_reason: str | None = None
     cost_usd: str | None = None
     """A decimal, written out: money is not a float."""

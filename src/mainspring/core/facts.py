@@ -95,6 +95,12 @@ class LoopContinued(Payload, frozen=True, kw_only=True, tag="loop.continued"):
     detail: str | None = None
 
 
+class ContextStatus(Payload, frozen=True, kw_only=True, tag="context.status"):
+    """What the model was told about where it stands: what is left of its budget."""
+
+    text: str
+
+
 class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.authorized"):
     """A gate's decision on one call, naming what decided."""
 

@@ -111,7 +111,7 @@ class Stalled(Struct, frozen=True, kw_only=True, tag_field="type", tag="stalled"
 
 
 class FailedOver(Struct, frozen=True, kw_only=True, tag_field="type", tag="failed_over"):
-    """Another model answers from here on; deltas before it in this call are void."""
+    """Another model than last time answers; comes before any part of its reply."""
 
     from_model: str
     to_model: str

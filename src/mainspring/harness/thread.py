@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeAlias
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import Usage
+from mainspring.harness import repetition
 from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.repetition import Repetition
 
 Kind: TypeAlias = Literal["tool", "custom"]
 
@@ -56,12 +58,15 @@ class Thread:
     round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
     """The newest model reply's calls, in the order asked."""
     tries: Tries = field(default_factory=Tries)
+    repetition: Repetition = field(default_factory=Repetition)
+    status: str | None = None
+    """What it was last told about its budget."""
     turns: int = 0
     running: bool = False
     interrupted: bool = False
     open_request: str | None = None
     """A model request that was started and has not ended."""
-    open_reservation: str | None = None
+    open_reservation: facts.BudgetReserved | None = None
     prefix: str | None = None
     model: str | None = None
     compacted: bool = False
@@ -74,16 +79,13 @@ class Thread:
         """Take one event in. Events of other threads change nothing."""
         if event.thread_id != self.id:
             return
+        self.repetition = repetition.fold(self.repetition, event.id, event.payload)
         handler = _HANDLERS.get(type(event.payload))
         if handler is not None:
             handler(self, event, event.payload)
 
     def unsettled(self) -> list[OpenCall]:
         return [call for call in self.round.values() if not call.settled]
-
-    def change(self, call_id: str, **changes: Any) -> None:
-        if call := self.round.get(call_id):
-            self.round[call_id] = replace(call, **changes)
 
     @property
     def is_answered(self) -> bool:
@@ -180,19 +182,25 @@ def _propose(
 
 
 def _authorized(thread: Thread, _event: Event, payload: facts.ToolCallAuthorized) -> None:
-    thread.change(payload.tool_use_id, decision=payload.decision, reason=payload.reason)
+    if call := thread.round.get(payload.tool_use_id):
+        thread.round[call.id] = replace(call, decision=payload.decision, reason=payload.reason)
 
 
 def _confirmed(thread: Thread, _event: Event, payload: events.UserToolConfirmation) -> None:
-    thread.change(payload.tool_use_id, answer=payload)
+    if call := thread.round.get(payload.tool_use_id):
+        thread.round[call.id] = replace(call, answer=payload)
 
 
 def _started(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
-    thread.change(payload.tool_use_id, started=payload.idempotency_key, attempts=payload.attempt)
+    if call := thread.round.get(payload.tool_use_id):
+        thread.round[call.id] = replace(
+            call, started=payload.idempotency_key, attempts=payload.attempt
+        )
 
 
 def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
-    thread.change(payload.tool_use_id, in_doubt=True)
+    if call := thread.round.get(payload.tool_use_id):
+        thread.round[call.id] = replace(call, in_doubt=True)
 
 
 def _result(thread: Thread, event: Event, payload: events.AgentToolResult) -> None:
@@ -224,6 +232,7 @@ def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
     if call is None or call.settled:
         return  # an answer to nothing, or a second one: the first counts
     thread.round[call_id] = replace(call, settled=True)
+    thread.tries.wakes = 0
     thread.transcript.add_result(event.seq, call_id, result.content, result.is_error)
 
 
@@ -243,13 +252,18 @@ def _continued(thread: Thread, event: Event, payload: facts.LoopContinued) -> No
         thread.transcript.add_note(event.seq, payload.detail)
 
 
+def _status(thread: Thread, event: Event, payload: facts.ContextStatus) -> None:
+    thread.status = payload.text
+    thread.transcript.add_note(event.seq, payload.text)
+
+
 def _compacted(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
     thread.compacted = True
     thread.transcript.compact(payload)
 
 
 def _reserved(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> None:
-    thread.open_reservation = payload.reservation_id
+    thread.open_reservation = payload
 
 
 def _settled(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> None:
@@ -280,6 +294,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserCustomToolResult: _custom_result,
     events.UserToolResult: _client_result,
     facts.LoopContinued: _continued,
+    facts.ContextStatus: _status,
     events.ContextCompacted: _compacted,
     facts.BudgetReserved: _reserved,
     facts.BudgetSettled: _settled,

@@ -7,10 +7,22 @@ from collections.abc import Iterator
 
 from mainspring.core.content import BlobBlock, BlobSource, DocumentBlock, ImageBlock
 from mainspring.core.envelope import AnyPayload
+from mainspring.log.chain import Scrub
+from mainspring.log.store import Store
 
 
 def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+async def keep(
+    store: Store, scrub: Scrub, session_id: str, content: bytes, *, media_type: str
+) -> BlobSource:
+    """Store content, without secrets, for as long as the session refers to it."""
+    clean = scrub(content)
+    digest = digest_of(clean)
+    await store.put_blob(session_id, digest, clean)
+    return BlobSource(hash=digest, size=len(clean), media_type=media_type)
 
 
 def referred(payload: AnyPayload) -> Iterator[str]:

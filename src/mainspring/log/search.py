@@ -22,7 +22,8 @@ async def search(
     Raises:
         InvalidInput: there is no word in the query.
     """
-    words = [word for word in query.split() if any(map(str.isalnum, word))]
+    parts = query.replace("\0", " ").split()
+    words = [part for part in parts if any(map(str.isalnum, part))]
     if not words:
         raise InvalidInput(f"nothing to search for in {query!r}: give one word or more")
     spans: list[Span] = []

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
+import anyio.lowlevel
+
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, to_micros
@@ -14,7 +16,7 @@ from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, paylo
 from mainspring.core.errors import InvalidInput, SessionHasForks
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated, SessionForked
-from mainspring.log.blobs import digest_of
+from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
 from mainspring.log.store import Head, InboxItem, Row, SessionRow, Span, Store
 from mainspring.log.writer import Writer
@@ -315,6 +317,7 @@ class SessionLog:
             type=kind,
             body=body.decode(),
         )
+        await anyio.lowlevel.checkpoint_if_cancelled()  # now or not at all
         kept = await self.store.submit(session_id, item)
         if (kept.type, kept.body) != (item.type, item.body):
             raise InvalidInput(f"client event id {client_id} was used for another event")
@@ -322,10 +325,7 @@ class SessionLog:
 
     async def put_blob(self, session_id: str, content: bytes, *, media_type: str) -> BlobSource:
         """Keep large content beside the log, once, for as long as a session refers to it."""
-        clean = self._scrub(content)
-        digest = digest_of(clean)
-        await self.store.put_blob(session_id, digest, clean)
-        return BlobSource(hash=digest, size=len(clean), media_type=media_type)
+        return await blobs.keep(self.store, self._scrub, session_id, content, media_type=media_type)
 
     async def blob(self, digest: str) -> bytes:
         return await self.store.blob(digest)

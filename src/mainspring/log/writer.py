@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import anyio
+import anyio.lowlevel
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock
+from mainspring.core.content import BlobSource
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import Conflict, StoreUnavailable
+from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
 from mainspring.log.store import Append, Folded, InboxItem, Lease, SessionRow, Store
 from mainspring.log.upcast import read_payload
@@ -43,6 +46,7 @@ class Writer:
         self._folded: list[Folded] = []
         self._tip = session.head  # where the log will end once what is staged is committed
         self._heard = 0  # position of the last inbox item that was staged
+        self._losses = 0  # commits that failed, each with all that was staged
 
     @property
     def session_id(self) -> str:
@@ -64,6 +68,7 @@ class Writer:
             Fenced: the lease was taken over. Conflict: the log is not where this writer left it.
             StoreFailed: the database did, for longer than it was worth waiting.
         """
+        await anyio.lowlevel.checkpoint_if_cancelled()  # now or not at all
         events = self.stage(*payloads, thread_id=thread_id, event_ids=event_ids)
         await self.commit()
         return events
@@ -121,7 +126,10 @@ class Writer:
 
     async def commit(self) -> None:
         """Write what is staged, all or none; if that fails, what was staged is forgotten."""
+        tip, losses = self._tip, self._losses
         async with self._turn:
+            if losses != self._losses:  # the commit before us failed, and ours stood on it
+                raise Conflict(self.session_id, expected=tip.seq, actual=self.head.seq)
             if not self._staged:
                 return
             events, self._staged = self._staged, []
@@ -139,6 +147,7 @@ class Writer:
             except BaseException:
                 self._staged, self._folded, self._heard = [], [], 0
                 self._tip = self.head
+                self._losses += 1
                 raise
             self.head = head
 
@@ -170,6 +179,12 @@ class Writer:
                 if seconds is None:
                     raise
                 await anyio.sleep(seconds)
+
+    async def put_blob(self, content: bytes, *, media_type: str) -> BlobSource:
+        """Keep large content beside the log, once, for as long as a session refers to it."""
+        return await blobs.keep(
+            self._store, self._scrub, self.session_id, content, media_type=media_type
+        )
 
     async def renew(self) -> None:
         await self._store.renew(self.lease)

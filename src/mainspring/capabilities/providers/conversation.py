@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
 
-from mainspring.capabilities.providers.http import Call, Http, Opened, Whole
+from mainspring.capabilities.providers.http import Arrival, Call, Http, Opened, Whole
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.model import Delta, Reply, Stalled
 
@@ -41,32 +41,44 @@ class Parser(Protocol):
 
 
 async def converse(http: Http, call: Call, parser: Parser) -> AsyncGenerator[Delta | Reply, None]:
+    """Deltas as they come, then the reply.
+
+    A connection that fails after the provider has said how the reply ended does not matter.
+    """
     opened = Opened(None)
     try:
         async with aclosing(http.exchange(call)) as arrivals:
             async for arrival in arrivals:
-                if isinstance(arrival, list):
-                    for data in arrival:
-                        for delta in parser.feed(data):
-                            yield delta
-                elif isinstance(arrival, Stalled):
-                    yield arrival
-                elif isinstance(arrival, Whole):
-                    parser.take(arrival.body)
-                else:
+                if isinstance(arrival, Opened):
                     opened = arrival
+                for delta in _deltas(arrival, parser, call.endpoint.provider):
+                    yield delta
                 if parser.is_over:
                     opened.is_answered = True
                     break
-    except msgspec.MsgspecError as error:
-        what = f"the answer is not what its API promises: {error}"
-        raise ProviderFailed(call.endpoint.provider, "malformed", what) from error
     except ProviderFailed as failure:
         if failure.kind not in ("connection", "stalled") or not parser.is_complete:
             raise
     if not parser.is_complete:
         raise _cut_off(call, parser)
     yield parser.reply(opened.provider_request_id)
+
+
+def _deltas(arrival: Arrival, parser: Parser, provider: str) -> Iterator[Delta]:
+    try:
+        match arrival:
+            case list():
+                for data in arrival:
+                    yield from parser.feed(data)
+            case Stalled():
+                yield arrival
+            case Whole(body=body):
+                parser.take(body)
+            case Opened():
+                pass
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        what = f"the answer is not what its API promises: {error}"
+        raise ProviderFailed(provider, "malformed", what) from error
 
 
 def _cut_off(call: Call, parser: Parser) -> ProviderFailed:

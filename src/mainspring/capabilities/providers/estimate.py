@@ -6,9 +6,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.core.content import Base64Source, Block, DocumentBlock, ImageBlock, plain_text
+from mainspring.core.content import (
+    Base64Source,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    plain_text,
+)
 from mainspring.core.events import Usage
-from mainspring.core.model import Assistant, Message, Request, Text, Thinking, ToolResult, ToolUse
+from mainspring.core.model import Assistant, Message, Request, Thinking, ToolResult, ToolUse
 
 _BYTES_A_TOKEN = 3
 """English is nearer to 4 and code to 3.3; an estimate that is too high stops nothing too late."""
@@ -21,7 +28,7 @@ def text_tokens(text: str) -> int:
     return -(-len(text.encode()) // _BYTES_A_TOKEN)
 
 
-def estimated_usage(request: Request, content: Sequence[Text | Thinking | ToolUse]) -> Usage:
+def estimated_usage(request: Request, content: Sequence[TextBlock | Thinking | ToolUse]) -> Usage:
     return Usage(
         input_tokens=request_tokens(request),
         output_tokens=sum(_spoken_tokens(block) for block in content) + 1,
@@ -40,9 +47,9 @@ def message_tokens(message: Message) -> int:
     return _BLOCK_TOKENS + sum(_given_tokens(block) for block in message.content)
 
 
-def _spoken_tokens(block: Text | Thinking | ToolUse) -> int:
+def _spoken_tokens(block: TextBlock | Thinking | ToolUse) -> int:
     match block:
-        case Text(text=text):
+        case TextBlock(text=text):
             return text_tokens(text)
         case Thinking(text=text, signature=signature):
             return max(text_tokens(text), text_tokens(signature or ""))

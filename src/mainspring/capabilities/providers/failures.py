@@ -87,12 +87,12 @@ class Complaint(Struct, frozen=True, kw_only=True):
 def complaint(error: object) -> Complaint:
     """Whatever shape the error has: an object, its wrapper, a list of one, or plain words."""
     match error:
-        case [first, *_]:
-            return complaint(cast(object, first))
-        case {"error": inner} if inner:
-            return complaint(cast(object, inner))
+        case list() if error:
+            return complaint(cast(list[object], error)[0])
         case dict():
             said = cast(dict[str, object], error)
+            if inner := said.get("error"):
+                return complaint(inner)
             named = (said.get(key) for key in ("code", "status", "type"))
             words = said.get("message") or said.get("detail") or ""
             return Complaint(
@@ -169,8 +169,10 @@ def retry_after_seconds(headers: Mapping[str, str], clock: Clock) -> float | Non
     if (millis := _number(headers.get("retry-after-ms"))) is not None:
         return millis / 1000
     asked = headers.get("retry-after")
-    if asked is None or (seconds := _number(asked)) is not None:
-        return None if asked is None else seconds
+    if asked is None:
+        return None
+    if (seconds := _number(asked)) is not None:
+        return seconds
     try:
         moment: datetime = parsedate_to_datetime(asked)
     except ValueError:

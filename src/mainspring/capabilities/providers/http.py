@@ -164,10 +164,10 @@ class Http:
         sending, group = self._send(call)
         opened: Opened | None = None
         try:
-            if call.stream and not await self._within(
-                self.limits.stall_seconds, sending.settled.wait
-            ):
-                yield Stalled(seconds=self.limits.stall_seconds)
+            if call.stream:
+                await self._within(self.limits.stall_seconds, sending.settled.wait)
+                if not sending.settled.is_set():
+                    yield Stalled(seconds=self.limits.stall_seconds)
             response = await self._response(call, sending)
             opened = Opened(_provider_request_id(response))
             yield opened

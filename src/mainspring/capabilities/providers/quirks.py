@@ -49,8 +49,8 @@ def effort_sent(wanted: Effort, quirks: Quirks) -> Effort | None:
     """The nearest level that the model takes, rather lower than higher; None: say nothing."""
     if wanted in quirks.efforts:
         return wanted
-    real = [level for level in _RISING[1:] if level in quirks.efforts]
+    real: list[Effort] = [level for level in _RISING[1:] if level in quirks.efforts]
     if wanted == "none" or not real:
         return None
-    lower = [level for level in real if _RISING.index(level) < _RISING.index(wanted)]
+    lower: list[Effort] = [level for level in real if _RISING.index(level) < _RISING.index(wanted)]
     return lower[-1] if lower else real[0]

@@ -22,7 +22,7 @@ from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.log_read import view
-from mainspring.edges.cli.render import Screen, counted
+from mainspring.edges.cli.render import Screen, counted, minute
 from mainspring.edges.cli.sessions import every_session, existing_log, find_session
 from mainspring.log import transfer
 from mainspring.log import verify as verifying
@@ -219,7 +219,7 @@ async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: 
     before = clock.now() - older_than
     async with existing_log(settings) as log:
         stale = await log.store.stale(updated_before=to_micros(before), limit=_STALE)
-        question = f"Delete {counted(len(stale), 'session')} not changed since then for good?"
+        question = f"Delete {counted(len(stale), 'session')} not changed since {minute(before)}?"
         if stale and not yes and not _agreed(settings, question):
             return 1
         expired = await log.expire(updated_before=before) if stale else []

@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from mainspring.config import Settings
@@ -52,10 +51,12 @@ class Screen:
             self.line((" " * indent, ""), *parts)
             return
         text = Text.assemble(*((one_line(words), style) for words, style in parts))
-        if indent:
-            self._console.print(Padding(text, (0, 0, 0, indent)))
-        else:  # left to the terminal, so that what is copied from it is whole
+        if not indent:  # left to the terminal, so that what is copied from it is whole
             self._console.print(text, soft_wrap=True)
+            return
+        for row in text.wrap(self._console, max(self.width - indent, 20)):
+            row.rstrip()
+            self._console.print(Text(" " * indent) + row, soft_wrap=True)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
         """Columns as wide as what they hold, in step; those that hold nothing are left out."""

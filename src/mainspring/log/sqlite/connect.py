@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ def translated(path: Path) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         raise _in_our_words(path, error) from error
+    except OSError as error:
+        raise _unopened(path, error) from error
 
 
 def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
@@ -53,11 +56,20 @@ def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
                 f"{path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
             )
         case sqlite3.SQLITE_CANTOPEN:
-            return StoreUnavailable(f"{path}: cannot be opened ({error})")
+            return _unopened(path, error)
         case sqlite3.SQLITE_IOERR:
             return StoreUnavailable(f"{path}: the disk failed ({error}); nothing was written")
         case _:
             return StoreFailed(f"{path}: {error}")
+
+
+def _unopened(path: Path, error: Exception) -> StoreFailed:
+    """SQLite does not say why it cannot open a file; waiting is no help against permissions."""
+    place = next(place for place in (path, *path.parents) if place.exists())
+    effective = os.access in os.supports_effective_ids
+    if os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
+        return StoreUnavailable(f"{path}: cannot be opened ({error})")
+    return StoreReadOnly(f"{path}: {place} cannot be written ({error})")
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -89,8 +101,8 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
     Raises:
         StoreMismatch: it is somebody else's database, or a newer Mainspring's.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     with translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         connection = connect(path)
         try:
             _claim(path, connection)

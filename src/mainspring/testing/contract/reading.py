@@ -81,7 +81,7 @@ async def reading_can_be_limited_to_types_and_threads(open_store: StoreFactory) 
             at, threads=frozenset({"sthr_b"}), types=frozenset({"agent.message"})
         ) == [5]
         assert await _seqs(at, types=frozenset({"no.such"})) == []
-        assert await _seqs(at, types=frozenset()) == []
+        assert await _seqs(at, types=frozenset[str]()) == []
 
 
 async def the_tail_is_the_last_events_in_order(open_store: StoreFactory) -> None:

@@ -218,7 +218,8 @@ def _wrote(story: Story, doing: wire.Append | wire.Fold, at: int, acked: wire.Ac
         story.promised[seen.seq] = seen.id
         story.events[seen.id].epoch = doing.epoch
         story.events[seen.id].tried_at = at
-    _renewed(story.grants[doing.epoch], at)
+    if acked.seen:  # an empty inbox writes nothing, and so renews nothing
+        _renewed(story.grants[doing.epoch], at)
 
 
 def _leased(

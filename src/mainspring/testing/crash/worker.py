@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _OWNERS = ("ada", "ada", "ada", "bob", "cyd")
 _LONG_SECONDS = 20.0
-_FOLLOW_SECONDS = 5.0
+_FOLLOW_SECONDS = 8.0
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -79,7 +80,7 @@ def _disk(settings: Settings) -> list[Finding]:
 
 def nearest_folder(path: Path) -> Path:
     """The folder that `path` is in, or would be made in."""
-    return next(folder for folder in path.absolute().parents if folder.is_dir())
+    return next(folder for folder in path.absolute().parents if os.path.isdir(folder))
 
 
 def _program(name: str, command: str, *, consequence: str, without: str, fix: str) -> Finding:

@@ -56,7 +56,7 @@ def _sqlite() -> list[Finding]:
 
 
 def _file(path: Path) -> Finding:
-    if not path.exists():
+    if not os.path.exists(path):  # unlike `path.exists`, says no when it may not look
         return _future_file(path)
     if not (os.access(path, os.R_OK | os.W_OK) and _is_writable(path.parent)):
         return _unusable(path, "cannot be written", f"chown or chmod {path} and its folder")
@@ -111,13 +111,13 @@ def _unusable(path: Path, why: str, fix: str) -> Finding:
 async def _postgres(settings: Settings) -> Finding:
     try:
         with anyio.fail_after(_SECONDS):
-            version = await reach_postgres(settings.store, seconds=_SECONDS)
+            version = await reach_postgres(settings.store)
     except (MainspringError, TimeoutError) as error:
         notes = getattr(error, "__notes__", None)
         return Finding(
             name="store",
             status="missing",
-            found=f"{settings.place}: {error or f'no answer in {_SECONDS} s'}",
+            found=str(error) or f"{settings.place}: no answer in {_SECONDS} s",
             consequence="no session can run",
             fix=notes[0] if notes else "start the server, or name another with --store",
             required=True,

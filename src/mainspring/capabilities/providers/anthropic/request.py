@@ -1,0 +1,202 @@
+"""A request as the Messages API wants it.
+
+The encoding is stable: the same request gives the same bytes, and a longer conversation's bytes
+extend a shorter one's, but for the cache markers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from mainspring.capabilities.providers.media import REDACTED, reading, resolved
+from mainspring.capabilities.providers.quirks import Quirks, effort_sent, output_limit
+from mainspring.capabilities.providers.signature import unseal
+from mainspring.capabilities.providers.tool_calls import accepted_id
+from mainspring.core.content import (
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    RedactedBlock,
+    SearchResultBlock,
+    TextBlock,
+)
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import (
+    Effort,
+    Message,
+    Request,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    User,
+)
+
+Json: TypeAlias = dict[str, object]
+
+THINKING = "anthropic"
+REDACTED_THINKING = "anthropic-redacted"
+MAX_BREAKPOINTS = 4
+
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MIN_BUDGET = 1024
+_BUDGETS: Mapping[Effort, int] = {
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+    "max": 65536,
+}
+
+
+def encode(request: Request, quirks: Quirks) -> bytes:
+    """The request's JSON; tools, system and messages stand first, in the order they are cached.
+
+    Raises:
+        InvalidInput: a source that nobody has loaded, or a breakpoint that is not a message.
+    """
+    body: Json = {"model": request.model, **prompt(request, quirks, breakpoints(request, quirks))}
+    body["max_tokens"] = output_limit(request, quirks)
+    body["stream"] = request.stream
+    body |= _thinking(request, quirks)
+    return msgspec.json.encode(body)
+
+
+def prompt(request: Request, quirks: Quirks, marked: Iterable[int] | None) -> Json:
+    """Everything the model reads; `marked` messages end with a breakpoint, None marks nothing."""
+    marker = _marker(quirks) if marked is not None else None
+    parts: Json = {}
+    if request.tools:
+        tools: list[Json] = [msgspec.to_builtins(tool) for tool in request.tools]
+        parts["tools"] = _marked_last(tools, marker)
+    if system := [_text(part) for part in request.system if part.strip()]:
+        static = 1 if request.system[0].strip() else 0
+        parts["system"] = [*_marked_last(system[:static], marker), *system[static:]]
+    marks = frozenset(marked or ())
+    parts["messages"] = [
+        {"role": "user" if isinstance(message, User) else "assistant", "content": content}
+        for index, message in enumerate(request.messages)
+        if (content := _content(message, quirks, marker if index in marks else None))
+    ]
+    return parts
+
+
+def breakpoints(request: Request, quirks: Quirks) -> tuple[int, ...] | None:
+    """The messages to mark: the newest ones, if there are more than the API takes."""
+    for index in request.cache_messages:
+        if not 0 <= index < len(request.messages):
+            raise InvalidInput(f"no message {index} to cache: there are {len(request.messages)}")
+    if not quirks.supports_cache_control:
+        return None
+    has_static = bool(request.system and request.system[0].strip())
+    room = MAX_BREAKPOINTS - bool(request.tools) - has_static
+    return tuple(sorted(set(request.cache_messages))[-room:])
+
+
+def _marker(quirks: Quirks) -> Json:
+    marker: Json = {"type": "ephemeral"}
+    return marker | ({"ttl": "1h"} if quirks.cache_ttl == "1h" else {})
+
+
+def _marked_last(blocks: Sequence[Json], marker: Json | None) -> list[Json]:
+    """The blocks, the last one that may carry a marker with it."""
+    if marker is None:
+        return list(blocks)
+    for index in reversed(range(len(blocks))):
+        if blocks[index].get("type") not in ("thinking", "redacted_thinking"):
+            marked = blocks[index] | {"cache_control": marker}
+            return [*blocks[:index], marked, *blocks[index + 1 :]]
+    return list(blocks)
+
+
+def _content(message: Message, quirks: Quirks, marker: Json | None) -> list[Json]:
+    if isinstance(message, User):
+        given = [_given(block, quirks) for block in message.content]
+        return _marked_last([block for block in given if block], marker)
+    said = [_said(block, quirks) for block in message.content]
+    return _marked_last([block for block in said if block], marker)
+
+
+def _said(block: TextBlock | Thinking | ToolUse, quirks: Quirks) -> Json | None:
+    match block:
+        case TextBlock(text=text):
+            return _text(text) if text.strip() else None
+        case ToolUse():
+            return {
+                "type": "tool_use",
+                "id": accepted_id(block.id, pattern=_ID),
+                "name": block.name,
+                "input": block.input,
+            }
+        case Thinking(text=text, signature=signature):
+            if quirks.thinking == "none":
+                return None
+            if (data := unseal(REDACTED_THINKING, signature)) is not None:
+                return {"type": "redacted_thinking", "data": data}
+            if (signed := unseal(THINKING, signature)) is not None:
+                return {"type": "thinking", "thinking": text, "signature": signed}
+            return None  # another provider's thoughts
+
+
+def _given(block: Block | ToolResult, quirks: Quirks) -> Json | None:
+    match block:
+        case ToolResult():
+            parts = [_given(part, quirks) for part in block.content]
+            result: Json = {
+                "type": "tool_result",
+                "tool_use_id": accepted_id(block.tool_use_id, pattern=_ID),
+                "content": [part for part in parts if part],
+            }
+            return result | ({"is_error": True} if block.is_error else {})
+        case SearchResultBlock():
+            return msgspec.to_builtins(block)
+        case RedactedBlock():
+            return _text(REDACTED)
+        case ImageBlock() | DocumentBlock():
+            return _media(block, quirks)
+        case _:
+            text = reading(block, quirks)
+            return _text(text) if isinstance(text, str) and text.strip() else None
+
+
+def _media(block: ImageBlock | DocumentBlock, quirks: Quirks) -> Json:
+    sent = resolved(block.source)
+    if isinstance(sent_as := reading(block, quirks), str) and isinstance(block, ImageBlock):
+        return _text(sent_as)
+    media: Json = {"type": "image" if isinstance(block, ImageBlock) else "document"}
+    media["source"] = msgspec.to_builtins(sent)
+    if isinstance(block, DocumentBlock):
+        media |= {"title": block.title} if block.title else {}
+        media |= {"context": block.context} if block.context else {}
+    return media
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _thinking(request: Request, quirks: Quirks) -> Json:
+    asked: Json = {}
+    if effort := effort_sent(request.effort, quirks):
+        asked["output_config"] = {"effort": effort}
+    if thinking := _thinking_config(request, quirks):
+        asked["thinking"] = thinking
+    return asked
+
+
+def _thinking_config(request: Request, quirks: Quirks) -> Json | None:
+    if quirks.thinking == "none":
+        return None
+    if request.effort == "none":
+        return {"type": "disabled"} if quirks.can_disable_thinking else None
+    shown: Json = {"display": quirks.thinking_display} if quirks.thinking_display else {}
+    if quirks.thinking == "adaptive":
+        return {"type": "adaptive"} | shown
+    limit = output_limit(request, quirks)
+    budget = min(_BUDGETS[request.effort], limit * 3 // 4)  # thoughts count as output
+    if budget < _MIN_BUDGET:
+        return None
+    return {"type": "enabled", "budget_tokens": budget} | shown

@@ -1,0 +1,169 @@
+"""A request as OpenAI's chat completions want it, and the many servers that imitate them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from mainspring.capabilities.providers.media import Media, data_url, reading, resolved
+from mainspring.capabilities.providers.quirks import Quirks, effort_sent, output_limit
+from mainspring.capabilities.providers.signature import unseal
+from mainspring.capabilities.providers.tool_calls import accepted_id
+from mainspring.core.content import DocumentBlock, ImageBlock, TextBlock, UrlSource
+from mainspring.core.model import Assistant, Request, Thinking, ToolResult, ToolSpec, ToolUse, User
+
+Json: TypeAlias = dict[str, object]
+
+_ID = re.compile(r"\S{1,40}")
+NO_OUTPUT = "(no output)"
+FAILED = "Error:\n"
+
+
+def reasoning(provider: str) -> str:
+    """Maker of plain `reasoning_content`."""
+    return f"{provider}/reasoning"
+
+
+def reasoning_details(provider: str) -> str:
+    """Maker of OpenRouter's `reasoning_details`, which it wants back as they were."""
+    return f"{provider}/details"
+
+
+def call_extras(provider: str) -> str:
+    """Maker of what Gemini hangs on a tool call; the block stands right before its call."""
+    return f"{provider}/call"
+
+
+def encode(request: Request, quirks: Quirks, provider: str) -> bytes:
+    """The request's JSON; tools and messages stand first, so that a prefix stays a prefix.
+
+    Raises:
+        InvalidInput: a source that nobody has loaded.
+    """
+    body: Json = {"model": request.model}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    body["messages"] = list(_messages(request, quirks, provider))
+    body[quirks.token_limit_field] = output_limit(request, quirks)
+    body["stream"] = request.stream
+    if request.stream and quirks.supports_stream_usage:
+        body["stream_options"] = {"include_usage": True}
+    if effort := effort_sent(request.effort, quirks):
+        body["reasoning_effort"] = effort
+    return msgspec.json.encode(body)
+
+
+def _tool(tool: ToolSpec) -> Json:
+    function: Json = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+    }
+    return {"type": "function", "function": function}
+
+
+def _messages(request: Request, quirks: Quirks, provider: str) -> Iterator[Json]:
+    if system := "\n\n".join(part for part in request.system if part.strip()):
+        yield {"role": "system", "content": system}
+    for message in request.messages:
+        if isinstance(message, User):
+            yield from _user(message, quirks)
+        elif said := _assistant(message, quirks, provider):
+            yield said
+
+
+def _user(message: User, quirks: Quirks) -> Iterator[Json]:
+    """Results, each in its own message; their media cannot be there and follow in the user's."""
+    parts: list[str | Media] = []
+    for block in message.content:
+        if isinstance(block, ToolResult):
+            text, media = _result(block, quirks)
+            yield {"role": "tool", "tool_call_id": _accepted(block.tool_use_id), "content": text}
+            if media:
+                parts += [f"Output of tool call {_accepted(block.tool_use_id)}:", *media]
+        else:
+            parts.append(reading(block, quirks))
+    if content := _content(parts):
+        yield {"role": "user", "content": content}
+
+
+def _result(block: ToolResult, quirks: Quirks) -> tuple[str, list[Media]]:
+    read = [reading(part, quirks) for part in block.content]
+    text = "\n".join(part for part in read if isinstance(part, str))
+    media = [part for part in read if not isinstance(part, str)]
+    shown = text or ("(shown below)" if media else NO_OUTPUT)
+    return (FAILED + shown if block.is_error else shown), media
+
+
+def _content(parts: Sequence[str | Media]) -> str | list[Json]:
+    """Plain text if that is all: not every server knows parts."""
+    if all(isinstance(part, str) for part in parts):
+        return "\n\n".join(part for part in parts if isinstance(part, str) and part.strip())
+    return [_part(part) for part in parts if not isinstance(part, str) or part.strip()]
+
+
+def _part(part: str | Media) -> Json:
+    match part:
+        case str():
+            return {"type": "text", "text": part}
+        case ImageBlock(source=source):
+            return {"type": "image_url", "image_url": {"url": data_url(resolved(source))}}
+        case DocumentBlock(source=UrlSource(url=url), title=title):
+            return {"type": "text", "text": f"Document: {title or 'untitled'}, {url}"}
+        case DocumentBlock(source=source, title=title):
+            file: Json = {
+                "filename": title or "document.pdf",
+                "file_data": data_url(resolved(source)),
+            }
+            return {"type": "file", "file": file}
+
+
+def _assistant(message: Assistant, quirks: Quirks, provider: str) -> Json | None:
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    calls = list(_calls(message.content, provider))
+    thoughts = [block for block in message.content if isinstance(block, Thinking)]
+    text = "".join(texts)
+    if not text.strip() and not calls:
+        return None
+    said: Json = {"role": "assistant", "content": text or None}
+    said |= _thoughts(thoughts, quirks, provider)
+    if calls:
+        said["tool_calls"] = calls
+    return said
+
+
+def _calls(content: Iterable[TextBlock | Thinking | ToolUse], provider: str) -> Iterator[Json]:
+    extras: str | None = None
+    for block in content:
+        if isinstance(block, ToolUse):
+            function: Json = {
+                "name": block.name,
+                "arguments": msgspec.json.encode(block.input).decode(),
+            }
+            call: Json = {"id": _accepted(block.id), "type": "function", "function": function}
+            if extras is not None:
+                call["extra_content"] = msgspec.Raw(extras.encode())
+            yield call
+        extras = (
+            unseal(call_extras(provider), block.signature) if isinstance(block, Thinking) else None
+        )
+
+
+def _thoughts(thoughts: Iterable[Thinking], quirks: Quirks, provider: str) -> Json:
+    returned: Json = {}
+    own: list[str] = []
+    for thought in thoughts:
+        if unseal(reasoning(provider), thought.signature) is not None:
+            own.append(thought.text)
+        if (details := unseal(reasoning_details(provider), thought.signature)) is not None:
+            returned["reasoning_details"] = msgspec.Raw(details.encode())
+    if own and quirks.returns_reasoning:
+        returned["reasoning_content"] = "".join(own)
+    return returned
+
+
+def _accepted(id_: str) -> str:
+    return accepted_id(id_, pattern=_ID)

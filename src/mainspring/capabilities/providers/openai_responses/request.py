@@ -1,0 +1,152 @@
+"""A request as OpenAI's Responses API wants it. Nothing is stored there: we send all of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.capabilities.providers.media import Media, data_url, reading, resolved
+from mainspring.capabilities.providers.quirks import Quirks, effort_sent, output_limit
+from mainspring.capabilities.providers.signature import unseal
+from mainspring.capabilities.providers.tool_calls import accepted_id
+from mainspring.core.content import Base64Source, DocumentBlock, ImageBlock, TextBlock
+from mainspring.core.model import Assistant, Request, Thinking, ToolResult, ToolSpec, ToolUse, User
+
+Json: TypeAlias = dict[str, object]
+
+MAKER = "openai"
+NO_OUTPUT = "(no output)"
+FAILED = "Error:\n"
+
+_ID = re.compile(r"\S{1,64}")
+
+
+class Reasoning(Struct, frozen=True, kw_only=True):
+    """What the API wants back of a reasoning item, beside its summary."""
+
+    id: str
+    encrypted_content: str
+
+
+_REASONING = msgspec.json.Decoder(Reasoning)
+
+
+def encode(request: Request, quirks: Quirks) -> bytes:
+    """The request's JSON; instructions, tools and input stand first, as they are cached.
+
+    Raises:
+        InvalidInput: a source that nobody has loaded.
+    """
+    body: Json = {"model": request.model}
+    if system := "\n\n".join(part for part in request.system if part.strip()):
+        body["instructions"] = system
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    body["input"] = list(_items(request, quirks))
+    body["max_output_tokens"] = output_limit(request, quirks)
+    body["stream"] = request.stream
+    body["store"] = False
+    if effort := effort_sent(request.effort, quirks):
+        body["reasoning"] = {"effort": effort, "summary": "auto"}
+    if quirks.efforts:
+        body["include"] = ["reasoning.encrypted_content"]
+    return msgspec.json.encode(body)
+
+
+def _tool(tool: ToolSpec) -> Json:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+        "strict": False,
+    }
+
+
+def _items(request: Request, quirks: Quirks) -> Iterator[Json]:
+    for message in request.messages:
+        if isinstance(message, User):
+            yield from _given(message, quirks)
+        else:
+            yield from _said(message)
+
+
+def _given(message: User, quirks: Quirks) -> Iterator[Json]:
+    parts: list[str | Media] = []
+    for block in message.content:
+        if isinstance(block, ToolResult):
+            yield _result(block, quirks)
+        else:
+            parts.append(reading(block, quirks))
+    if content := _content(parts):
+        yield {"role": "user", "content": content}
+
+
+def _result(block: ToolResult, quirks: Quirks) -> Json:
+    read = [reading(part, quirks) for part in block.content]
+    if block.is_error:
+        read.insert(0, FAILED.strip())
+    if any(not isinstance(part, str) for part in read):
+        output: object = _content(read)
+    else:
+        output = "\n".join(part for part in read if isinstance(part, str)) or NO_OUTPUT
+    return {
+        "type": "function_call_output",
+        "call_id": accepted_id(block.tool_use_id, pattern=_ID),
+        "output": output,
+    }
+
+
+def _content(parts: Sequence[str | Media]) -> list[Json]:
+    return [_part(part) for part in parts if not isinstance(part, str) or part.strip()]
+
+
+def _part(part: str | Media) -> Json:
+    match part:
+        case str():
+            return {"type": "input_text", "text": part}
+        case ImageBlock(source=source):
+            return {
+                "type": "input_image",
+                "detail": "auto",
+                "image_url": data_url(resolved(source)),
+            }
+        case DocumentBlock(source=Base64Source() as source, title=title):
+            name = title or "document.pdf"
+            return {"type": "input_file", "filename": name, "file_data": data_url(source)}
+        case DocumentBlock(source=source):
+            return {"type": "input_file", "file_url": data_url(resolved(source))}
+
+
+def _said(message: Assistant) -> Iterator[Json]:
+    for block in message.content:
+        match block:
+            case TextBlock(text=text):
+                if text.strip():
+                    content: Json = {"type": "output_text", "text": text, "annotations": []}
+                    yield {"type": "message", "role": "assistant", "content": [content]}
+            case ToolUse():
+                yield {
+                    "type": "function_call",
+                    "call_id": accepted_id(block.id, pattern=_ID),
+                    "name": block.name,
+                    "arguments": msgspec.json.encode(block.input).decode(),
+                }
+            case Thinking():
+                yield from _thought(block)
+
+
+def _thought(block: Thinking) -> Iterator[Json]:
+    if (sealed := unseal(MAKER, block.signature)) is not None:
+        own = _REASONING.decode(sealed)
+        summary: list[Json] = [{"type": "summary_text", "text": block.text}] if block.text else []
+        yield {
+            "type": "reasoning",
+            "id": own.id,
+            "summary": summary,
+            "encrypted_content": own.encrypted_content,
+        }

@@ -1,0 +1,58 @@
+"""When asking the same model again makes sense, and how long to wait before it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from mainspring.core.errors import ProviderFailed, ProviderFailure
+
+REQUEST_AT_FAULT = frozenset[ProviderFailure](
+    ("prompt_too_long", "media_too_large", "invalid_request", "exhausted")
+)
+"""No model will take it: the caller has to change the request."""
+
+ACCESS_LOST = frozenset[ProviderFailure](("unauthorized", "forbidden", "billing", "not_found"))
+"""This model will not answer until a person does something; another one may."""
+
+_SLOW = frozenset[ProviderFailure](("timeout", "stalled"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    attempts: int = 3
+    """How often one model is asked within one call."""
+    first_seconds: float = 1.0
+    max_seconds: float = 20.0
+    max_retry_after_seconds: float = 30.0
+    """A provider that asks for a longer pause is left for another one, if there is another."""
+    max_lone_wait_seconds: float = 120.0
+    """The longest pause that is waited out when there is no other."""
+
+
+def retry_delay(
+    failure: ProviderFailed,
+    attempt: int,
+    *,
+    backoff: Backoff,
+    rng: random.Random,
+    is_alone: bool,
+) -> float | None:
+    """Seconds to wait before asking the same model again; None: do not.
+
+    `attempt` is the number of the one that failed, from 1. Waits have full jitter, so that
+    sessions that failed together do not come back together. What took long to fail is not
+    repeated while another model is at hand.
+    """
+    if not failure.retryable or attempt >= backoff.attempts:
+        return None
+    if failure.kind in _SLOW and not is_alone:
+        return None
+    ceiling = min(backoff.max_seconds, backoff.first_seconds * 2 ** (attempt - 1))
+    jittered = rng.uniform(0, ceiling)
+    asked = failure.retry_after_seconds
+    if asked is None:
+        return jittered
+    longest = backoff.max_lone_wait_seconds if is_alone else backoff.max_retry_after_seconds
+    # The jitter comes on top: everybody was told the same number.
+    return asked + jittered if asked <= longest else None

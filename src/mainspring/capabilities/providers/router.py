@@ -1,0 +1,296 @@
+"""The model that is several: ordered candidates, retries, failover, breakers, pacing.
+
+What is repeated, and by whom. Until the first part of a reply has been handed out, a failed call
+is repeated here, on the same model or on the next, and the caller sees none of it but
+`FailedOver`. Once a part is out, nothing is repeated here: the caller may have started a tool from
+it, and the tokens were paid for, which only the caller can write down. It gets the
+`ProviderFailed`, decides, and calls again; a model whose streams broke twice in a row is then
+asked last. `Stalled` is not a part of a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mainspring.capabilities.providers.breaker import Breaker, BreakerSettings
+from mainspring.capabilities.providers.estimate import request_tokens
+from mainspring.capabilities.providers.pacing import Pace, PaceSettings
+from mainspring.capabilities.providers.retry import REQUEST_AT_FAULT, Backoff, retry_delay
+from mainspring.capabilities.providers.routing import Candidate, Role, Routing, Task
+from mainspring.capabilities.providers.timing import Timing
+from mainspring.core.errors import InvalidInput, ProviderFailed
+from mainspring.core.model import Delta, FailedOver, Reply, Request, Stalled
+
+_MAX_BROKEN_STREAMS = 2
+_PROBE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterSettings:
+    backoff: Backoff = field(default_factory=Backoff)
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)
+    pace: PaceSettings = field(default_factory=PaceSettings)
+    """Of a provider that `paces` does not name."""
+    paces: Mapping[str, PaceSettings] = field(default_factory=dict[str, PaceSettings])
+    max_cooldown_wait_seconds: float = 30.0
+    """With every breaker open, the longest cooldown that a call waits for instead of failing."""
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """What each candidate of one call said, for the event and for the final error."""
+
+    said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
+
+    def summary(self, role: str) -> ProviderFailed:
+        hopeful = [failure for failure in self.said.values() if failure.retryable]
+        kind = (hopeful or list(self.said.values()))[-1].kind
+        waits = [
+            failure.retry_after_seconds
+            for failure in self.said.values()
+            if failure.retry_after_seconds is not None
+        ]
+        listed = "; ".join(str(failure) for failure in self.said.values())
+        return ProviderFailed(
+            role,
+            kind,
+            f"no model answered ({listed})",
+            retry_after_seconds=min(waits, default=None),
+        )
+
+
+class Router:
+    """All models of a process. Itself the model of the role `main`; a session takes a `route`."""
+
+    def __init__(
+        self, routing: Routing, settings: RouterSettings | None = None, timing: Timing | None = None
+    ) -> None:
+        self._routing = routing
+        self.settings = settings or RouterSettings()
+        self.timing = timing or Timing()
+        self._breakers = {
+            candidate.id: Breaker(self.settings.breaker, self.timing.clock)
+            for candidate in routing.all()
+        }
+        self._paces = {
+            provider: Pace(self.settings.paces.get(provider, self.settings.pace), self.timing)
+            for provider in {candidate.provider for candidate in routing.all()}
+        }
+
+    def route(self, task: Task | None = None) -> Route:
+        """A model for one thread: it keeps its choice, and says when another one answers."""
+        return Route(self, task or Task())
+
+    def drill(self, role: Role = "main") -> Route:
+        """As if the first model of the role were down: the second answers every call.
+
+        Raises:
+            InvalidInput: the role has no second model.
+        """
+        first, *rest = self._routing.candidates(role)
+        if not rest:
+            raise InvalidInput(
+                f"{role} has one model, {first.id}: there is nothing to fail over to"
+            )
+        return Route(self, Task(role=role), candidates=tuple(rest), drilled=first.id)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async with aclosing(self.route().stream(request)) as items:
+            async for item in items:
+                yield item
+
+    def breaker(self, candidate_id: str) -> Breaker:
+        return self._breakers[candidate_id]
+
+    def pace(self, provider: str) -> Pace:
+        return self._paces[provider]
+
+    async def choose(self, task: Task, request: Request) -> tuple[Candidate, ...]:
+        return await self._routing.choose(task, request)
+
+    def candidates(self, role: Role = "main") -> tuple[str, ...]:
+        """Ids in order; reserve money for the dearest of them, as any may answer."""
+        return tuple(candidate.id for candidate in self._routing.candidates(role))
+
+
+class Route:
+    """One thread's way to its models. The choice is made once, so prompt caches are not lost."""
+
+    def __init__(
+        self,
+        router: Router,
+        task: Task,
+        *,
+        candidates: Sequence[Candidate] = (),
+        drilled: str | None = None,
+    ) -> None:
+        self._router = router
+        self._task = task
+        self._candidates = tuple(candidates)
+        self._current = drilled
+        """Who answered last, or ought to."""
+        self._drilled = drilled
+        self._broken: dict[str, int] = {}
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """As `Model.stream`; `Reply.model` is the candidate's id.
+
+        Raises:
+            ProviderFailed: of the one model whose stream broke, or one for all that were asked.
+        """
+        refusals = _Refusals()
+        candidates = await self._order(request)
+        await self._wait_for_a_cooldown(candidates)
+        for candidate in candidates:
+            is_alone = not any(
+                self._router.breaker(other.id).state != "open"
+                for other in candidates
+                if other is not candidate and other.id not in refusals.said
+            )
+            items = self._ask(candidate, request, refusals, is_alone=is_alone)
+            async with aclosing(items):
+                async for item in items:
+                    if self._current != candidate.id and not isinstance(item, Stalled):
+                        yield self._switched(candidate, refusals)
+                    yield item
+            if candidate.id not in refusals.said:
+                return
+        raise refusals.summary(self._task.role)
+
+    async def _order(self, request: Request) -> tuple[Candidate, ...]:
+        if not self._candidates:
+            self._candidates = await self._router.choose(self._task, request)
+        if self._current is None:
+            self._current = self._candidates[0].id
+        return tuple(sorted(self._candidates, key=self._is_shaky))
+
+    def _is_shaky(self, candidate: Candidate) -> bool:
+        return self._broken.get(candidate.id, 0) >= _MAX_BROKEN_STREAMS
+
+    async def _wait_for_a_cooldown(self, candidates: Sequence[Candidate]) -> None:
+        breakers = [self._router.breaker(candidate.id) for candidate in candidates]
+        patience = self._router.settings.max_cooldown_wait_seconds
+        while not any(breaker.is_admitting for breaker in breakers):
+            seconds = min(breaker.seconds_left for breaker in breakers) or _PROBE_SECONDS
+            patience -= seconds
+            if patience < 0:
+                return
+            await self._router.timing.sleep(seconds)
+
+    async def _ask(
+        self, candidate: Candidate, request: Request, refusals: _Refusals, *, is_alone: bool
+    ) -> AsyncGenerator[Delta | Reply, None]:
+        """One candidate with its retries; if it gives nothing, its refusal is noted instead."""
+        breaker = self._router.breaker(candidate.id)
+        if not breaker.admit():
+            refusals.said[candidate.id] = _left_alone(candidate, breaker)
+            return
+        try:
+            items = self._attempts(candidate, request, is_alone=is_alone)
+            async with aclosing(items):
+                async for item in items:
+                    yield item
+            breaker.succeed()
+            self._broken.clear()
+        except _Refused as refused:
+            breaker.fail(refused.failure)
+            refusals.said[candidate.id] = refused.failure
+        except ProviderFailed as failure:
+            if failure.kind not in REQUEST_AT_FAULT:
+                breaker.fail(failure)
+                self._broken[candidate.id] = self._broken.get(candidate.id, 0) + 1
+            raise
+        finally:
+            breaker.release()
+
+    async def _attempts(
+        self, candidate: Candidate, request: Request, *, is_alone: bool
+    ) -> AsyncGenerator[Delta | Reply, None]:
+        timing = self._router.timing
+        attempt = 0
+        while True:
+            attempt += 1
+            has_given = False
+            items = self._once(candidate, request)
+            try:
+                async with aclosing(items):
+                    async for item in items:
+                        has_given = has_given or not isinstance(item, Stalled)
+                        yield item
+                return
+            except ProviderFailed as failure:
+                if has_given or failure.kind in REQUEST_AT_FAULT:
+                    raise
+                seconds = retry_delay(
+                    failure,
+                    attempt,
+                    backoff=self._router.settings.backoff,
+                    rng=timing.random,
+                    is_alone=is_alone,
+                )
+                if seconds is None:
+                    raise _Refused(_named(candidate, failure, attempt)) from failure
+            await timing.sleep(seconds)
+
+    async def _once(
+        self, candidate: Candidate, request: Request
+    ) -> AsyncGenerator[Delta | Reply, None]:
+        request = msgspec.structs.replace(request, model=candidate.name)
+        pace = self._router.pace(candidate.provider)
+        async with (
+            pace.slot(request_tokens(request)) as tokens,
+            aclosing(candidate.model.stream(request)) as items,
+        ):
+            async for item in items:
+                if isinstance(item, Reply):
+                    usage = item.usage
+                    tokens.used = (
+                        usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
+                    )
+                    yield msgspec.structs.replace(item, model=candidate.id)
+                    return
+                yield item
+        raise ProviderFailed(candidate.provider, "malformed", "the stream ended without a reply")
+
+    def _switched(self, candidate: Candidate, refusals: _Refusals) -> FailedOver:
+        before = self._current or ""
+        self._current = candidate.id
+        refusal = refusals.said.get(before)
+        if refusal is not None:
+            reason = str(refusal)
+        elif before == self._drilled:
+            reason = "drill"
+        else:
+            reason = f"{candidate.id} answers again"
+        return FailedOver(from_model=before, to_model=candidate.id, reason=reason)
+
+
+class _Refused(Exception):
+    """A candidate gave nothing and will not be asked again in this call."""
+
+    def __init__(self, failure: ProviderFailed) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+def _named(candidate: Candidate, failure: ProviderFailed, attempts: int) -> ProviderFailed:
+    tried = f" ({attempts} attempts)" if attempts > 1 else ""
+    what = str(failure).removeprefix(f"{failure.provider}: ")
+    return ProviderFailed(
+        candidate.id, failure.kind, what + tried, retry_after_seconds=failure.retry_after_seconds
+    )
+
+
+def _left_alone(candidate: Candidate, breaker: Breaker) -> ProviderFailed:
+    seconds, failure = breaker.seconds_left, breaker.opened_by
+    why = "" if failure is None else str(failure).removeprefix(f"{failure.provider}: ")
+    return ProviderFailed(
+        candidate.id,
+        "overloaded" if failure is None else failure.kind,
+        f"left alone for another {seconds:.0f} s after: {why}",
+        retry_after_seconds=seconds or _PROBE_SECONDS,
+    )

@@ -1,0 +1,141 @@
+"""A function with type hints and a docstring, made a tool."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from anyio import to_thread
+
+from mainspring.capabilities.tools.inputs import Inputs, Invalid, inputs_of
+from mainspring.capabilities.tools.results import ToolError, failure_of, outcome_of
+from mainspring.capabilities.tools.wrap import with_timeout
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, InDoubt, Outcome, Tool, Traits
+
+__all__ = ["FunctionTool", "ToolError", "ToolOptions", "tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DEFAULTS = Traits()
+
+
+class ToolOptions(TypedDict, total=False):
+    name: str
+    """The function's own, unless given."""
+    description: str
+    """The first paragraph of the docstring, unless given."""
+    read_only: bool
+    concurrent: bool
+    destructive: bool
+    in_doubt: InDoubt
+    """Unless given: `probe` with a probe, `retry` for what only reads, else `report`."""
+    on_interrupt: Literal["cancel", "block"]
+    probe: Callable[[Call], Awaitable[Outcome | None]]
+    timeout_seconds: float
+    max_chars: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool(Tool, Generic[P, R]):
+    function: Callable[P, R]
+    """As it was written, to be called by its tests."""
+
+
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a tool of a function: `@tool`, or `@tool(read_only=True, ...)`.
+
+    A parameter annotated with `Call` receives the call and is not shown to the model. A function
+    that is not async runs in a thread; one that is cancelled there goes on unobserved to its end.
+
+    Raises:
+        InvalidInput: the function cannot be a tool; it says why.
+    """
+
+    def define(function: Callable[P, R]) -> FunctionTool[P, R]:
+        return _defined(function, options)
+
+    return define if function is None else define(function)
+
+
+def _defined(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
+    name = options.get("name") or str(getattr(function, "__name__", ""))
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"a tool's name is 1 to 64 letters, digits, _ and -, not {name!r}")
+    try:
+        inputs, doc = inputs_of(function, inspect.getdoc(function) or "")
+    except InvalidInput as error:
+        raise InvalidInput(f"tool {name}: {error}") from error
+    description = options.get("description") or doc.summary
+    if not description:
+        raise InvalidInput(f"tool {name}: a docstring is needed: it is what the model is told")
+    traits = _traits(name, options)
+
+    def invalid(given: Mapping[str, object]) -> str | None:
+        read = inputs.read(given)
+        return read.text if isinstance(read, Invalid) else None
+
+    made = FunctionTool(
+        spec=ToolSpec(name=name, description=description, input_schema=inputs.schema),
+        run=partial(_run, function, inputs),
+        traits=lambda _: traits,
+        probe=options.get("probe"),
+        invalid=invalid,
+        function=function,
+    )
+    seconds = options.get("timeout_seconds")
+    return made if seconds is None else with_timeout(made, seconds)
+
+
+def _traits(name: str, options: ToolOptions) -> Traits:
+    read_only = options.get("read_only", _DEFAULTS.read_only)
+    has_probe = "probe" in options
+    unsaid: InDoubt = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt
+    in_doubt = options.get("in_doubt", unsaid)
+    if in_doubt == "probe" and not has_probe:
+        raise InvalidInput(f"tool {name}: in_doubt='probe' needs probe=, which answers the doubt")
+    return Traits(
+        read_only=read_only,
+        concurrent=options.get("concurrent", _DEFAULTS.concurrent),
+        destructive=options.get("destructive", _DEFAULTS.destructive),
+        in_doubt=in_doubt,
+        on_interrupt=options.get("on_interrupt", _DEFAULTS.on_interrupt),
+        max_chars=options.get("max_chars", _DEFAULTS.max_chars),
+    )
+
+
+async def _run(function: Callable[..., object], inputs: Inputs, call: Call) -> Outcome:
+    arguments = inputs.read(call.input)
+    if isinstance(arguments, Invalid):
+        return Outcome.text(arguments.text, ok=False)
+    if inputs.call_parameter is not None:
+        arguments[inputs.call_parameter] = call
+    try:
+        return outcome_of(await _returned(function, arguments))
+    # The function is the user's: whatever it raises is a value that the model reads, not a crash
+    # of the session. Cancellation is not caught.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        return failure_of(error)
+
+
+async def _returned(function: Callable[..., object], arguments: Mapping[str, object]) -> object:
+    if inspect.iscoroutinefunction(function):
+        return await function(**arguments)
+    # A thread cannot be stopped: waiting for it would let one slow function hold up a cancel.
+    returned = await to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
+    return await returned if inspect.isawaitable(returned) else returned

@@ -1,0 +1,66 @@
+"""What a function gave back, or how it failed, as an outcome that a model can read."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+import msgspec
+
+from mainspring.capabilities.tools.foreign import encode_foreign
+from mainspring.core.content import Block, TextBlock
+from mainspring.core.errors import MainspringError
+from mainspring.core.tool import Outcome
+
+_BLOCKS: tuple[type, ...] = get_args(Block)
+_NOTHING = "(no result)"  # providers refuse an empty text
+
+
+class ToolError(MainspringError):
+    """Raised by a tool's function: what the model is to read about an expected failure."""
+
+
+def outcome_of(value: object) -> Outcome:
+    match value:
+        case Outcome():
+            return value
+        case None | "":
+            return Outcome.text(_NOTHING)
+        case str():
+            return Outcome((_text(value),))
+        case list() | tuple():
+            parts = cast("list[object]", value)
+            if any(isinstance(part, _BLOCKS) for part in parts):
+                return Outcome(tuple(_block(part) for part in parts))
+        case _ if isinstance(value, _BLOCKS):
+            return Outcome((cast("Block", value),))
+        case _:
+            pass
+    return Outcome.text(msgspec.json.encode(value, enc_hook=encode_foreign).decode())
+
+
+def failure_of(error: BaseException) -> Outcome:
+    """What went wrong, in a line: no traceback, whose lines and locals are nobody's business."""
+    return Outcome((_text(_explained(error)),), ok=False)
+
+
+def _explained(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return "; ".join(_explained(part) for part in group.exceptions)
+    words = str(error)
+    if isinstance(error, ToolError) and words:
+        return words
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _block(part: object) -> Block:
+    if isinstance(part, str):
+        return _text(part)
+    if isinstance(part, _BLOCKS):
+        return cast("Block", part)
+    return _text(msgspec.json.encode(part, enc_hook=encode_foreign).decode())
+
+
+def _text(text: str) -> TextBlock:
+    """File names and broken output hold half characters, which no log and no model takes."""
+    return TextBlock(text.encode("utf-8", "replace").decode())

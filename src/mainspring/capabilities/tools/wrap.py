@@ -1,0 +1,117 @@
+"""Tools around tools: a time limit, another name, a refusal, a cap."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+import anyio
+import msgspec
+
+from mainspring.core.content import BlobBlock, BlobSource, Block, TextBlock
+from mainspring.core.tool import Call, Outcome, Tool
+
+AnyTool = TypeVar("AnyTool", bound=Tool)
+Keep: TypeAlias = Callable[[bytes], Awaitable[BlobSource]]
+"""Stores bytes where they can be read again, and says where."""
+
+
+def with_timeout(tool: AnyTool, seconds: float) -> AnyTool:
+    """Stop a call that takes longer, and say so to the model."""
+
+    async def run(call: Call) -> Outcome:
+        with anyio.move_on_after(seconds):
+            return await tool.run(call)
+        return Outcome.text(
+            f"{call.name} was stopped: it took longer than {seconds:g} s. What it had begun "
+            "may have taken effect, or may yet.",
+            ok=False,
+        )
+
+    return replace(tool, run=run)
+
+
+def renamed(tool: AnyTool, name: str) -> AnyTool:
+    """The tool under another name; it still sees its calls under its own."""
+    own, probe = tool.spec.name, tool.probe
+
+    async def run(call: Call) -> Outcome:
+        return await tool.run(replace(call, name=own))
+
+    async def probed(call: Call) -> Outcome | None:
+        return None if probe is None else await probe(replace(call, name=own))
+
+    spec = msgspec.structs.replace(tool.spec, name=name)
+    return replace(tool, spec=spec, run=run, probe=None if probe is None else probed)
+
+
+def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None]) -> AnyTool:
+    """Refuse some inputs: `refusal` says why, in words for the model, or nothing if all is well."""
+
+    def invalid(given: Mapping[str, object]) -> str | None:
+        # The tool's own check comes first: `refusal` may rely on the shape of the input.
+        return tool.invalid(given) or refusal(given)
+
+    async def run(call: Call) -> Outcome:
+        why = invalid(call.input)
+        return await tool.run(call) if why is None else Outcome.text(why, ok=False)
+
+    return replace(tool, invalid=invalid, run=run)
+
+
+def how_to_read(blob: BlobSource) -> str:
+    return f'read it with the read tool, file_path "blob:{blob.hash}"'
+
+
+def capped(
+    tool: AnyTool,
+    max_chars: int,
+    keep: Keep,
+    how: Callable[[BlobSource], str] = how_to_read,
+) -> AnyTool:
+    """Shorten a long result to its beginning and end; the whole of it is kept elsewhere."""
+
+    async def run(call: Call) -> Outcome:
+        outcome = await tool.run(call)
+        texts = [block.text for block in outcome.content if isinstance(block, TextBlock)]
+        if sum(map(len, texts)) <= max_chars:
+            return outcome
+        whole = "\n".join(texts)
+        content = whole.encode("utf-8", "replace")
+        blob = await keep(content)
+        short = BlobBlock(
+            preview=preview_of(whole, max_chars, how(blob)),
+            hash=blob.hash,
+            size=blob.size,
+            media_type=blob.media_type,
+        )
+        return replace(outcome, content=_with_text(outcome.content, short))
+
+    return replace(tool, run=run)
+
+
+def preview_of(text: str, max_chars: int, how: str) -> str:
+    """The head and the tail of a text, and between them how much is missing and how to read it.
+
+    No longer than `max_chars`, unless the notice alone is.
+    """
+    notice = f"\n[... {len(text)} characters in all, cut here; to see the rest, {how} ...]\n"
+    room = max(0, max_chars - len(notice))
+    tail_room = room // 2
+    head = text[: room - tail_room]
+    tail = text[len(text) - tail_room :]
+    return f"{_whole_lines(head)}{notice}{_whole_lines(tail[::-1])[::-1]}"
+
+
+def _whole_lines(text: str) -> str:
+    """Without the last line, if that costs little."""
+    kept, _, rest = text.rpartition("\n")
+    return kept if kept and len(rest) <= len(text) // 4 else text
+
+
+def _with_text(content: tuple[Block, ...], short: BlobBlock) -> tuple[Block, ...]:
+    """The short text in place of the first one; media stay where they are."""
+    at = next(at for at, block in enumerate(content) if isinstance(block, TextBlock))
+    after = tuple(block for block in content[at:] if not isinstance(block, TextBlock))
+    return (*content[:at], short, *after)

@@ -1,0 +1,186 @@
+"""Money beyond one session: what the model is told is left, the spend-rate breaker, the ledger.
+
+A ledger keeps what agents, users and tenants may spend in a day. The one here is of one process;
+a server with several puts its own behind the same protocol.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Literal, Protocol, TypeAlias
+
+from mainspring.core.clock import Clock
+from mainspring.harness.limits import Limits, Spent
+
+Payer: TypeAlias = Literal["agent", "user", "tenant"]
+
+_ADVICE = (
+    (75, "Plan wide: compare ways to do it before you choose one."),
+    (50, "Go on as planned; do not start what the task does not need."),
+    (25, "Narrow down: finish what is begun before anything new."),
+    (10, "Verify what you have and finish the most important part."),
+    (0, "Finish now: say what is done, what is verified and what is missing."),
+)
+
+
+def status_block(spent: Spent, limits: Limits) -> str | None:
+    """What the model is told of its budget; None if nothing is limited.
+
+    Made of the log only, and of steps rather than numbers, so that it changes rarely.
+    """
+    left = [
+        (_percent_left(used, limit), what)
+        for what, used, limit in (
+            ("turns", spent.turns, limits.max_turns),
+            ("time", spent.seconds, limits.max_seconds),
+            ("input tokens", spent.input_tokens, limits.max_input_tokens),
+            ("output tokens", spent.output_tokens, limits.max_output_tokens),
+            ("tool calls", spent.tool_calls, limits.max_tool_calls),
+            ("money", spent.cost_usd, limits.max_cost_usd),
+        )
+        if limit is not None
+    ]
+    if not left:
+        return None
+    percent, what = min(left)
+    step, advice = next((step, text) for step, text in _ADVICE if percent >= step)
+    amount = f"{step} % or more" if step else "less than 10 %"
+    return f"Budget: {amount} of your {what} is left. {advice}"
+
+
+def _percent_left(used: int | float | Decimal, limit: int | float | Decimal) -> int:
+    if limit <= 0:
+        return 0
+    share = Decimal(used) / Decimal(limit)
+    return max(0, int((1 - share) * 100))
+
+
+class SpendRate:
+    """Stops everything when money goes too fast: a bug spends quicker than people do.
+
+    Once tripped it stays so until somebody resets it.
+    """
+
+    def __init__(self, max_usd: Decimal, *, seconds: float, clock: Callable[[], float]) -> None:
+        """`max_usd` in any stretch of `seconds`, by a clock that only ever grows."""
+        self._max_usd = max_usd
+        self._seconds = seconds
+        self._clock = clock
+        self._recent: deque[tuple[float, Decimal]] = deque()
+        self._total = Decimal(0)
+        self.tripped: str | None = None
+        """Why, if it has."""
+
+    def record(self, cost_usd: Decimal) -> str | None:
+        """Count what a call cost; why everything must stop, if it must."""
+        now = self._clock()
+        self._recent.append((now, cost_usd))
+        self._total += cost_usd
+        while self._recent and self._recent[0][0] <= now - self._seconds:
+            self._total -= self._recent.popleft()[1]
+        if self._total > self._max_usd and self.tripped is None:
+            self.tripped = (
+                f"{self._total:.2f} US dollars in {self._seconds:.0f} s,"
+                f" more than the {self._max_usd:.2f} allowed"
+            )
+        return self.tripped
+
+    def reset(self) -> None:
+        self._recent.clear()
+        self._total = Decimal(0)
+        self.tripped = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A reservation, and on whose account."""
+
+    reservation_id: str
+    cost_usd: Decimal
+    agent: str | None = None
+    user: str | None = None
+    tenant: str | None = None
+
+    def payers(self) -> Iterator[tuple[Payer, str]]:
+        if self.agent is not None:
+            yield "agent", self.agent
+        if self.user is not None:
+            yield "user", self.user
+        if self.tenant is not None:
+            yield "tenant", self.tenant
+
+
+class Ledger(Protocol):
+    """What agents, users and tenants have spent today, over all sessions."""
+
+    async def reserve(self, charge: Charge) -> str | None:
+        """Set the money aside for all payers or for none; why not, if not.
+
+        The same reservation again, after a crash, is counted once.
+        """
+        ...
+
+    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
+        """Replace what was set aside by what it cost; 0 gives it back. Unknown ids are ignored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyLimits:
+    """US dollars from midnight to midnight, UTC. None: no limit."""
+
+    agent_usd: Decimal | None = None
+    user_usd: Decimal | None = None
+    tenant_usd: Decimal | None = None
+
+    def of(self, payer: Payer) -> Decimal | None:
+        return {"agent": self.agent_usd, "user": self.user_usd, "tenant": self.tenant_usd}[payer]
+
+
+class MemoryLedger:
+    """A ledger of one process. It forgets with it, so it only ever allows too much, for a day."""
+
+    def __init__(self, limits: DailyLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._spent: dict[tuple[date, Payer, str], Decimal] = {}
+        self._open: dict[str, tuple[date, Charge]] = {}
+
+    async def reserve(self, charge: Charge) -> str | None:
+        if charge.reservation_id in self._open:
+            return None
+        today = self._clock().date()
+        self._forget_before(today)
+        for payer, name in charge.payers():
+            limit = self._limits.of(payer)
+            used = self.committed(payer, name)
+            if limit is not None and used + charge.cost_usd > limit:
+                return (
+                    f"{payer} {name} has used {used:.2f} of today's {limit:.2f} US dollars,"
+                    f" and the next call may take {charge.cost_usd:.2f}"
+                )
+        self._open[charge.reservation_id] = (today, charge)
+        self._add(today, charge, charge.cost_usd)
+        return None
+
+    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
+        if (found := self._open.pop(reservation_id, None)) is not None:
+            day, charge = found
+            self._add(day, charge, cost_usd - charge.cost_usd)
+
+    def committed(self, payer: Payer, name: str) -> Decimal:
+        """Spent and set aside today."""
+        return self._spent.get((self._clock().date(), payer, name), Decimal(0))
+
+    def _add(self, day: date, charge: Charge, cost_usd: Decimal) -> None:
+        for payer, name in charge.payers():
+            key = (day, payer, name)
+            self._spent[key] = self._spent.get(key, Decimal(0)) + cost_usd
+
+    def _forget_before(self, day: date) -> None:
+        for key in [key for key in self._spent if key[0] < day]:
+            del self._spent[key]

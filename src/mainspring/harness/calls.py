@@ -1,0 +1,253 @@
+"""Tool calls of a turn: find, check, authorize, run, settle. Order kept, neighbours in parallel."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+import msgspec
+from anyio import CancelScope
+
+from mainspring.core import facts as fact
+from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
+from mainspring.core.events import AgentMcpToolResult, AgentToolResult
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.desk import Desk
+from mainspring.harness.reasons import Continue, Ended, Step
+from mainspring.harness.thread import OpenCall
+
+UNKNOWN = (
+    "The system stopped while this call ran. Whether it took effect is not known: look before you"
+    " do it again."
+)
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """May run now."""
+
+    call: OpenCall
+    tool: Tool
+    traits: Traits
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """For a person or a client."""
+
+    call: OpenCall
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Has its outcome without running."""
+
+    call: OpenCall
+    outcome: Outcome
+
+
+Plan: TypeAlias = Ready | Waiting | Answered
+
+
+async def run_round(desk: Desk) -> Step | None:
+    """Settle the newest reply's calls, as far as they can be."""
+    plans = [await _plan(desk, call) for call in desk.thread.unsettled()]
+    for plan in plans:
+        if isinstance(plan, Answered):
+            _settle(desk, plan.call, plan.outcome)
+    for group in _groups(plans):
+        await _run_group(desk, group)
+        if desk.thread.unsettled() and await _is_interrupted(desk):
+            return None
+    waiting = tuple(plan.call.id for plan in plans if isinstance(plan, Waiting))
+    if waiting:
+        return Ended("requires_action", waiting_for=waiting)
+    return await desk.gates.after_round(desk.thread) or Continue("next_turn")
+
+
+async def _is_interrupted(desk: Desk) -> bool:
+    await desk.listen()
+    return desk.thread.interrupted
+
+
+def _groups(plans: Sequence[Plan]) -> list[list[Ready]]:
+    """Neighbours that are all safe together; any other alone. Nothing overtakes what waits."""
+    groups: list[list[Ready]] = []
+    for plan in plans:
+        if isinstance(plan, Waiting):
+            break
+        if isinstance(plan, Answered):
+            continue
+        alone = not plan.traits.concurrent
+        if alone or not groups or not groups[-1][-1].traits.concurrent:
+            groups.append([plan])
+        else:
+            groups[-1].append(plan)
+    return groups
+
+
+# --- before it runs --------------------------------------------------------------------------
+
+
+async def _plan(desk: Desk, call: OpenCall) -> Plan:
+    if call.kind == "custom":
+        return Waiting(call)
+    tool = desk.tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(desk.tools)) or "none"
+        return _refused(call, f"There is no tool {call.name!r}. There are: {known}.")
+    if wrong := tool.invalid(call.input):
+        return _refused(call, wrong)
+    traits = tool.traits(call.input)
+    if call.in_doubt:
+        return await _resolve_doubt(desk, call, tool, traits)
+    return await _authorize(desk, call, tool, traits)
+
+
+async def _authorize(desk: Desk, call: OpenCall, tool: Tool, traits: Traits) -> Plan:
+    decided = call.decision
+    reason = call.reason
+    if decided is None:
+        decision = await desk.gates.authorize(_call(desk, call), tool, traits)
+        decided, reason = decision.decision, decision.reason
+        desk.note(
+            fact.ToolCallAuthorized(
+                tool_use_id=call.id,
+                decision=decision.decision,
+                gate=decision.gate,
+                rule=decision.rule,
+                reason=decision.reason,
+                call_hash=call_hash(call),
+            )
+        )
+    if decided == "ask" and call.answer is not None:
+        decided, reason = call.answer.result, call.answer.deny_message
+        desk.note(
+            fact.ToolCallAuthorized(
+                tool_use_id=call.id,
+                decision=decided,
+                gate="person",
+                reason=reason,
+                call_hash=call_hash(call),
+            )
+        )
+    if decided == "allow":
+        return Ready(call, tool, traits)
+    if decided == "ask":
+        return Waiting(call)
+    return _refused(call, f"Not allowed: {reason or 'the permission rules deny it'}.")
+
+
+async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool, traits: Traits) -> Plan:
+    """A crash came between its start and its result."""
+    policy = traits.in_doubt
+    if policy == "probe" and tool.probe is not None:
+        found = await tool.probe(_call(desk, call))
+        return Ready(call, tool, traits) if found is None else Answered(call, found)
+    if policy == "retry":
+        return Ready(call, tool, traits)
+    if policy == "ask":
+        if call.answer is None:
+            return Waiting(call)
+        if call.answer.result == "allow":
+            return Ready(call, tool, traits)
+    return Answered(call, Outcome.text(UNKNOWN, ok=False))
+
+
+def _refused(call: OpenCall, why: str) -> Answered:
+    return Answered(call, Outcome.text(why, ok=False))
+
+
+def call_hash(call: OpenCall) -> str:
+    """Of the exact call that a gate judged."""
+    return hashlib.sha256(_ENCODER.encode((call.name, call.input))).hexdigest()
+
+
+def idempotency_key(call: OpenCall) -> str:
+    """The same for every attempt at this call, and for no other."""
+    return hashlib.sha256(_ENCODER.encode((call.id, call.name, call.input))).hexdigest()
+
+
+def _call(desk: Desk, call: OpenCall) -> Call:
+    return Call(
+        id=call.id,
+        name=call.name,
+        input=call.input,
+        idempotency_key=call.started or idempotency_key(call),
+        session_id=desk.writer.session_id,
+        thread_id=desk.thread.id,
+    )
+
+
+# --- running ---------------------------------------------------------------------------------
+
+
+async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
+    """Run calls together; an interrupt stops those that can be stopped."""
+    for ready in group:
+        desk.note(
+            fact.ToolCallStarted(
+                tool_use_id=ready.call.id,
+                idempotency_key=ready.call.started or idempotency_key(ready.call),
+                attempt=ready.call.attempts + 1,
+            )
+        )
+    await desk.commit()
+    left = len(group)
+
+    async def run(ready: Ready) -> None:
+        nonlocal left
+        with CancelScope(shield=ready.traits.on_interrupt == "block"):
+            outcome = await ready.tool.run(_call(desk, ready.call))
+            _settle(desk, ready.call, await _capped(desk, outcome, ready.traits.max_chars))
+            left -= 1
+            if left:
+                await desk.commit()  # the last one is committed with what comes next
+
+    async with anyio.create_task_group() as outer:
+
+        async def stop_when_interrupted() -> None:
+            await desk.writer.hear("user.interrupt")
+            outer.cancel_scope.cancel()
+
+        outer.start_soon(stop_when_interrupted)
+        async with anyio.create_task_group() as running:
+            for ready in group:
+                running.start_soon(run, ready)
+        outer.cancel_scope.cancel()
+
+
+def _settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
+    if call.name.startswith("mcp__"):
+        desk.note(
+            AgentMcpToolResult(
+                mcp_tool_use_id=call.id, content=outcome.content, is_error=not outcome.ok
+            )
+        )
+    else:
+        desk.note(
+            AgentToolResult(tool_use_id=call.id, content=outcome.content, is_error=not outcome.ok)
+        )
+
+
+async def _capped(desk: Desk, outcome: Outcome, max_chars: int) -> Outcome:
+    """A result over its cap goes to a blob; the model reads the beginning, the end and where."""
+    text = plain_text(outcome.content)
+    if len(text) <= max_chars:
+        return outcome
+    kept = await desk.writer.put_blob(text.encode(), media_type="text/plain")
+    half = max_chars // 2
+    preview = (
+        f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; the whole result is"
+        f" blob {kept.hash} ...]\n{text[-half:]}"
+    )
+    media: list[Block] = [
+        block for block in outcome.content if not isinstance(block, TextBlock | BlobBlock)
+    ]
+    block = BlobBlock(preview=preview, hash=kept.hash, size=kept.size, media_type=kept.media_type)
+    return Outcome((block, *media), outcome.ok, outcome.details)

@@ -1,0 +1,118 @@
+"""Markdown as far as instruction files need it: what is code, a comment, an import, frontmatter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, cast
+
+import yaml
+
+from mainspring.core.errors import InvalidInput
+
+Kind: TypeAlias = Literal["text", "code", "comment"]
+
+_MARK = re.compile(r"`+|~{3,}|<!--")
+_BACKTICKS = re.compile(r"`+")
+_BEFORE_FENCE = " \t>-*+.)0123456789"  # quotes and list items have fences too
+
+
+def without_comments(text: str) -> str:
+    """The text without HTML comments, but for those that are shown as code."""
+    kept = ""
+    is_after_comment = False
+    for kind, piece in _pieces(text):
+        if kind == "comment":
+            is_after_comment = True
+            continue
+        # A comment that had its lines to itself takes its last line break with it.
+        had_lines = is_after_comment and (not kept or kept.endswith("\n"))
+        kept += piece.removeprefix("\n") if had_lines else piece
+        is_after_comment = False
+    return kept
+
+
+def import_mentions(text: str) -> tuple[str, ...]:
+    """The paths that are mentioned as `@path` outside of code and comments, in order, once each."""
+    words = (word for word in _masked(text).split() if word.startswith("@") and "\0" not in word)
+    return tuple(dict.fromkeys(word[1:] for word in words if len(word) > 1))
+
+
+def is_only_imports(text: str) -> bool:
+    """Whether nothing is left to say once the imported files are there (true of a blank text)."""
+    return all(word.startswith("@") for word in _masked(text).split())
+
+
+def read_frontmatter(text: str) -> tuple[dict[str, object], str]:
+    """The mapping at the head of a file, and what follows it.
+
+    Raises:
+        InvalidInput: there is a head, and it is not a YAML mapping.
+    """
+    first, _, rest = text.partition("\n")
+    if first.rstrip() != "---":
+        return {}, text
+    lines = rest.split("\n")
+    end = next((at for at, line in enumerate(lines) if line.rstrip() == "---"), None)
+    if end is None:
+        return {}, text
+    try:
+        head: object = yaml.safe_load("\n".join(lines[:end]))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"its frontmatter is not YAML: {str(error).splitlines()[0]}") from error
+    if head is not None and not isinstance(head, dict):
+        raise InvalidInput("its frontmatter is not a mapping")
+    return cast("dict[str, object]", head or {}), "\n".join(lines[end + 1 :])
+
+
+def without_frontmatter(text: str) -> str:
+    """What follows the head, whatever the head is."""
+    parts = text.split("\n---", 1)
+    return parts[1].partition("\n")[2] if text.startswith("---") and len(parts) == 2 else text
+
+
+def _masked(text: str) -> str:
+    pieces = _pieces(without_comments(text))
+    return "".join(piece if kind == "text" else "\0" for kind, piece in pieces)
+
+
+def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
+    """The whole text, cut where its kind changes."""
+    start = at = 0
+    while mark := _MARK.search(text, at):
+        kind: Kind = "comment" if mark[0] == "<!--" else "code"
+        end = _comment_end(text, mark) if kind == "comment" else _code_end(text, mark)
+        if end is None:
+            at = mark.end()
+            continue
+        if start < mark.start():
+            yield "text", text[start : mark.start()]
+        yield kind, text[mark.start() : end]
+        start = at = end
+    if start < len(text):
+        yield "text", text[start:]
+
+
+def _comment_end(text: str, mark: re.Match[str]) -> int | None:
+    end = text.find("-->", mark.end())
+    return None if end < 0 else end + len("-->")
+
+
+def _code_end(text: str, mark: re.Match[str]) -> int | None:
+    if len(mark[0]) >= 3 and _is_fence(text, mark):
+        closing = rf"^[ \t>]*{mark[0][0]}{{{len(mark[0])},}}[ \t]*$"
+        found = re.compile(closing, re.MULTILINE).search(text, mark.end())
+        return len(text) if found is None else found.end()
+    if mark[0].startswith("~"):
+        return None
+    paragraph_end = text.find("\n\n", mark.end())
+    runs = _BACKTICKS.finditer(text, mark.end(), len(text) if paragraph_end < 0 else paragraph_end)
+    return next((run.end() for run in runs if len(run[0]) == len(mark[0])), None)
+
+
+def _is_fence(text: str, mark: re.Match[str]) -> bool:
+    line_start = text.rfind("\n", 0, mark.start()) + 1
+    line_end = text.find("\n", mark.end())
+    before = text[line_start : mark.start()]
+    after = text[mark.end() : len(text) if line_end < 0 else line_end]
+    return not before.strip(_BEFORE_FENCE) and not (mark[0].startswith("`") and "`" in after)

@@ -1,0 +1,26 @@
+"""The system prompt: a static part that is the same for every session, then what is this one's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BASE = """\
+You are an agent that works through tools. Look before you act, act in small steps, and check what
+you did. Say what you found, not what you expected. When you are done, say what you did and how you
+know that it works. When you cannot do something, say so and why."""
+
+
+def system_prompt(
+    *, instructions: str = "", rules: Sequence[str] = (), environment: str = ""
+) -> tuple[str, ...]:
+    """Static first; nothing that differs between two sessions of an agent stands in it."""
+    static = [BASE]
+    if instructions.strip():
+        static.append(f"<instructions>\n{instructions.strip()}\n</instructions>")
+    if rules:
+        pinned = "\n".join(f"- {rule}" for rule in rules)
+        static.append(f"<rules>\nThese hold whatever happens:\n{pinned}\n</rules>")
+    parts = ["\n\n".join(static)]
+    if environment.strip():
+        parts.append(f"<environment>\n{environment.strip()}\n</environment>")
+    return tuple(parts)

@@ -1,0 +1,103 @@
+"""Everything one thread's loop works with, and the one way it writes: note, then commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from mainspring.core.catalog import ModelFacts, cost_of
+from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.events import ModelRequestEnded, Usage
+from mainspring.core.model import Delta, Model
+from mainspring.core.tool import Tool
+from mainspring.harness import limits as limit
+from mainspring.harness.context.view import Prefix
+from mainspring.harness.gates import Gates, OpenGates
+from mainspring.harness.limits import Limits, Spent
+from mainspring.harness.thread import Thread
+from mainspring.log.writer import Writer
+
+
+@dataclass(slots=True)
+class Account:
+    """What a session has spent, all of its threads together."""
+
+    spent: Spent = field(default_factory=Spent)
+    usage: Usage = field(default_factory=Usage)
+
+    def apply(self, event: Event) -> None:
+        self.spent = limit.fold(self.spent, event.payload, event.time)
+        if isinstance(event.payload, ModelRequestEnded):
+            self.usage = _added(self.usage, event.payload.model_usage)
+
+    @classmethod
+    def of(cls, log: Iterable[Event]) -> Account:
+        account = cls()
+        for event in log:
+            account.apply(event)
+        return account
+
+
+def _added(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        cache_creation_input_tokens=one.cache_creation_input_tokens
+        + other.cache_creation_input_tokens,
+        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+    )
+
+
+def _unheard(delta: Delta) -> None:
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    writer: Writer
+    thread: Thread
+    account: Account
+    model: Model
+    facts: ModelFacts
+    prefix: Prefix
+    tools: Mapping[str, Tool]
+    custom_tools: frozenset[str] = frozenset()
+    """Names of tools that the client runs itself."""
+    limits: Limits = field(default_factory=Limits)
+    gates: Gates = field(default_factory=OpenGates)
+    emit: Callable[[Delta], None] = _unheard
+    """Where tokens go as they come; they are not kept."""
+    new_id: Callable[[str], str]
+    prices: Callable[[str], ModelFacts] | None = None
+    """Facts of the model that answered, when it is not the one that was asked."""
+
+    def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
+        """Record facts. They are durable after the next `commit`, which every effect waits for."""
+        events = self.writer.stage(*payloads, thread_id=self.thread.id, event_ids=event_ids)
+        self._apply(events)
+        return events
+
+    async def commit(self) -> None:
+        await self.writer.commit()
+
+    async def listen(self) -> list[Event]:
+        """Take in what clients have sent; between tool rounds, never inside one."""
+        events = await self.writer.stage_inbox()
+        self._apply(events)
+        return events
+
+    def _apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.thread.apply(event)
+            self.account.apply(event)
+
+    def input_tokens(self) -> int:
+        """Of the next request, leaning high."""
+        return self.thread.transcript.tokens(
+            prefix_bytes=self.prefix.size, bytes_per_token=self.facts.bytes_per_token
+        )
+
+    def cost(self, usage: Usage, model: str) -> Decimal:
+        facts = self.facts if self.prices is None else self.prices(model)
+        return cost_of(usage, facts.price)

@@ -1,0 +1,296 @@
+"""Limits of a call, a thread or a session, and what has been spent: a fold of the log.
+
+Pure: nothing here looks at a clock. Money and tokens are reserved before a call and settled after
+it; a reservation counts as spent until then, so threads that run at once cannot overdraw together.
+Fold one thread's events for what the thread has spent, all of a session's for the whole tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from types import MappingProxyType
+
+from mainspring.core.catalog import ModelFacts, Price
+from mainspring.core.envelope import AnyPayload
+from mainspring.core.events import (
+    AgentCustomToolUse,
+    AgentMcpToolUse,
+    AgentToolUse,
+    ModelRequestEnded,
+    StatusIdle,
+    StatusRescheduled,
+    StatusRunning,
+    StatusTerminated,
+    Usage,
+)
+from mainspring.core.facts import (
+    BudgetReserved,
+    BudgetSettled,
+    LoopContinued,
+    SessionForked,
+    SessionWoken,
+)
+from mainspring.harness.reasons import Ended
+
+_MILLION = Decimal(1_000_000)
+_CONTINUATIONS_BEFORE_DOUBT = 3
+_MIN_GAIN_TOKENS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """None: no limit. A limit is hard: what might pass it is not begun."""
+
+    max_turns: int | None = None
+    max_seconds: float | None = None
+    """Of running; waiting for people does not count."""
+    max_input_tokens: int | None = None
+    """All classes together: plain, written to cache, read from cache."""
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    max_cost_usd: Decimal | None = None
+    target_tokens: int | None = None
+    """Output that the work may take: the model is told to go on until most of it is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    cost_usd: Decimal
+    input_tokens: int
+    output_tokens: int
+
+
+_NO_RESERVATIONS: Mapping[str, Reservation] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    turns: int = 0
+    """Calls of a model that ended, in whatever way."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tool_calls: int = 0
+    cost_usd: Decimal = Decimal(0)
+    """Settled; what is reserved is not in it."""
+    reservations: Mapping[str, Reservation] = field(default_factory=lambda: _NO_RESERVATIONS)
+    """Open ones, by id."""
+    seconds_before: float = 0.0
+    """Of runs that are over."""
+    running: int = 0
+    """Threads that run now."""
+    running_since: datetime | None = None
+    latest: datetime | None = None
+    """When the last event was."""
+    continuations: int = 0
+    output_at_continuation: int = 0
+    last_gain: int = _MIN_GAIN_TOKENS
+    """Output between the last two continuations."""
+
+    @property
+    def reserved_usd(self) -> Decimal:
+        return sum((open_.cost_usd for open_ in self.reservations.values()), Decimal(0))
+
+    @property
+    def committed_usd(self) -> Decimal:
+        """Settled and reserved: what must stay within the limit."""
+        return self.cost_usd + self.reserved_usd
+
+    @property
+    def committed_input_tokens(self) -> int:
+        return self.input_tokens + sum(open_.input_tokens for open_ in self.reservations.values())
+
+    @property
+    def committed_output_tokens(self) -> int:
+        return self.output_tokens + sum(open_.output_tokens for open_ in self.reservations.values())
+
+    @property
+    def seconds(self) -> float:
+        """Of running, until the last event."""
+        return self.seconds_before + _seconds(self.running_since, self.latest)
+
+
+def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent:
+    """What has been spent after one more event; `at` is its time."""
+    spent = _fold_time(spent, payload, at)
+    match payload:
+        case ModelRequestEnded(model_usage=usage):
+            return replace(
+                spent,
+                turns=spent.turns + 1,
+                input_tokens=spent.input_tokens + prompt_tokens(usage),
+                output_tokens=spent.output_tokens + usage.output_tokens,
+            )
+        case AgentToolUse() | AgentMcpToolUse() | AgentCustomToolUse():
+            return replace(spent, tool_calls=spent.tool_calls + 1)
+        case BudgetReserved() | BudgetSettled() | SessionForked():
+            return _fold_money(spent, payload)
+        case LoopContinued(reason="budget_continuation"):
+            return replace(
+                spent,
+                continuations=spent.continuations + 1,
+                output_at_continuation=spent.output_tokens,
+                last_gain=spent.output_tokens - spent.output_at_continuation,
+            )
+        case _:
+            return spent
+
+
+def _fold_money(spent: Spent, payload: BudgetReserved | BudgetSettled | SessionForked) -> Spent:
+    match payload:
+        case BudgetReserved():
+            reservation = Reservation(
+                cost_usd=Decimal(payload.cost_usd),
+                input_tokens=payload.input_tokens,
+                output_tokens=payload.output_tokens,
+            )
+            opened = {**spent.reservations, payload.reservation_id: reservation}
+            return replace(spent, reservations=opened)
+        case BudgetSettled(reservation_id=settled) if settled in spent.reservations:
+            left = {key: kept for key, kept in spent.reservations.items() if key != settled}
+            cost = spent.cost_usd + Decimal(payload.cost_usd)
+            return replace(spent, reservations=left, cost_usd=cost)
+        case BudgetSettled():  # a second time: it has been counted
+            return spent
+        case SessionForked():  # calls under way are the parent's to settle and to pay
+            return replace(spent, reservations=_NO_RESERVATIONS)
+
+
+def _fold_time(spent: Spent, payload: AnyPayload, at: datetime | None) -> Spent:
+    """Time between the last event before a crash or a fork and the first after it is nobody's."""
+    latest = at or spent.latest
+    match payload:
+        case StatusRunning():
+            since = spent.running_since or latest
+            return replace(spent, running=spent.running + 1, running_since=since, latest=latest)
+        case SessionWoken() if spent.running:
+            paused = replace(spent, seconds_before=spent.seconds, running_since=latest)
+            return replace(paused, latest=latest)
+        case SessionForked():
+            ended = replace(spent, seconds_before=spent.seconds, running=0, running_since=None)
+            return replace(ended, latest=latest)
+        case StatusIdle() | StatusTerminated() | StatusRescheduled() if spent.running > 1:
+            return replace(spent, running=spent.running - 1, latest=latest)
+        case StatusIdle() | StatusTerminated() | StatusRescheduled():
+            done = replace(spent, latest=latest)
+            return replace(done, seconds_before=done.seconds, running=0, running_since=None)
+        case _:
+            return replace(spent, latest=latest)
+
+
+def prompt_tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+
+
+def worst_cost(price: Price, *, input_tokens: int, output_tokens: int) -> Decimal:
+    """The most a call can cost: every input token at the dearest class, all output allowed."""
+    dearest = max(price.input, price.cache_write, price.cache_read)
+    return (input_tokens * dearest + output_tokens * price.output) / _MILLION
+
+
+def reached(spent: Spent, limits: Limits) -> Ended | None:
+    """The limit that allows no further step of any kind, if one does not."""
+    if limits.max_turns is not None and spent.turns >= limits.max_turns:
+        return Ended("max_turns", f"{spent.turns} of {limits.max_turns} turns taken")
+    return (
+        _used_up("seconds", spent.seconds, limits.max_seconds)
+        or _used_up("tool calls", spent.tool_calls, limits.max_tool_calls)
+        or _used_up("input tokens", spent.committed_input_tokens, limits.max_input_tokens)
+        or _used_up("output tokens", spent.committed_output_tokens, limits.max_output_tokens)
+        or _would_pass("US dollars", spent.committed_usd, 0, limits.max_cost_usd)
+    )
+
+
+def reserve(
+    spent: Spent, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
+) -> Decimal | Ended:
+    """Dollars to reserve for the next call, or the limit that it might pass.
+
+    For a limit of single calls, pass a `Spent()`.
+    """
+    if (ended := reached(spent, limits)) is not None:
+        return ended
+    cost = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=output_tokens)
+    return (
+        _would_pass(
+            "input tokens", spent.committed_input_tokens, input_tokens, limits.max_input_tokens
+        )
+        or _would_pass(
+            "output tokens", spent.committed_output_tokens, output_tokens, limits.max_output_tokens
+        )
+        or _would_pass("US dollars", spent.committed_usd, cost, limits.max_cost_usd)
+        or cost
+    )
+
+
+def affordable_output(
+    spent: Spent, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
+) -> int:
+    """The longest reply, up to `output_tokens`, that `reserve` would still allow; 0: none."""
+    allowed = output_tokens
+    if limits.max_output_tokens is not None:
+        allowed = min(allowed, limits.max_output_tokens - spent.committed_output_tokens)
+    if limits.max_cost_usd is not None and facts.price.output > 0:
+        prompt = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=0)
+        money = limits.max_cost_usd - spent.committed_usd - prompt
+        allowed = min(allowed, int(money * _MILLION / facts.price.output))
+    return max(0, allowed)
+
+
+def calls_over(spent: Spent, limits: Limits) -> int:
+    """How many of the calls just proposed are too many, counted from the last one."""
+    if limits.max_tool_calls is None:
+        return 0
+    return max(0, spent.tool_calls - limits.max_tool_calls)
+
+
+def continuation(spent: Spent, limits: Limits) -> str | None:
+    """What to tell a model that stops although most of its target is unused; None: let it stop.
+
+    It may stop at nine tenths, or once being told to go on has stopped helping.
+    """
+    target = limits.target_tokens
+    if target is None or spent.output_tokens >= target * 9 // 10:
+        return None
+    gain = spent.output_tokens - spent.output_at_continuation
+    is_spent_force = max(gain, spent.last_gain) < _MIN_GAIN_TOKENS
+    if spent.continuations >= _CONTINUATIONS_BEFORE_DOUBT and is_spent_force:
+        return None
+    used = spent.output_tokens * 100 // target
+    return (
+        f"You have used {used} % of the {target} tokens set aside for this work. Go on: look for"
+        " what is missing or unverified and do it. Do not summarize what is done."
+    )
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float:
+    if since is None or until is None:
+        return 0.0
+    return max(0.0, (until - since).total_seconds())
+
+
+def _used_up(
+    what: str, used: int | float | Decimal, limit: int | float | Decimal | None
+) -> Ended | None:
+    if limit is None or used < limit:
+        return None
+    return Ended("budget_reached", f"{_shown(used)} of {_shown(limit)} {what} used")
+
+
+def _would_pass(
+    what: str, used: int | Decimal, more: int | Decimal, limit: int | Decimal | None
+) -> Ended | None:
+    if limit is None or used + more <= limit:
+        return None
+    return Ended(
+        "budget_reached",
+        f"{_shown(used)} of {_shown(limit)} {what} used, and the next call may take {_shown(more)}",
+    )
+
+
+def _shown(amount: int | float | Decimal) -> str:
+    if isinstance(amount, int):
+        return str(amount)
+    return f"{amount:.4f}".rstrip("0").rstrip(".")

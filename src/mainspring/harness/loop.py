@@ -1,0 +1,141 @@
+"""The loop: look at the thread, take the next step, write down what happened, again.
+
+It keeps nothing that is not in the log. Killed anywhere, the next one to run it on the same log
+goes on where the log ends.
+"""
+
+from __future__ import annotations
+
+from mainspring.core import facts as fact
+from mainspring.core.events import (
+    AgentToolResult,
+    ModelRequestEnded,
+    StatusIdle,
+    StatusRunning,
+    Usage,
+    UserMessage,
+)
+from mainspring.core.tool import Outcome
+from mainspring.harness.calls import run_round
+from mainspring.harness.desk import Desk
+from mainspring.harness.limits import continuation
+from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
+from mainspring.harness.repetition import NUDGE
+from mainspring.harness.turn import take_turn
+
+WAKES_WITHOUT_PROGRESS = 5
+FEEDBACK_IN_A_ROW = 3
+INTERRUPTED = "Interrupted by the user before it finished; what it has done so far is unknown."
+
+
+async def run(desk: Desk) -> Ended | None:
+    """Run the thread until it ends or waits; `None` if there was nothing to do."""
+    await desk.listen()
+    ended = _begin(desk)
+    if ended is None and not desk.thread.running:
+        return None
+    while ended is None:
+        step = await _next_step(desk)
+        match step:
+            case Continue(reason, detail):
+                desk.note(fact.LoopContinued(reason=reason, detail=detail))
+            case Ended():
+                ended = step
+            case None:
+                pass
+        await _hear(desk)
+    desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason))
+    await desk.commit()
+    return ended
+
+
+def _begin(desk: Desk) -> Ended | None:
+    """Start a run, or take over one that a crash left open."""
+    thread = desk.thread
+    if not thread.running:
+        if not thread.is_answered or _is_answerable(desk):
+            desk.note(StatusRunning())
+        return None
+    attempt = thread.tries.wakes + 1
+    desk.note(
+        fact.SessionWoken(
+            owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
+        )
+    )
+    _abandon_request(desk)
+    for call in thread.unsettled():
+        if call.started and not call.in_doubt:
+            tool = desk.tools.get(call.name)
+            policy = "report" if tool is None else tool.traits(call.input).in_doubt
+            desk.note(fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy))
+    if attempt > WAKES_WITHOUT_PROGRESS:
+        return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
+    return None
+
+
+def _is_answerable(desk: Desk) -> bool:
+    """Idle, and somebody has answered a call that it waits for."""
+    calls = desk.thread.unsettled()
+    return any(call.answer is not None for call in calls) or (
+        bool(desk.thread.round) and not calls and not desk.thread.is_answered
+    )
+
+
+def _abandon_request(desk: Desk) -> None:
+    """A model call died with its process: what it cost is unknown, so all it might have counts."""
+    thread = desk.thread
+    if thread.open_request is not None:
+        desk.note(
+            ModelRequestEnded(
+                model_request_start_id=thread.open_request,
+                model_usage=Usage(),
+                is_error=True,
+                stop_reason="abandoned",
+            )
+        )
+    if thread.open_reservation is not None:
+        reserved = thread.open_reservation
+        desk.note(
+            fact.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
+        )
+
+
+async def _hear(desk: Desk) -> None:
+    heard = await desk.listen()
+    if any(isinstance(event.payload, UserMessage) for event in heard):
+        desk.note(fact.LoopContinued(reason="inbox_message"))
+
+
+async def _next_step(desk: Desk) -> Step | None:
+    thread = desk.thread
+    if thread.interrupted:
+        return _interrupt(desk)
+    if thread.unsettled():
+        return await run_round(desk)
+    if thread.repetition.due == "stop":
+        return Ended("loop_detected", "the same steps again and again, after a nudge too")
+    if thread.repetition.due == "nudge":
+        return Continue("next_turn", NUDGE)
+    if thread.is_answered:
+        return await _stop(desk)
+    return await take_turn(desk)
+
+
+def _interrupt(desk: Desk) -> Ended:
+    """Every open call gets a result, so that the next request is well formed."""
+    open_calls = desk.thread.unsettled()
+    for call in open_calls:
+        outcome = Outcome.text(INTERRUPTED, ok=False)
+        desk.note(AgentToolResult(tool_use_id=call.id, content=outcome.content, is_error=True))
+    return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
+
+
+async def _stop(desk: Desk) -> Step:
+    """The model says it is done."""
+    if desk.thread.tries.stop_feedback < FEEDBACK_IN_A_ROW:
+        verdict = await desk.gates.before_stop(desk.thread)
+        if verdict is not None:
+            return verdict
+    if more := continuation(desk.account.spent, desk.limits):
+        return Continue("budget_continuation", more)
+    return Ended("completed")

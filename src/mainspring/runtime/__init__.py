@@ -1,0 +1,1 @@
+"""Many sessions over time: start, send, wake, interrupt, follow."""

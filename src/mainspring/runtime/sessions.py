@@ -1,0 +1,233 @@
+"""Sessions as a program uses them: send, run, interrupt, answer, follow, fork."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal, Protocol
+
+import anyio
+
+from mainspring.core import ids
+from mainspring.core.catalog import ModelFacts
+from mainspring.core.content import Block, TextBlock, plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.events import (
+    AgentMessage,
+    Usage,
+    UserCustomToolResult,
+    UserInterrupt,
+    UserMessage,
+    UserToolConfirmation,
+)
+from mainspring.core.facts import SessionCreated
+from mainspring.core.model import Delta, Model
+from mainspring.core.tool import Tool
+from mainspring.harness.context.history import history_search
+from mainspring.harness.context.prompt import system_prompt
+from mainspring.harness.context.view import Prefix, specs
+from mainspring.harness.desk import Account, Desk
+from mainspring.harness.gates import Gates, OpenGates
+from mainspring.harness.loop import run
+from mainspring.harness.reasons import Terminal
+from mainspring.harness.thread import fold
+from mainspring.log.background import running
+from mainspring.log.search import search
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem
+from mainspring.log.writer import Writer
+from mainspring.runtime.agent import Agent
+
+LEASE_SECONDS = 30.0
+
+
+class Models(Protocol):
+    """Where models come from; wiring knows the providers, we do not."""
+
+    def open(self, name: str) -> Model: ...
+
+    def facts(self, name: str) -> ModelFacts: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a run."""
+
+    session_id: str
+    reason: Terminal
+    text: str
+    """The agent's last words."""
+    turns: int
+    usage: Usage
+    cost_usd: Decimal
+    detail: str | None = None
+    waiting_for: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.reason == "completed"
+
+
+def _unheard(delta: Delta) -> None:
+    return None
+
+
+class Runtime:
+    """All sessions of one log, and the models they may use."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        models: Models,
+        *,
+        gates: Gates | None = None,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self.log = log
+        self.models = models
+        self.gates = gates or OpenGates()
+        self.new_id = new_id
+        self.owner = new_id(ids.WORKER)
+
+    async def start(
+        self, agent: Agent, message: str | None = None, *, title: str | None = None
+    ) -> Session:
+        """A new session of the agent, with a first message in its inbox if one is given."""
+        created = await self.log.create(SessionCreated(agent_name=agent.name, title=title))
+        session = Session(self, agent, created.id)
+        if message is not None:
+            await session.send(message)
+        return session
+
+    async def resume(self, agent: Agent, session_id: str) -> Session:
+        """Raises: SessionNotFound."""
+        return Session(self, agent, (await self.log.session(session_id)).id)
+
+
+class Session:
+    """One session. Several of these, in several processes, may stand for the same one."""
+
+    def __init__(self, runtime: Runtime, agent: Agent, session_id: str) -> None:
+        self.id = session_id
+        self.agent = agent
+        self._runtime = runtime
+        self._log = runtime.log
+
+    async def send(
+        self, message: str | Sequence[Block], *, client_id: str | None = None
+    ) -> InboxItem:
+        """Put a message into the inbox; whoever runs the session takes it from there."""
+        content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
+        return await self._log.submit(
+            self.id, UserMessage(content=content), client_id=client_id
+        )
+
+    async def interrupt(self) -> InboxItem:
+        """Stop what runs, at once; what was said and done so far is kept."""
+        return await self._log.submit(self.id, UserInterrupt())
+
+    async def answer(
+        self, call_id: str, result: Literal["allow", "deny"], *, message: str | None = None
+    ) -> InboxItem:
+        """Answer a call that waits for a person."""
+        return await self._log.submit(
+            self.id,
+            UserToolConfirmation(tool_use_id=call_id, result=result, deny_message=message),
+        )
+
+    async def settle(
+        self, call_id: str, content: str | Sequence[Block], *, ok: bool = True
+    ) -> InboxItem:
+        """Give the result of a call to one of the client's own tools."""
+        blocks = (TextBlock(content),) if isinstance(content, str) else tuple(content)
+        return await self._log.submit(
+            self.id,
+            UserCustomToolResult(custom_tool_use_id=call_id, content=blocks, is_error=not ok),
+        )
+
+    async def fork(self, *, at: int | None = None, title: str | None = None) -> Session:
+        forked = await self._log.fork(self.id, at=at, title=title)
+        return Session(self._runtime, self.agent, forked.id)
+
+    async def events(self, *, after: int = 0) -> list[Event]:
+        return await self._log.read(self.id, after=after)
+
+    def follow(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self._log.follow(self.id, after=after)
+
+    async def run(self, emit: Callable[[Delta], None] = _unheard) -> Result | None:
+        """Wake the session and run it until it ends or waits; `None` if nothing was to be done.
+
+        Safe to call after any crash, on any machine: it goes on where the log ends.
+
+        Raises:
+            LeaseHeld: another worker runs it.
+        """
+        writer = await self._log.hold(
+            self.id, owner=self._runtime.owner, seconds=LEASE_SECONDS
+        )
+        try:
+            async with running(lambda: _keep(writer)):
+                desk = await self._desk(writer, emit)
+                ended = await run(desk)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await writer.release()
+        if ended is None:
+            return None
+        spent = desk.account.spent
+        return Result(
+            session_id=self.id,
+            reason=ended.reason,
+            text=await self._last_words(),
+            turns=desk.thread.turns,
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
+            detail=ended.detail,
+            waiting_for=ended.waiting_for,
+        )
+
+    async def _desk(self, writer: Writer, emit: Callable[[Delta], None]) -> Desk:
+        runtime = self._runtime
+        log = await self._log.read(self.id)
+        tools = {tool.spec.name: tool for tool in (*self.agent.tools, self._history())}
+        return Desk(
+            writer=writer,
+            thread=fold(log, thread_id=writer.thread_id, is_main=True),
+            account=Account.of(log),
+            model=runtime.models.open(self.agent.model),
+            facts=runtime.models.facts(self.agent.model),
+            prefix=Prefix(
+                model=self.agent.model,
+                system=system_prompt(
+                    instructions=self.agent.instructions, rules=self.agent.rules
+                ),
+                tools=specs(tools),
+                effort=self.agent.effort,
+            ),
+            tools=tools,
+            limits=self.agent.limits,
+            gates=runtime.gates,
+            emit=emit,
+            new_id=runtime.new_id,
+            prices=runtime.models.facts,
+        )
+
+    def _history(self) -> Tool:
+        return history_search(
+            lambda query, limit: search(self._log, query, session_id=self.id, limit=limit)
+        )
+
+    async def _last_words(self) -> str:
+        for event in reversed(await self._log.tail(self.id, 50)):
+            if isinstance(event.payload, AgentMessage):
+                return plain_text(event.payload.content)
+        return ""
+
+
+async def _keep(writer: Writer) -> None:
+    """Renew the lease while nothing is appended: a model may think for minutes."""
+    while True:
+        await anyio.sleep(writer.lease.seconds / 3)
+        await writer.renew()

@@ -1,0 +1,50 @@
+"""The command on PostgreSQL: the same, by URL."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+
+def test_a_session_moves_from_a_file_to_a_server(
+    mainspring: Run, session_id: str, postgres_url: str
+):
+    exported = mainspring("log", "export", session_id).stdout
+    imported = mainspring("log", "import", "-", "--store", postgres_url, stdin=exported)
+    assert imported.returncode == 0, imported.stderr
+    assert session_id in mainspring("log", "ls", MAINSPRING_STORE=postgres_url).stdout
+    moved = mainspring("log", "export", session_id, "--store", postgres_url)
+    assert moved.stdout == exported
+
+
+def test_an_empty_server_says_so(mainspring: Run, postgres_url: str):
+    result = mainspring("log", "ls", "--store", postgres_url)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "no sessions yet in postgresql://" in result.stderr
+
+
+def test_doctor_reaches_the_server(mainspring: Run, postgres_url: str):
+    result = mainspring("doctor", "--store", postgres_url, "--json")
+    assert result.returncode == 0, result.stdout
+    [store] = [each for each in json.loads(result.stdout)["findings"] if each["name"] == "store"]
+    assert "(PostgreSQL " in store["found"]
+
+
+def test_a_missing_driver_is_named_with_the_way_to_get_it(mainspring: Run, place: Path):
+    hidden = place / "hidden"
+    hidden.mkdir()
+    without = "raise ModuleNotFoundError('hidden', name='psycopg')"
+    (hidden / "psycopg.py").write_text(without, encoding="utf-8")
+    url = "postgresql://localhost/logs"
+    result = mainspring("log", "ls", "--store", url, PYTHONPATH=str(hidden))
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        "error: the PostgreSQL driver is not installed",
+        "hint: pip install 'mainspring[postgres]'",
+    ]
+    doctor = mainspring("doctor", "--store", url, PYTHONPATH=str(hidden))
+    assert doctor.returncode == 1
+    assert "fix: pip install 'mainspring[postgres]'" in doctor.stdout

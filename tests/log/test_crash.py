@@ -1,0 +1,59 @@
+"""The log under kill -9. See `mainspring.testing.crash` for what is done and what is checked."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.testing import crash
+
+DEFECTS = "mainspring.testing.crash.defects"
+
+
+def summary(report: crash.Report) -> str:
+    return "\n".join(f"{found.point}: {found.kind} {found.what}" for found in report.violations)
+
+
+async def test_nothing_that_sqlite_acknowledged_is_lost_when_processes_are_killed(tmp_path: Path):
+    report = await crash.run(str(tmp_path / "log.db"), points=240, seed=1)
+    assert report.ok, summary(report)
+    assert (report.points, list(tmp_path.iterdir())) == (240, [])
+    assert report.acknowledged > 2000
+    assert {"append", "hold", "submit", "fold", "fork", "create"} <= report.in_flight.keys()
+    died_before = " ".join(report.statements)
+    assert all(each in died_before for each in ("begin", "insert into event", "update", "commit"))
+
+
+async def test_nothing_that_postgres_acknowledged_is_lost_when_processes_are_killed(
+    postgres_url: str,
+):
+    report = await crash.run(postgres_url, points=60, seed=1)
+    assert report.ok, summary(report)
+    assert report.points == 60
+    assert report.acknowledged > 500
+
+
+@pytest.mark.parametrize(
+    ("defect", "found"),
+    [
+        ("acknowledges_early", "lost"),
+        ("drops_a_row", "broken_chain"),
+        ("tears_batches", "torn_batch"),
+        ("ignores_the_epoch", "fenced_append"),
+        ("shares_leases", "double_lease"),
+        ("forgets_clients", "duplicate"),
+    ],
+)
+async def test_a_store_that_breaks_its_word_is_found_out(tmp_path: Path, defect: str, found: str):
+    options = crash.Options(child_opener=f"{DEFECTS}:{defect}")
+    report = await crash.run(str(tmp_path / "log.db"), points=80, seed=1, options=options)
+    assert found in {violation.kind for violation in report.violations}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+async def test_nothing_is_lost_in_ten_thousand_crashes(tmp_path: Path, postgres_url: str):
+    sqlite = await crash.run(str(tmp_path / "log.db"), points=8000, seed=10, lanes=2)
+    assert sqlite.ok, summary(sqlite)
+    postgres = await crash.run(postgres_url, points=2000, seed=10, lanes=2)
+    assert postgres.ok, summary(postgres)
+    assert sqlite.points + postgres.points == 10_000

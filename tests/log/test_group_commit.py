@@ -1,0 +1,195 @@
+"""Many writers, one commit: order is kept, nobody is lost, a job that fails fails alone."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.log.stories import asks, opened, says, texts
+
+from mainspring.core.errors import LeaseHeld, SessionNotFound
+from mainspring.log.group_commit import GroupCommit
+from mainspring.log.store import InboxItem
+
+
+class Disk:
+    """Commits when told to, and remembers what went out together."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.begun = anyio.Event()
+        self.may_finish = anyio.Event()
+
+    async def commit(self, jobs: Sequence[str]) -> None:
+        self.batches.append(list(jobs))
+        self.begun.set()
+        await self.may_finish.wait()
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_what_arrives_during_a_commit_goes_out_together_in_the_next_in_order():
+    disk = Disk()
+    group = GroupCommit(disk.commit)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(group.run, "first")
+            await disk.begun.wait()
+            for n in range(5):
+                tasks.start_soon(group.run, f"{n}")
+            await settled()
+            disk.may_finish.set()
+    assert disk.batches == [["first"], ["0", "1", "2", "3", "4"]]
+
+
+async def test_a_lone_writer_is_committed_at_once_and_alone():
+    disk = Disk()
+    disk.may_finish.set()
+    group = GroupCommit(disk.commit)
+    with anyio.fail_after(5):
+        await group.run("a")
+        await group.run("b")
+    assert disk.batches == [["a"], ["b"]]
+
+
+async def test_a_batch_has_a_largest_size_and_the_rest_follows():
+    disk = Disk()
+    group = GroupCommit(disk.commit, most=3)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for n in range(8):
+                tasks.start_soon(group.run, f"{n}")
+            await settled()
+            disk.may_finish.set()
+    assert disk.batches == [["0", "1", "2"], ["3", "4", "5"], ["6", "7"]]
+
+
+@pytest.mark.parametrize("cancelled", ["leader", "next leader", "follower", "all"])
+async def test_a_cancelled_caller_neither_loses_its_job_nor_wedges_the_others(cancelled: str):
+    disk = Disk()
+    group = GroupCommit(disk.commit, most=2)
+    names = ["leader", "with leader", "next leader", "follower", "last"]
+    scopes = {name: anyio.CancelScope() for name in names}
+
+    async def run(name: str) -> None:
+        with scopes[name]:
+            await group.run(name)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(run, name)
+            await disk.begun.wait()
+            for name in names if cancelled == "all" else [cancelled]:
+                scopes[name].cancel()
+            await settled()
+            disk.may_finish.set()
+        await group.run("afterwards")
+    assert [job for batch in disk.batches for job in batch] == [*names, "afterwards"]
+
+
+async def test_a_commit_that_raises_tells_its_leader_and_the_next_goes_on():
+    class Broken(Exception):
+        pass
+
+    batches: list[list[str]] = []
+
+    async def commit(jobs: Sequence[str]) -> None:
+        batches.append(list(jobs))
+        if "bad" in jobs:
+            raise Broken
+
+    group = GroupCommit(commit)
+    with anyio.fail_after(5):
+        with pytest.raises(Broken):
+            await group.run("bad")
+        await group.run("good")
+    assert batches == [["bad"], ["good"]]
+
+
+# --- the same through the store --------------------------------------------------------------
+
+
+async def test_sessions_that_write_at_once_each_keep_their_order(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        ids = [(await log.create()).id for _ in range(20)]
+
+        async def talk(session_id: str) -> None:
+            writer = await log.hold(session_id, owner="teller")
+            for n in range(10):
+                await writer.append(says(f"{n}"))
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                for session_id in ids:
+                    tasks.start_soon(talk, session_id)
+        for session_id in ids:
+            assert texts(await log.read(session_id)) == [f"{n}" for n in range(10)]
+
+
+async def test_jobs_that_are_refused_or_broken_fail_alone(tmp_path: Path):
+    """Also one that breaks in a way nobody foresaw: here, a number that SQLite cannot hold."""
+    async with opened(tmp_path / "log.db") as log:
+        session = await log.create()
+        held = await log.create()
+        await log.hold(held.id, owner="somebody else")
+        writer = await log.hold(session.id, owner="teller")
+        broken = InboxItem(
+            event_id="e", client_id="c", thread_id="t", time=2**70, version=1, type="x", body="{}"
+        )
+        jobs: dict[str, Callable[[], Awaitable[object]]] = {
+            "one": lambda: log.submit(session.id, asks("one")),
+            "unknown": lambda: log.store.acquire("sesn_no", owner="me", seconds=1),
+            "broken": lambda: log.store.submit(session.id, broken),
+            "two": lambda: log.submit(session.id, asks("two")),
+            "held": lambda: log.store.acquire(held.id, owner="me", seconds=1),
+            "append": lambda: writer.append(says("kept")),
+            "three": lambda: log.submit(session.id, asks("three")),
+        }
+        failures: dict[str, type[Exception]] = {}
+
+        async def attempt(name: str) -> None:
+            try:
+                await jobs[name]()
+            except Exception as error:  # noqa: BLE001 (looked at below)
+                failures[name] = type(error)
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                for name in jobs:
+                    tasks.start_soon(attempt, name)
+        assert failures == {
+            "unknown": SessionNotFound,
+            "broken": OverflowError,
+            "held": LeaseHeld,
+        }
+        assert texts(await writer.fold_inbox()) == ["one", "two", "three"]
+        assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]
+
+
+async def test_writers_cancelled_at_any_moment_leave_whole_logs_and_a_store_that_works(
+    tmp_path: Path,
+):
+    async with opened(tmp_path / "log.db") as log:
+        session = await log.create()
+        done = 0
+
+        async def chatter(n: int) -> None:
+            nonlocal done
+            for _ in range(10):
+                await log.submit(session.id, asks(f"{n}"))
+                done += 1
+
+        for moment in range(1, 30, 4):
+            with anyio.fail_after(10):
+                async with anyio.create_task_group() as tasks:
+                    for n in range(8):
+                        tasks.start_soon(chatter, n)
+                    for _ in range(moment):
+                        await anyio.lowlevel.checkpoint()
+                    tasks.cancel_scope.cancel()
+        writer = await log.hold(session.id, owner="teller")
+        assert len(await writer.fold_inbox()) >= done > 0

@@ -1,0 +1,329 @@
+"""A PostgreSQL server that restarts, cuts connections or refuses: nothing is lost or doubled."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+from anyio.abc import SocketStream
+from tests.fixtures_postgres import DATABASE, Postgres
+
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import message_text
+from mainspring.core.errors import (
+    MainspringError,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from mainspring.core.events import AgentMessage
+from mainspring.log import writer as writers
+from mainspring.log.postgres import PostgresStore, open_postgres, wakeups
+from mainspring.log.postgres.connect import Address
+from mainspring.log.postgres.pool import Pool
+from mainspring.log.session_log import SessionLog
+from mainspring.log.verify import verify
+from mainspring.log.writer import Writer
+
+SOCKET = ".s.PGSQL.5432"
+
+
+def says(text: str) -> AgentMessage:
+    return AgentMessage(content=(TextBlock(text),))
+
+
+async def said(log: SessionLog, session_id: str) -> list[str]:
+    assert (await verify(log, session_id)).ok
+    return [text for event in await log.read(session_id) if (text := message_text(event.payload))]
+
+
+@asynccontextmanager
+async def writing(url: str) -> AsyncGenerator[tuple[SessionLog, Writer], None]:
+    with anyio.fail_after(60):
+        async with open_postgres(url) as store:
+            log = SessionLog(store)
+            yield log, await log.hold((await log.create()).id, owner="me", seconds=60)
+
+
+async def outside(postgres: Postgres, *, seconds: float) -> None:
+    """Stop the server for a while."""
+    await anyio.to_thread.run_sync(postgres.stop)
+    await anyio.sleep(seconds)
+    await anyio.to_thread.run_sync(postgres.start)
+
+
+async def test_appends_go_on_while_connections_are_cut(postgres: Postgres, postgres_url: str):
+    async with writing(postgres_url) as (log, writer):
+
+        async def cut() -> None:
+            for _ in range(10):
+                await anyio.to_thread.run_sync(postgres.disconnect)
+                await anyio.sleep(0.05)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cut)
+            for number in range(200):
+                await writer.append(says(f"{number}"))
+        assert await said(log, writer.session_id) == [f"{number}" for number in range(200)]
+
+
+async def test_an_append_cut_off_inside_the_server_is_made_again(
+    postgres: Postgres, postgres_url: str
+):
+    async with writing(postgres_url) as (log, writer):
+        blocker = await psycopg.AsyncConnection.connect(postgres_url)
+        await blocker.execute("select from mainspring.session for update")
+        async with anyio.create_task_group() as group:
+            group.start_soon(writer.append, says("once"))
+            await waits_for_a_lock(postgres_url)
+            await anyio.to_thread.run_sync(postgres.disconnect)  # the blocker goes with it
+        await blocker.close()
+        assert await said(log, writer.session_id) == ["once"]
+
+
+async def waits_for_a_lock(url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        waiting = "select from pg_stat_activity where wait_event_type = 'Lock'"
+        while not (await connection.execute(waiting)).rowcount:  # noqa: ASYNC110 (the server's)
+            await anyio.sleep(0.01)
+
+
+class Proxy:
+    """Stands between a store and its server, and can lose an answer on its way."""
+
+    def __init__(self, folder: Path, server: Path) -> None:
+        self.url = f"postgresql://postgres@/{DATABASE}?host={folder}"
+        self.loses_next_answer = False
+        self.lost = 0
+        self._folder = folder
+        self._server = server
+
+    async def run(self) -> None:
+        async with await anyio.create_unix_listener(self._folder / SOCKET) as listener:
+            await listener.serve(self._serve)
+
+    async def _serve(self, client: SocketStream) -> None:
+        server = await anyio.connect_unix(self._server / SOCKET)
+        async with client, server, anyio.create_task_group() as group:
+            group.start_soon(self._forward, client, server, group.cancel_scope)
+            await self._answer(server, client)
+            group.cancel_scope.cancel()
+
+    async def _forward(
+        self, client: SocketStream, server: SocketStream, scope: anyio.CancelScope
+    ) -> None:
+        try:
+            async for asked in client:
+                await server.send(asked)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        scope.cancel()
+
+    async def _answer(self, server: SocketStream, client: SocketStream) -> None:
+        async for answer in server:
+            if self.loses_next_answer:
+                self.loses_next_answer = False
+                self.lost += 1
+                return
+            await client.send(answer)
+
+
+@pytest.fixture
+def proxy(postgres: Postgres, postgres_url: str) -> Iterator[Proxy]:
+    folder = Path(tempfile.mkdtemp(prefix="mainspring-"))
+    yield Proxy(folder, postgres.folder)
+    shutil.rmtree(folder)
+
+
+async def test_an_append_whose_answer_was_lost_is_not_made_twice(proxy: Proxy):
+    async with anyio.create_task_group() as group:
+        group.start_soon(proxy.run)
+        await anyio.wait_all_tasks_blocked()
+        async with writing(proxy.url) as (log, writer):
+            for number in range(5):
+                await writer.append(says(f"{number}"))
+                await anyio.sleep(0.05)  # so that it is the append's answer that gets lost
+                proxy.loses_next_answer = True
+            await writer.append(says("5"))
+            assert proxy.lost == 5
+            assert await said(log, writer.session_id) == [f"{number}" for number in range(6)]
+        group.cancel_scope.cancel()
+
+
+async def test_appends_go_on_after_a_restart(postgres: Postgres, postgres_url: str):
+    async with writing(postgres_url) as (log, writer):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: outside(postgres, seconds=0.3))
+            for number in range(200):
+                await writer.append(says(f"{number}"))
+                await anyio.sleep(0.005)
+        assert await said(log, writer.session_id) == [f"{number}" for number in range(200)]
+
+
+async def test_what_was_acknowledged_survives_a_crash_of_the_server(
+    postgres: Postgres, postgres_url: str
+):
+    async with writing(postgres_url) as (log, writer):
+        for number in range(50):
+            await writer.append(says(f"{number}"))
+        await anyio.to_thread.run_sync(postgres.crash)
+        await anyio.to_thread.run_sync(postgres.start)
+        await writer.append(says("50"))
+        assert await said(log, writer.session_id) == [f"{number}" for number in range(51)]
+
+
+async def test_a_restart_while_idle_goes_unnoticed(postgres: Postgres, postgres_url: str):
+    async with writing(postgres_url) as (log, writer):
+        async with anyio.create_task_group() as group:
+            for _ in range(20):  # so that there are several idle connections
+                group.start_soon(log.session, writer.session_id)
+        await outside(postgres, seconds=0)
+        for _ in range(20):
+            await log.session(writer.session_id)
+        await log.create()
+
+
+async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
+    postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(writers, "RETRY_SECONDS", (0.01, 0.01))
+    async with writing(postgres_url) as (log, writer):
+        await anyio.to_thread.run_sync(postgres.stop)
+        try:
+            for attempt in (
+                writer.append(says("no")),
+                log.read(writer.session_id),
+                log.create(),
+                writer.renew(),
+            ):
+                with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                    await attempt
+        finally:
+            await anyio.to_thread.run_sync(postgres.start)
+        await writer.append(says("yes"))
+        assert await said(log, writer.session_id) == ["yes"]
+
+
+# --- wake-ups --------------------------------------------------------------------------------
+
+
+async def test_a_waiting_follower_outlasts_a_restart(postgres: Postgres, postgres_url: str):
+    async with writing(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
+        followed = SessionLog(other).follow(writer.session_id, after=1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(restart_and_append, postgres, writer)
+            assert (await anext(followed)).seq == 2
+        await followed.aclose()
+
+
+async def restart_and_append(postgres: Postgres, writer: Writer) -> None:
+    await anyio.sleep(0.2)  # the follower waits by now
+    await outside(postgres, seconds=0.3)
+    await writer.append(says("back"))
+
+
+async def test_the_listener_comes_back_after_its_connection_was_cut(
+    postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wakeups, "POLL_SECONDS", 3600)
+    async with writing(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
+        followed = SessionLog(other).follow(writer.session_id, after=1)
+        for seq in range(2, 6):
+            async with anyio.create_task_group() as group:
+                group.start_soon(cut_and_append, postgres, writer)
+                assert (await anext(followed)).seq == seq
+        await followed.aclose()
+
+
+async def cut_and_append(postgres: Postgres, writer: Writer) -> None:
+    await anyio.sleep(0.2)  # the follower waits by now, or reads once more: right either way
+    await anyio.to_thread.run_sync(postgres.disconnect)
+    await writer.append(says("more"))
+
+
+async def test_polling_finds_what_no_notification_told(postgres_url: str):
+    async with writing(postgres_url) as (log, writer):
+        pool = Pool(Address.of(postgres_url), size=1)
+        silent = PostgresStore(pool)  # not opened: it announces nothing
+        followed = log.follow(writer.session_id, after=1)
+        for seq in (2, 3):
+            successor = await SessionLog(silent).hold(writer.session_id, owner="me", seconds=60)
+            await successor.append(says("psst"))
+            assert (await anext(followed)).seq == seq
+        await followed.aclose()
+        await pool.close()
+
+
+async def test_many_sessions_are_announced_in_few_notifications(postgres_url: str):
+    heard: list[str] = []
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as listener:
+        await listener.execute("listen mainspring")
+        async with open_postgres(postgres_url) as store:
+            log = SessionLog(store)
+            made = [await log.create() for _ in range(400)]
+            writing_all = [await log.hold(each.id, owner="me", seconds=60) for each in made]
+            async with anyio.create_task_group() as group:
+                for writer in writing_all:
+                    group.start_soon(writer.append, says("hello"))
+        async for notification in listener.notifies(timeout=0.5):
+            heard.append(notification.payload)
+    told = {session_id for payload in heard for session_id in payload.split()[1:]}
+    assert told == {session.id for session in made}
+    assert len(heard) < 200
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        ("53100", StoreFull, "disk is full"),
+        ("XX001", StoreCorrupt, "damaged"),
+        ("25006", StoreReadOnly, "cannot be written"),
+        ("42501", StoreReadOnly, "cannot be written"),
+    ],
+)
+async def test_a_server_in_trouble_is_reported_and_the_log_goes_on_after_it(
+    postgres: Postgres, postgres_url: str, code: str, kind: type[MainspringError], words: str
+):
+    async with writing(postgres_url) as (log, writer):
+        postgres.execute(
+            "create function mainspring.fail() returns trigger language plpgsql as"
+            f" $$ begin raise exception using errcode = '{code}'; end $$"
+        )
+        postgres.execute(
+            "create trigger fail before insert on mainspring.event"
+            " for each row execute function mainspring.fail()"
+        )
+        with pytest.raises(kind, match=words):
+            await writer.append(says("no"))
+        postgres.execute("drop trigger fail on mainspring.event")
+        await writer.append(says("yes"))
+        assert await said(log, writer.session_id) == ["yes"]
+
+
+async def test_few_connections_serve_many_tasks(postgres: Postgres, postgres_url: str):
+    async with open_postgres(postgres_url, max_connections=2) as store:
+        log = SessionLog(store)
+        session = await log.create()
+        async with anyio.create_task_group() as group:
+            for _ in range(100):
+                group.start_soon(log.read, session.id)
+        async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+            counted = await connection.execute(
+                "select count(*) from pg_stat_activity where application_name = 'mainspring'"
+            )
+            assert await counted.fetchone() == (2,)
+
+
+async def test_a_text_that_postgres_cannot_hold_is_the_callers_fault(postgres_url: str):
+    async with writing(postgres_url) as (log, writer):
+        with pytest.raises(MainspringError, match="NUL"):
+            await log.store.acquire(writer.session_id, owner="a\0b", seconds=1)
+        await writer.append(says("fine"))

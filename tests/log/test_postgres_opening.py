@@ -1,0 +1,179 @@
+"""Opening a PostgreSQL database: whose tables it has, of which version, and what errors tell."""
+
+import traceback
+
+import anyio
+import psycopg
+import pytest
+from tests.fixtures_postgres import DATABASE, Postgres
+
+from mainspring.core.errors import (
+    InvalidInput,
+    MainspringError,
+    StoreFailed,
+    StoreMismatch,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from mainspring.log.migrate import Migration
+from mainspring.log.postgres import downgrade, open_postgres
+from mainspring.log.postgres.connect import Address
+from mainspring.log.postgres.migrations import prepare
+from mainspring.log.postgres.schema import MIGRATIONS
+from mainspring.log.session_log import SessionLog
+
+PASSWORD = "correct-horse-battery"
+
+LATER = Migration(
+    version=2,
+    up=("create table mainspring.later(n integer)",),
+    down=("drop table mainspring.later",),
+)
+
+
+async def tables(url: str) -> set[str]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        found = await connection.execute(
+            "select tablename from pg_tables where schemaname = 'mainspring'"
+        )
+        return {name for (name,) in await found.fetchall()}
+
+
+async def migrate(url: str, *migrations: Migration) -> None:
+    await (await prepare(Address.of(url), migrations)).close()
+
+
+async def test_a_database_of_a_newer_version_is_refused_and_left_alone(postgres_url: str):
+    await migrate(postgres_url, *MIGRATIONS, LATER)
+    before = await tables(postgres_url)
+    with pytest.raises(StoreMismatch, match="newer Mainspring"):
+        async with open_postgres(postgres_url):
+            pass
+    assert await tables(postgres_url) == before
+
+
+async def test_a_schema_that_is_not_ours_is_refused(postgres: Postgres, postgres_url: str):
+    postgres.execute("create schema mainspring")
+    postgres.execute("create table mainspring.theirs(n integer)")
+    with pytest.raises(StoreMismatch, match="not Mainspring's"):
+        async with open_postgres(postgres_url):
+            pass
+    assert await tables(postgres_url) == {"theirs"}
+
+
+async def test_sessions_survive_an_upgrade_and_the_way_back(postgres_url: str):
+    async with open_postgres(postgres_url) as store:
+        session = await SessionLog(store).create()
+    await migrate(postgres_url, *MIGRATIONS, LATER)
+    assert "later" in await tables(postgres_url)
+    await downgrade(postgres_url, 1, (*MIGRATIONS, LATER))
+    assert "later" not in await tables(postgres_url)
+    async with open_postgres(postgres_url) as store:
+        assert await store.session(session.id) == session
+
+
+async def test_a_downgrade_that_would_lose_data_is_refused(postgres_url: str):
+    final = Migration(version=2, up=("create table mainspring.later(n integer)",), down=None)
+    await migrate(postgres_url, *MIGRATIONS, final)
+    with pytest.raises(StoreMismatch, match="lose data"):
+        await downgrade(postgres_url, 0, (*MIGRATIONS, final))
+    assert {"later", "event"} <= await tables(postgres_url)
+
+
+async def test_a_downgrade_to_nothing_can_be_begun_again(postgres_url: str):
+    async with open_postgres(postgres_url) as store:
+        await SessionLog(store).create()
+    await downgrade(postgres_url, 0)
+    assert await tables(postgres_url) == {"schema_version"}
+    async with open_postgres(postgres_url) as store:
+        assert await store.sessions() == []
+
+
+async def test_a_failed_migration_leaves_everything_as_it_was(postgres_url: str):
+    await migrate(postgres_url, *MIGRATIONS)
+    before = await tables(postgres_url)
+    broken = Migration(version=2, up=(*LATER.up, "create nonsense"), down=())
+    with pytest.raises(StoreFailed):
+        await migrate(postgres_url, *MIGRATIONS, broken)
+    assert await tables(postgres_url) == before
+    async with open_postgres(postgres_url):
+        pass
+
+
+async def test_processes_that_open_a_new_database_at_once_migrate_it_once(postgres_url: str):
+    async def use() -> None:
+        async with open_postgres(postgres_url) as store:
+            await SessionLog(store).create()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(use)
+    async with open_postgres(postgres_url) as store:
+        assert len(await store.sessions()) == 8
+
+
+async def test_a_read_only_database_is_read_and_not_written(postgres: Postgres, postgres_url: str):
+    async with open_postgres(postgres_url) as store:
+        session = await SessionLog(store).create()
+    postgres.execute(f"alter database {DATABASE} set default_transaction_read_only = on")
+    try:
+        async with open_postgres(postgres_url) as store:
+            assert await store.session(session.id) == session
+            with pytest.raises(StoreReadOnly, match="cannot be written"):
+                await SessionLog(store).create()
+    finally:
+        postgres.execute(f"alter database {DATABASE} reset default_transaction_read_only")
+
+
+async def test_durability_does_not_depend_on_the_databases_settings(
+    postgres: Postgres, postgres_url: str
+):
+    postgres.execute(f"alter database {DATABASE} set synchronous_commit = off")
+    try:
+        connection = await prepare(Address.of(postgres_url))
+        [setting] = await (await connection.execute("show synchronous_commit")).fetchone() or []
+        await connection.close()
+        assert setting == "on"
+    finally:
+        postgres.execute(f"alter database {DATABASE} reset synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        (f"postgresql://me:{PASSWORD}@127.0.0.1:1/db", StoreUnavailable),
+        (f"postgresql://me:{PASSWORD}@no-such-host.invalid/db", StoreUnavailable),
+        (f"postgresql://me:{PASSWORD}@host/db?nonsense=1", InvalidInput),
+        (f"postgresql://me:{PASSWORD}@[::1/db", InvalidInput),
+        (f"host=127.0.0.1 port=1 password={PASSWORD}", StoreUnavailable),
+        (f"host=127.0.0.1 port=1 pass word={PASSWORD}", InvalidInput),
+    ],
+)
+async def test_no_error_while_connecting_shows_the_password(url: str, kind: type[MainspringError]):
+    with anyio.fail_after(30), pytest.raises(kind) as raised:
+        async with open_postgres(url):
+            pass
+    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_no_error_of_an_open_store_shows_the_password(postgres: Postgres, postgres_url: str):
+    async with open_postgres(postgres.url(password=PASSWORD)) as store:
+        assert PASSWORD not in repr(store.address)
+        postgres.execute("drop schema mainspring cascade")
+        with pytest.raises(StoreMismatch) as gone:
+            await store.sessions()
+        await anyio.to_thread.run_sync(postgres.stop)
+        try:
+            with pytest.raises(StoreUnavailable) as away:
+                await store.sessions()
+        finally:
+            await anyio.to_thread.run_sync(postgres.start)
+        for raised in (gone, away):
+            assert PASSWORD not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_an_unknown_database_is_named_and_not_waited_for(postgres: Postgres):
+    with pytest.raises(StoreFailed, match="nowhere") as raised:
+        async with open_postgres(postgres.url().replace(f"/{DATABASE}?", "/nowhere?")):
+            pass
+    assert not raised.value.retryable

@@ -1,0 +1,179 @@
+"""Search: every query is plain words, a fork sees up to its fork point, the deleted is gone."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.log.stories import asks, meddle, opened, says, tell, told
+
+from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.facts import SessionCreated
+from mainspring.log.search import search
+from mainspring.log.session_log import SessionLog
+
+SAID = (
+    "Grüße aus Zürich, 世界 🌍",
+    'he said "never again" then left',
+    "red AND green OR NOT blue NEAR(sky)",
+    "column:value text* ^start -minus (paren",
+    "price is 3.14€ for foo_bar.py at /etc/hosts",
+    "Ελληνικά и кириллица العربية",
+)
+FINDS = {
+    "Grüße": 0,
+    "grusse": None,
+    "grüsse": None,
+    "GRÜẞE": 0,
+    "zurich": 0,
+    "世界": 0,
+    '"never': 1,
+    'again"': 1,
+    '"never again"': 1,
+    "left never": 1,
+    "AND": 2,
+    "NOT blue": 2,
+    "NEAR(sky)": 2,
+    "OR": 2,
+    "column:value": 3,
+    "text*": 3,
+    "tex*": None,
+    "^start": 3,
+    "-minus": 3,
+    "(paren": 3,
+    "paren)": 3,
+    "3.14€": 4,
+    "foo_bar.py": 4,
+    "/etc/hosts": 4,
+    "ελληνικά": 5,
+    "КИРИЛЛИЦА": 5,
+    "العربية": 5,
+    "red purple": None,
+    "'; drop table words; --": None,
+    "left\0": 1,
+}
+
+
+async def found(log: SessionLog, query: str, session_id: str | None = None) -> list[int]:
+    return sorted(hit.seq for hit in await search(log, query, session_id=session_id))
+
+
+async def test_any_query_is_plain_words_whatever_it_looks_like(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        await told(log, *SAID)
+        for query, place in FINDS.items():
+            expected = [] if place is None else [place + 2]
+            assert (query, await found(log, query)) == (query, expected)
+
+
+@pytest.mark.parametrize("query", ["", "   ", '"', "***", "🌍", "\0"])
+async def test_a_query_without_a_word_is_refused(tmp_path: Path, query: str):
+    async with opened(tmp_path / "log.db") as log:
+        with pytest.raises(InvalidInput, match="nothing to search for"):
+            await search(log, query)
+
+
+async def test_what_is_said_after_a_search_is_found_by_the_next(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        session_id = await told(log, "apple")
+        assert await found(log, "apple") == [2]
+        await tell(log, session_id, "apple pie", "pear")
+        assert await found(log, "apple") == [2, 3]
+        await log.submit(session_id, asks("apple juice"))
+        assert await found(log, "juice") == []  # not yet in the log
+        writer = await log.hold(session_id, owner="teller")
+        await writer.fold_inbox()
+        assert await found(log, "juice") == [5]
+
+
+async def test_more_than_a_page_is_caught_up_with(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        session_id = (await log.create()).id
+        writer = await log.hold(session_id, owner="teller")
+        await writer.append(*(says(f"common word{n}") for n in range(1200)))
+        assert await found(log, "word1199", session_id) == [1201]
+        assert len(await search(log, "common", limit=2000)) == 1200
+
+
+async def test_a_fork_finds_what_it_inherited_and_not_what_came_after(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        root = await told(log, "fruit one", "fruit two", "fruit three")
+        middle = await log.fork(root, at=3)
+        await tell(log, middle.id, "fruit of the middle")
+        leaf = await log.fork(middle.id, at=4)
+        await tell(log, leaf.id, "fruit of the leaf")
+        assert await found(log, "fruit", root) == [2, 3, 4]
+        assert await found(log, "fruit", middle.id) == [2, 3, 5]
+        assert await found(log, "fruit", leaf.id) == [2, 3, 6]
+        hits = await search(log, "fruit", session_id=leaf.id)
+        assert {(hit.session_id, hit.seq) for hit in hits} == {(root, 2), (root, 3), (leaf.id, 6)}
+
+
+async def test_two_sessions_are_not_mixed_up(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        first = await told(log, "alpha", "beta")
+        second = await told(log, "alpha")
+        assert await found(log, "alpha", first) == [2]
+        assert {hit.session_id for hit in await search(log, "alpha")} == {first, second}
+
+
+async def test_a_damaged_event_does_not_keep_the_rest_from_being_found(tmp_path: Path):
+    path = tmp_path / "log.db"
+    async with opened(path) as log:
+        await told(log, "alpha one", "alpha two")
+    meddle(path, "update event set body = '{' where seq = 2")
+    async with opened(path) as log:
+        assert await found(log, "alpha") == [3]
+
+
+async def test_a_deleted_session_is_not_found_and_not_searched(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        kept = await told(log, "alpha kept")
+        gone = await told(log, "alpha gone")
+        assert len(await search(log, "alpha")) == 2
+        await log.delete(gone)
+        assert [hit.session_id for hit in await search(log, "alpha")] == [kept]
+        with pytest.raises(SessionNotFound):
+            await search(log, "alpha", session_id=gone)
+
+
+async def test_searching_while_sessions_are_deleted_finds_the_rest(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        kept = await told(log, "alpha kept")
+
+        async def come_and_go() -> None:
+            for _ in range(20):
+                await log.delete(await told(log, "alpha gone"))
+
+        async def look() -> None:
+            for _ in range(40):
+                hits = await search(log, "alpha")
+                assert kept in {hit.session_id for hit in hits}
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(come_and_go)
+                group.start_soon(look)
+
+
+async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
+    path = tmp_path / "log.db"
+    async with opened(path) as log:
+        await told(log, "harmless")
+        session = await log.create(SessionCreated(title="zebratitle"))
+        await tell(log, session.id, "quaggatext is what I said", "quaggatext " * 3000)
+        await log.submit(session.id, asks("okapiwaiting"), client_id="tapirclient")
+        await log.put_blob(session.id, b"numbatblob " * 20_000, media_type="text/plain")
+        await log.fork(session.id, title="bongofork")
+        assert len(await search(log, "quaggatext")) == 2
+        secrets = (b"zebratitle", b"quaggatext", b"okapiwaiting", b"tapirclient", b"numbatblob")
+        assert [word for word in secrets if word not in everything(tmp_path)] == []
+        await log.delete(session.id, cascade=True)
+        left = everything(tmp_path)
+        assert [word for word in (*secrets, b"bongofork") if word in left] == []
+        assert await found(log, "harmless") == [2]
+    assert [word for word in secrets if word in everything(tmp_path)] == []
+
+
+def everything(folder: Path) -> bytes:
+    """The database, its write-ahead log and whatever else lies there."""
+    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()))

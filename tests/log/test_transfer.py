@@ -1,0 +1,336 @@
+"""Export and import: the very same session elsewhere, or a complaint that names the line."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.log.stories import asks, opened, says, tell, texts, told
+
+from mainspring.core.content import BlobBlock
+from mainspring.core.errors import InvalidInput, LeaseHeld
+from mainspring.core.events import AgentMessage
+from mainspring.log.postgres import open_postgres
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import export_lines, import_lines
+from mainspring.log.verify import verify
+
+Lines: TypeAlias = list[bytes]
+
+
+JOURNEY = (
+    ("say", 'Grüße, 世界 🌍\n\t"quoted" \u0000 </script>'),
+    ("keep", b"\x00\xff" * 50_000),
+    ("ask", "what now?"),
+    ("fork", 3),
+    ("say", "another way"),
+    ("fork", 4),
+    ("keep", b""),
+)
+
+
+async def exported(log: SessionLog, session_id: str) -> Lines:
+    return [line async for line in export_lines(log, session_id)]
+
+
+async def each(lines: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
+    for line in lines:
+        yield line
+
+
+async def with_blob(log: SessionLog, session_id: str, content: bytes) -> None:
+    kept = await log.put_blob(session_id, content, media_type="text/plain")
+    writer = await log.hold(session_id, owner="teller")
+    block = BlobBlock(preview="...", hash=kept.hash, size=kept.size)
+    await writer.append(AgentMessage(content=(block,)))
+    await writer.release()
+
+
+async def test_an_imported_session_is_exported_as_the_same_bytes(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = await told(here, "one", "Grüße, 世界 🌍 \u0000 </script>")
+        await with_blob(here, session_id, b"\x00\xff" * 50_000)
+        lines = await exported(here, session_id)
+        assert await import_lines(there, each(lines)) == [session_id]
+        assert await exported(there, session_id) == lines
+        assert (await verify(there, session_id)).ok
+
+
+async def test_a_session_goes_to_the_other_store_and_back_as_the_same_bytes(
+    tmp_path: Path, postgres_url: str
+):
+    async with opened(tmp_path / "a.db") as here, open_postgres(postgres_url) as store:
+        there = SessionLog(store)
+        session_id = await played(here, JOURNEY)
+        lines = await exported(here, session_id)
+        await import_lines(there, each(lines))
+        assert await exported(there, session_id) == lines
+        assert (await verify(there, session_id)).ok
+        async with opened(tmp_path / "b.db") as home:
+            await import_lines(home, each(await exported(there, session_id)))
+            assert await exported(home, session_id) == lines
+
+
+async def test_a_fork_of_a_fork_brings_its_ancestors_and_can_be_written_on(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        root = await told(here, "one", "two", "three")
+        middle = await here.fork(root, at=3)
+        await tell(here, middle.id, "four")
+        leaf = await here.fork(middle.id)
+        await tell(here, leaf.id, "five")
+        lines = await exported(here, leaf.id)
+        assert await import_lines(there, each(lines)) == [root, middle.id, leaf.id]
+        assert await exported(there, leaf.id) == lines
+        await tell(there, leaf.id, "six")
+        assert texts(await there.read(leaf.id)) == ["one", "two", "four", "five", "six"]
+        assert (await verify(there, leaf.id)).ok
+
+
+async def test_an_ancestor_that_came_with_a_fork_grows_to_its_whole_later(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        root = await told(here, "one", "two", "three")
+        fork = await here.fork(root, at=2)
+        await import_lines(there, each(await exported(here, fork.id)))
+        assert texts(await there.read(root)) == ["one"]
+        assert await import_lines(there, each(await exported(here, root))) == []
+        assert texts(await there.read(root)) == ["one", "two", "three"]
+        assert await import_lines(there, each(await exported(here, fork.id))) == []
+        assert texts(await there.read(root)) == ["one", "two", "three"]
+        assert await exported(there, root) == await exported(here, root)
+
+
+async def test_importing_twice_changes_nothing(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = await told(here, "one", "two")
+        await with_blob(here, session_id, b"large")
+        lines = await exported(here, session_id)
+        await import_lines(there, each(lines))
+        first = await there.session(session_id)
+        assert await import_lines(there, each(lines)) == []
+        assert await there.session(session_id) == first
+        assert await exported(there, session_id) == lines
+
+
+async def test_a_longer_export_extends_what_an_earlier_one_brought(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = await told(here, "one")
+        await import_lines(there, each(await exported(here, session_id)))
+        await tell(here, session_id, "two")
+        lines = await exported(here, session_id)
+        assert await import_lines(there, each(lines)) == []
+        assert await exported(there, session_id) == lines
+        assert (await there.session(session_id)).owner is None
+
+
+async def test_a_session_at_work_is_not_extended_behind_its_workers_back(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = await told(here, "one")
+        await import_lines(there, each(await exported(here, session_id)))
+        await tell(here, session_id, "two")
+        await there.hold(session_id, owner="worker")
+        with pytest.raises(LeaseHeld):
+            await import_lines(there, each(await exported(here, session_id)))
+
+
+async def test_a_session_that_went_another_way_here_is_refused(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = await told(here, "one")
+        await import_lines(there, each(await exported(here, session_id)))
+        await tell(here, session_id, "two")
+        await tell(there, session_id, "TWO")
+        mine = await exported(there, session_id)
+        with pytest.raises(InvalidInput, match=r"^line 5: .* is here already and is not the same"):
+            await import_lines(there, each(await exported(here, session_id)))
+        assert await exported(there, session_id) == mine
+
+
+# --- broken files ----------------------------------------------------------------------------
+# Line 1 is the header, 2 to 6 are events, 7 and 8 blobs, 9 the end.
+
+Breakage: TypeAlias = Callable[[Lines], Lines]
+
+
+def without(*numbers: int) -> Breakage:
+    return lambda lines: [line for at, line in enumerate(lines, 1) if at not in numbers]
+
+
+def upto(number: int) -> Breakage:
+    return lambda lines: lines[:number]
+
+
+def swapped(a: int, b: int) -> Breakage:
+    def swap(lines: Lines) -> Lines:
+        lines = list(lines)
+        lines[a - 1], lines[b - 1] = lines[b - 1], lines[a - 1]
+        return lines
+
+    return swap
+
+
+def edited(number: int, old: bytes, new: bytes) -> Breakage:
+    def edit(lines: Lines) -> Lines:
+        assert old in lines[number - 1]
+        return [
+            line.replace(old, new) if at == number else line for at, line in enumerate(lines, 1)
+        ]
+
+    return edit
+
+
+def instead(number: int, line: bytes) -> Breakage:
+    return lambda lines: [line if at == number else kept for at, kept in enumerate(lines, 1)]
+
+
+BROKEN: dict[str, tuple[Breakage, str]] = {
+    "empty": (upto(0), "the file is empty"),
+    "blank": (lambda _: [b"", b"  "], "the file is empty"),
+    "cut after the header": (upto(1), "line 1: the file ends in the middle"),
+    "cut after an event": (upto(3), "line 3: the file ends in the middle"),
+    "cut before the end": (upto(8), "line 8: the file ends in the middle"),
+    "cut within a line": (lambda lines: [*lines[:3], lines[3][:-9]], "line 4: not a line"),
+    "no header": (without(1), "line 1: comes before the session"),
+    "no first event": (without(2), "line 2: the first event does not begin"),
+    "no event in the middle": (without(3), "line 3: event 3 does not follow"),
+    "no last event": (without(6), "line 8: .* does not end as it should"),
+    "no event at all": (without(2, 3, 4, 5, 6), "line 4: .* is not complete"),
+    "no blob": (without(7), "line 8: 2 blobs belong here, and there are 1"),
+    "two headers": (lambda lines: [lines[0], *lines], "line 2: .* was not ended"),
+    "an event twice": (lambda lines: [*lines[:3], *lines[2:]], "line 4: event 2 does not follow"),
+    "events swapped": (swapped(3, 4), "line 3: event 3 does not follow"),
+    "end and event swapped": (swapped(6, 9), "line 6: .* does not end as it should"),
+    "a word edited": (edited(3, b"one", b"0ne"), "line 4: event 3 does not follow"),
+    "the last word edited": (edited(6, b"...", b"..!"), "line 9: .* does not end as it should"),
+    "a time edited": (edited(3, b'"time":"20', b'"time":"21'), "line 4: event 3 does not"),
+    "a time without a zone": (edited(3, b'Z","version"', b'","version"'), "line 3: .* no zone"),
+    "no such version": (edited(3, b'"version":1', b'"version":-1'), "line 3: .* no version -1"),
+    "an id edited": (edited(3, b'"id":"sevt_', b'"id":"tves_'), "line 4: event 3 does not follow"),
+    "a prev that is no hash": (edited(3, b'"prev":"', b'"prev":"x'), "line 3: event 2: "),
+    "a type unlearnt": (edited(3, b'"type":"agent', b'"typo":"agent'), "line 3: not an event"),
+    "a broken shape": (edited(3, b'"content":[', b'"content":[1,'), "line 3: agent.message: "),
+    "bytes that are no text": (edited(3, b"one", b"\xff"), "line 3: "),
+    "a blob's content": (edited(7, b'content":"', b'content":"AAAA'), "line 7: .* its name says"),
+    "a blob not base64": (edited(7, b'content":"', b'content":"!'), "line 7: .* is not base64"),
+    "a blob's name": (edited(7, b"sha256:", b"sha256:0"), "line 7: .* its name says"),
+    "an event of another session": (
+        edited(4, b'"session_id":"sesn_', b'"session_id":"sesn_0'),
+        "line 4: event of sesn_0",
+    ),
+    "an end of another session": (edited(9, b'"sesn_', b'"sesn_0'), "line 9: .* is not complete"),
+    "an end elsewhere": (edited(9, b'"seq":5', b'"seq":4'), "line 9: .* does not end"),
+    "a parent that is not here": (
+        edited(1, b'"created"', b'"parent_id":"sesn_1","parent_seq":1,"created"'),
+        "line 2: event 1 does not follow",
+    ),
+    "a parent without a place": (
+        edited(1, b'"created"', b'"parent_id":"sesn_1","created"'),
+        "line 1: .* does not say where it begins",
+    ),
+    "a place without a parent": (
+        edited(1, b'"created"', b'"parent_seq":4,"created"'),
+        "line 1: .* does not say where it begins",
+    ),
+    "not JSON": (instead(3, b"hello"), "line 3: not a line of an exported session"),
+    "another JSON": (instead(3, b"[1]"), "line 3: not a line of an exported session"),
+    "an unknown line": (instead(3, b'{"line":"party"}'), "line 3: not a line of an exported"),
+    "a picture": (lambda _: [b"\x89PNG\r", b"\x1a"], "line 1: not a line of an exported session"),
+}
+
+
+@pytest.mark.parametrize(("broken", "complaint"), BROKEN.values(), ids=BROKEN)
+async def test_a_broken_file_is_refused_by_line_and_leaves_nothing(
+    tmp_path: Path, broken: Breakage, complaint: str
+):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = await told(here, "one", "two")
+        await with_blob(here, session_id, b"large")
+        await with_blob(here, session_id, b"larger")
+        lines = await exported(here, session_id)
+        with pytest.raises(InvalidInput, match=f"^{complaint}"):
+            await import_lines(there, each(broken(lines)))
+        assert await there.sessions() == []
+        assert await import_lines(there, each(lines)) == [session_id]
+
+
+@pytest.mark.parametrize(
+    ("kept", "complaint"),
+    [
+        (slice(5, None), "line 3: begins with session sesn_.*, which is not here"),
+        (slice(0, -1), "line 7: the file ends in the middle"),
+    ],
+    ids=["ancestors missing", "fork cut short"],
+)
+async def test_a_broken_fork_is_refused_and_its_whole_ancestors_are_kept(
+    tmp_path: Path, kept: slice, complaint: str
+):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        root = await told(here, "one", "two")
+        fork = await here.fork(root)
+        lines = await exported(here, fork.id)
+        with pytest.raises(InvalidInput, match=f"^{complaint}"):
+            await import_lines(there, each(lines[kept]))
+        assert all([(await verify(there, each.id)).ok for each in await there.sessions()])
+        assert fork.id not in {each.id for each in await there.sessions()}
+
+
+async def test_a_fork_on_an_ancestor_that_differs_here_is_refused(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        root = await told(here, "one")
+        await import_lines(there, each(await exported(here, root)))
+        await tell(there, root, "two, otherwise")
+        await tell(here, root, "two")
+        fork = await here.fork(root)
+        lines = await exported(here, fork.id)
+        with pytest.raises(InvalidInput, match=r"^line 3: does not follow from session"):
+            await import_lines(there, each(lines[5:]))
+
+
+# --- any session -----------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.text(max_size=40)),
+        st.tuples(st.just("ask"), st.text(max_size=40)),
+        st.tuples(st.just("keep"), st.binary(max_size=60)),
+        st.tuples(st.just("fork"), st.integers(min_value=1, max_value=12)),
+    ),
+    max_size=10,
+)
+
+
+async def played(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
+    session_id = (await log.create()).id
+    for step in steps:
+        match step:
+            case ("say", str(text)):
+                await tell(log, session_id, text)
+            case ("ask", str(text)):
+                await log.submit(session_id, asks(text))
+                writer = await log.hold(session_id, owner="teller")
+                await writer.fold_inbox()
+                await writer.append(says(text))
+                await writer.release()
+            case ("keep", bytes(content)):
+                await with_blob(log, session_id, content)
+            case ("fork", int(at)):
+                head = (await log.session(session_id)).head
+                session_id = (await log.fork(session_id, at=min(at, head.seq))).id
+            case _:
+                raise AssertionError(step)
+    return session_id
+
+
+@settings(max_examples=25)
+@given(steps=STEPS)
+async def test_any_session_survives_the_journey_byte_for_byte(steps: list[tuple[str, object]]):
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        async with opened(place / "a.db") as here, opened(place / "b.db") as there:
+            session_id = await played(here, steps)
+            lines = await exported(here, session_id)
+            await import_lines(there, each(lines))
+            assert await exported(there, session_id) == lines
+            assert await there.read(session_id) == await here.read(session_id)
+            assert (await verify(there, session_id)).ok

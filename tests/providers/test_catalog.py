@@ -1,0 +1,146 @@
+"""What is known of models, what users add, and what they are told when they mistype."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from mainspring.capabilities.providers.catalog import Catalog, lookup, shipped
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Usage
+
+
+@pytest.mark.parametrize("model", shipped().ids)
+def test_every_listed_model_is_whole(model: str):
+    facts, listing = lookup(model), shipped().listing(model)
+    assert 0 < facts.max_output <= facts.window
+    assert 2 <= facts.bytes_per_token <= 4
+    assert listing.tokenizer != "unknown"
+    if not model.startswith("scripted:"):
+        assert facts.price.input > 0
+        assert facts.price.date >= "2026", "a price without its date cannot be judged"
+        assert facts.price.cache_read <= facts.price.input <= facts.price.cache_write
+
+
+def test_an_id_is_looked_up():
+    facts = lookup("anthropic:claude-sonnet-4-5")
+    assert (facts.window, facts.price.input) == (200_000, Decimal(3))
+
+
+@pytest.mark.parametrize("family", ["opus", "sonnet", "haiku"])
+def test_an_alias_is_the_newest_of_its_family(family: str):
+    prefix = f"anthropic:claude-{family}-"
+    versions = [
+        [int(part) for part in model.removeprefix(prefix).split("-")]
+        for model in shipped().ids
+        if model.startswith(prefix)
+    ]
+    newest = "-".join(map(str, max(versions)))
+    assert lookup(family).id == prefix + newest
+
+
+def test_every_alias_leads_to_a_listed_model():
+    assert set(shipped().aliases.values()) <= set(shipped().ids)
+
+
+def test_a_bare_name_is_enough_when_only_one_provider_has_it():
+    assert lookup("claude-haiku-4-5").id == "anthropic:claude-haiku-4-5"
+
+
+def test_a_dated_snapshot_has_the_facts_of_its_model_and_keeps_its_name():
+    facts = lookup("anthropic:claude-sonnet-4-5-20250929")
+    assert facts.id == "anthropic:claude-sonnet-4-5-20250929"
+    assert facts.price == lookup("anthropic:claude-sonnet-4-5").price
+
+
+@pytest.mark.parametrize("server", ["ollama", "vllm", "lmstudio", "llamacpp"])
+def test_an_unlisted_model_of_a_local_server_gets_safe_defaults(server: str):
+    facts = lookup(f"{server}:somebody/own-model:7b")
+    assert facts.window <= 32_768
+    assert facts.price.output == 0
+    assert facts.efforts == ()
+    assert not facts.vision
+
+
+def test_an_unlisted_model_that_costs_money_is_taken_to_be_dear():
+    assert lookup("openrouter:some/model").price.output >= 50
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("anthropic:claude-sonet-5-5", "anthropic:claude-sonnet-5-5"),
+        ("claude-opus-55", "anthropic:claude-opus-5-5"),
+        ("sonet", "sonnet"),
+        ("openai:gpt-6-lunar", "openai:gpt-6-luna"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_what_comes_close(typed: str, meant: str):
+    with pytest.raises(InvalidInput, match=f"did you mean.*{meant}"):
+        lookup(typed)
+
+
+def test_a_name_like_nothing_is_told_how_names_are_written():
+    with pytest.raises(InvalidInput, match="provider:name"):
+        lookup("zzz")
+
+
+def test_a_long_prompt_is_charged_by_its_own_tariff_and_reserved_by_the_dearer():
+    short, long = Usage(input_tokens=100_000), Usage(input_tokens=100_001)
+    catalog = shipped()
+    assert catalog.cost("haiku", short) == Decimal("0.01")
+    assert catalog.cost("haiku", long) == Decimal("0.0500005")
+    assert catalog.lookup("haiku").price.input == Decimal("0.50")
+
+
+def test_the_adapter_is_told_what_the_catalog_knows():
+    quirks = shipped().quirks("opus")
+    assert quirks.thinking == "adaptive"
+    assert quirks.efforts == lookup("opus").efforts
+    assert quirks.max_output == 128_000
+
+
+def test_users_add_models_correct_prices_and_name_servers(tmp_path: Path):
+    file = tmp_path / "models.toml"
+    file.write_text(
+        """
+        [aliases]
+        house = "rack:qwen"
+        [providers.rack]
+        window = 64_000
+        max_output = 8_000
+        [models."anthropic:claude-opus-5-5"]
+        price = { input = 1, output = 0.5, cache_read = "0.1", cache_write = 1 }
+        price_date = "2027-01-01"
+        """,
+        encoding="utf-8",
+    )
+    catalog = Catalog.load(file)
+    assert catalog.lookup("house").window == 64_000
+    opus = catalog.lookup("opus")
+    assert (opus.price.output, opus.price.date) == (Decimal("0.5"), "2027-01-01")
+    assert opus.window == 1_000_000, "what the user did not mention stays"
+    assert lookup("opus").price.output == 20, "the shipped one is not touched"
+
+
+def test_a_missing_file_adds_nothing(tmp_path: Path):
+    assert Catalog.load(tmp_path / "models.toml").ids == shipped().ids
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("models = [", "models.toml"),
+        ('[models."a:b"]\nwindow = 1', "a:b.*max_output"),
+        ('[models."a:b"]\nwindow = 1\nmax_output = 1\nprise = 1', "a:b.*prise"),
+        ("[models.nameless]\nwindow = 1", "provider:name"),
+        ('[models."a:b"]\nfamily = "none"', "no family 'none'"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, complaint: str):
+    file = tmp_path / "models.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=complaint):
+        Catalog.load(file)

@@ -1,0 +1,399 @@
+"""Several models behave as one: retries, failover, breakers, pacing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+from tests.providers.fleet import (
+    Fake,
+    Time,
+    answer,
+    ask,
+    fails,
+    fleet,
+    quick_to_open,
+    request,
+    says,
+)
+
+from mainspring.capabilities.providers.pacing import PaceSettings
+from mainspring.capabilities.providers.retry import Backoff
+from mainspring.capabilities.providers.router import RouterSettings
+from mainspring.capabilities.providers.routing import Candidate, Routing, Rule, Task
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
+from mainspring.core.model import (
+    Assistant,
+    FailedOver,
+    Request,
+    Stalled,
+    TextDelta,
+    ToolResult,
+    ToolSpec,
+    ToolUse,
+    ToolUseReady,
+    User,
+)
+
+MAIN, SPARE, THIRD = "anthropic:opus", "openai:gpt", "gemini:flash"
+READ = ToolSpec(name="read", description="", input_schema={})
+
+
+async def test_the_first_candidate_answers_under_its_own_name_and_the_reply_bears_its_id():
+    main, spare = Fake(says("hi")), Fake(says("no"))
+    items = await ask(fleet({MAIN: main, SPARE: spare}))
+    assert main.requests[0].model == "opus"
+    assert (await answer(fleet({MAIN: main}))).model == MAIN
+    assert not any(isinstance(item, FailedOver) for item in items)
+    assert spare.requests == []
+
+
+async def test_a_key_revoked_in_the_middle_of_a_conversation_hands_all_of_it_to_the_second_model():
+    conversation = request(
+        messages=(
+            User((TextBlock("read it"),)),
+            Assistant((ToolUse(id="t1", name="read", input={"path": "a"}),)),
+            User((ToolResult(tool_use_id="t1", content=(TextBlock("contents"),)),)),
+        ),
+        tools=(READ,),
+    )
+    main, spare = Fake(says("first"), fails("forbidden")), Fake(says("second"))
+    route = fleet({MAIN: main, SPARE: spare}).route()
+    await ask(route)
+    items = await ask(route, conversation)
+    assert items[0] == FailedOver(
+        from_model=MAIN, to_model=SPARE, reason=f"{MAIN}: it is forbidden"
+    )
+    assert spare.requests[0].messages == conversation.messages
+    assert spare.requests[0].tools == conversation.tools
+    assert spare.requests[0].model == "gpt"
+    assert len(main.requests) == 2, "a refused key is not tried again"
+
+
+@pytest.mark.parametrize("kind", ["unauthorized", "forbidden", "billing", "not_found"])
+async def test_lost_access_fails_over_at_once_and_the_next_call_does_not_knock(
+    kind: ProviderFailure,
+):
+    main, spare = Fake(fails(kind)), Fake(says("ok"))
+    time = Time()
+    route = fleet({MAIN: main, SPARE: spare}, time).route()
+    await ask(route)
+    await ask(route)
+    assert len(main.requests) == 1
+    assert time.slept == []
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "rate_limited", "connection", "server"])
+async def test_a_passing_failure_is_retried_on_the_same_model_unseen(kind: ProviderFailure):
+    main, spare = Fake(fails(kind), fails(kind), says("third time")), Fake(says("no"))
+    time = Time()
+    items = await ask(fleet({MAIN: main, SPARE: spare}, time))
+    assert items[0] == TextDelta("third time")
+    assert spare.requests == []
+    assert len(time.slept) == 2
+    assert time.slept[0] <= 1 and time.slept[1] <= 2, "jitter stays under the doubling ceiling"
+
+
+async def test_retries_are_counted_and_then_the_next_model_answers():
+    main, spare = Fake(fails("server")), Fake(says("ok"))
+    items = await ask(fleet({MAIN: main, SPARE: spare}))
+    assert len(main.requests) == 3
+    assert isinstance(items[0], FailedOver)
+    assert "3 attempts" in items[0].reason
+
+
+@pytest.mark.parametrize(("models", "asked"), [(2, 1), (1, 3)])
+async def test_a_timeout_is_not_waited_for_again_while_another_model_is_at_hand(
+    models: int, asked: int
+):
+    main = Fake(fails("timeout"), fails("timeout"), says("at last"))
+    names = dict(list({MAIN: main, SPARE: Fake(says("ok"))}.items())[:models])
+    await ask(fleet(names))
+    assert len(main.requests) == asked
+
+
+async def test_retry_after_is_honoured():
+    time = Time()
+    main = Fake(fails("rate_limited", retry_after=12.0), says("ok"))
+    await ask(fleet({MAIN: main, SPARE: Fake(says("no"))}, time))
+    assert len(time.slept) == 1
+    assert 12.0 <= time.slept[0] <= 13.0
+
+
+async def test_a_long_retry_after_fails_over_and_keeps_the_breaker_open_for_as_long():
+    time = Time()
+    main, spare = Fake(fails("rate_limited", retry_after=90.0)), Fake(says("ok"))
+    router = fleet({MAIN: main, SPARE: spare}, time, quick_to_open())
+    await ask(router)
+    assert time.slept == []
+    assert router.breaker(MAIN).seconds_left == 90.0
+
+
+async def test_with_no_other_model_a_long_retry_after_is_waited_out():
+    time = Time()
+    main = Fake(fails("rate_limited", retry_after=90.0), says("ok"))
+    assert (await answer(fleet({MAIN: main}, time))).model == MAIN
+    assert time.slept[0] >= 90.0
+
+
+@pytest.mark.parametrize("kind", ["prompt_too_long", "media_too_large", "invalid_request"])
+async def test_what_is_wrong_with_the_request_is_not_tried_elsewhere(kind: ProviderFailure):
+    main, spare = Fake(fails(kind)), Fake(says("ok"))
+    router = fleet({MAIN: main, SPARE: spare})
+    with pytest.raises(ProviderFailed) as caught:
+        await ask(router)
+    assert caught.value.kind == kind
+    assert len(main.requests) == 1 and spare.requests == []
+    assert router.breaker(MAIN).state == "closed"
+
+
+@pytest.mark.parametrize(
+    "part", [TextDelta("once"), ToolUseReady(ToolUse(id="t", name="read", input={}))]
+)
+async def test_once_a_part_of_the_reply_is_out_nothing_is_repeated(part: TextDelta | ToolUseReady):
+    main, spare = Fake(fails("connection", after=[part])), Fake(says("ok"))
+    with pytest.raises(ProviderFailed, match="connection"):
+        await ask(fleet({MAIN: main, SPARE: spare}))
+    assert len(main.requests) == 1 and spare.requests == []
+
+
+async def test_a_stall_is_no_part_of_the_reply_and_the_next_model_answers():
+    main = Fake(fails("stalled", after=[Stalled(seconds=45)]))
+    items = await ask(fleet({MAIN: main, SPARE: Fake(says("ok"))}))
+    assert [type(item) for item in items[:3]] == [Stalled, FailedOver, TextDelta]
+
+
+async def test_a_model_whose_streams_keep_breaking_is_asked_last():
+    main = Fake(fails("connection", after=[TextDelta("once upon")]))
+    route = fleet({MAIN: main, SPARE: Fake(says("ok"))}).route()
+    for _ in range(2):
+        with pytest.raises(ProviderFailed):
+            await ask(route)
+    assert (await answer(route)).model == SPARE
+
+
+async def test_a_stream_that_ends_without_a_reply_is_a_failure():
+    main, spare = Fake([]), Fake(says("ok"))
+    assert (await answer(fleet({MAIN: main, SPARE: spare}))).model == SPARE
+
+
+async def test_all_models_down_is_one_error_that_names_each():
+    models = {
+        MAIN: Fake(fails("forbidden")),
+        SPARE: Fake(fails("server")),
+        THIRD: Fake(fails("rate_limited", retry_after=45.0)),
+    }
+    settings = RouterSettings(backoff=Backoff(attempts=1))
+    with pytest.raises(ProviderFailed) as caught:
+        await ask(fleet(models, settings=settings))
+    text = str(caught.value)
+    assert all(name in text for name in models)
+    assert "it is forbidden" in text and "it is server" in text
+    assert caught.value.retryable, "one of them may answer later"
+    assert caught.value.retry_after_seconds == 45.0
+
+
+async def test_all_access_lost_is_not_retryable():
+    models = {MAIN: Fake(fails("forbidden")), SPARE: Fake(fails("unauthorized"))}
+    router = fleet(models)
+    for _ in range(2):  # the second time from the breakers
+        with pytest.raises(ProviderFailed) as caught:
+            await ask(router)
+        assert not caught.value.retryable
+
+
+async def test_the_breaker_opens_after_failures_in_a_row_and_one_probe_closes_it():
+    time = Time()
+    main = Fake(fails("server"), fails("server"), says("back"))
+    settings = RouterSettings(
+        backoff=Backoff(attempts=1), breaker=quick_to_open(failures=2).breaker
+    )
+    router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
+    route = router.route()
+    await ask(route)
+    assert router.breaker(MAIN).state == "closed"
+    await ask(route)
+    assert router.breaker(MAIN).state == "open"
+    await ask(route)
+    assert len(main.requests) == 2, "left alone while open"
+    time.now += 30
+    assert router.breaker(MAIN).state == "half_open"
+    items = await ask(route)
+    assert items[0] == FailedOver(from_model=SPARE, to_model=MAIN, reason=f"{MAIN} answers again")
+    assert router.breaker(MAIN).state == "closed"
+
+
+async def test_only_one_call_probes_a_half_open_breaker():
+    time = Time()
+    main, spare = Fake(fails("server"), says("back")), Fake(says("ok"))
+    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    router = fleet({MAIN: main, SPARE: spare}, time, settings)
+    await ask(router)
+    time.now += 30
+    main.gate = anyio.Event()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, router)
+            await anyio.wait_all_tasks_blocked()
+            assert (await answer(router)).model == SPARE
+            main.gate.set()
+    assert len(main.requests) == 2
+
+
+async def test_a_failed_probe_is_not_an_event_and_doubles_the_cooldown():
+    time = Time()
+    main = Fake(fails("server"))
+    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
+    route = router.route()
+    await ask(route)
+    time.now += 30
+    items = await ask(route)
+    assert not any(isinstance(item, FailedOver) for item in items)
+    assert router.breaker(MAIN).seconds_left == 60
+
+
+async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
+    time = Time()
+    main = Fake(fails("server"), says("back"))
+    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
+    await ask(router)
+    time.now += 30
+    main.gate = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, router)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert router.breaker(MAIN).is_admitting
+
+
+async def test_a_lone_model_is_waited_for_through_a_short_cooldown():
+    time = Time()
+    main = Fake(fails("server"), says("back"))
+    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    router = fleet({MAIN: main}, time, settings)
+    with pytest.raises(ProviderFailed):
+        await ask(router)
+    assert (await answer(router)).model == MAIN
+    assert time.slept == [30]
+
+
+async def test_no_more_calls_run_at_once_than_the_provider_allows():
+    main = Fake(says("ok"))
+    main.gate = anyio.Event()
+    router = fleet({MAIN: main}, settings=RouterSettings(pace=PaceSettings(max_concurrent=2)))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(ask, router)
+            await anyio.wait_all_tasks_blocked()
+            assert main.at_once == 2
+            main.gate.set()
+    assert main.most_at_once == 2
+    assert len(main.requests) == 5
+
+
+async def test_requests_a_minute_are_spread_out():
+    time = Time()
+    router = fleet(
+        {MAIN: Fake(says("ok"))},
+        time,
+        RouterSettings(paces={"anthropic": PaceSettings(requests_per_minute=2)}),
+    )
+    for _ in range(4):
+        await ask(router)
+    assert time.slept == [30, 30]
+
+
+async def test_tokens_a_minute_are_counted_as_the_provider_counted_them():
+    time = Time()
+    router = fleet(
+        {MAIN: Fake(says("ok", tokens=1199))},
+        time,
+        RouterSettings(pace=PaceSettings(tokens_per_minute=1200)),
+    )
+    await ask(router)
+    await ask(router)
+    assert len(time.slept) == 1, "the first call took the whole minute's allowance"
+
+
+async def test_a_drill_makes_the_second_model_answer_and_says_so():
+    main, spare = Fake(says("no")), Fake(says("ok"))
+    drill = fleet({MAIN: main, SPARE: spare}).drill("main")
+    items = [*await ask(drill), *await ask(drill)]
+    assert items[0] == FailedOver(from_model=MAIN, to_model=SPARE, reason="drill")
+    assert len([item for item in items if isinstance(item, FailedOver)]) == 1
+    assert main.requests == []
+
+
+def test_a_drill_without_a_second_model_is_refused():
+    with pytest.raises(InvalidInput, match="nothing to fail over to"):
+        fleet({MAIN: Fake(says("ok"))}).drill("main")
+
+
+@pytest.mark.parametrize(
+    ("task", "tools", "answers"),
+    [
+        (Task(), 0, SPARE),
+        (Task(agent="reviewer-go"), 3, THIRD),
+        (Task(skills=("pdf", "summarize")), 3, SPARE),
+        (Task(), 3, MAIN),
+    ],
+)
+async def test_rules_choose_by_agent_skill_and_number_of_tools(
+    task: Task, tools: int, answers: str
+):
+    rules = [
+        Rule(use=THIRD, agent="reviewer-*"),
+        Rule(use=SPARE, skill="summarize"),
+        Rule(use=SPARE, max_tools=0),
+    ]
+    models = {name: Fake(says(name)) for name in (MAIN, SPARE, THIRD)}
+    route = fleet(models, rules=rules).route(task)
+    assert (await answer(route, request(tools=(READ,) * tools))).model == answers
+
+
+async def test_a_chosen_model_that_fails_falls_back_to_the_others():
+    models = {MAIN: Fake(says("ok")), SPARE: Fake(fails("forbidden"))}
+    route = fleet(models, rules=[Rule(use=SPARE)]).route()
+    assert (await answer(route)).model == MAIN
+
+
+async def test_a_classifier_is_asked_once_in_the_life_of_a_route():
+    asked: list[str] = []
+
+    async def classify(task: Task, _request: Request) -> str:
+        asked.append(task.agent)
+        return "small"
+
+    routing = Routing(
+        {
+            "main": [Candidate(id=MAIN, model=Fake(says("no")))],
+            "small": [Candidate(id=SPARE, model=Fake(says("ok")))],
+        },
+        classifier=classify,
+    )
+    router = fleet({MAIN: Fake(says("x"))})
+    route = type(router)(routing).route(Task(agent="a"))
+    assert (await answer(route)).model == SPARE
+    assert (await answer(route)).model == SPARE
+    assert asked == ["a"]
+
+
+def _unknown() -> Routing:
+    candidate = Candidate(id=MAIN, model=Fake(says("ok")))
+    return Routing({"main": [candidate]}, [Rule(use="nobody")])
+
+
+@pytest.mark.parametrize("make", [_unknown, lambda: Routing({"main": []})])
+def test_a_routing_that_leads_nowhere_is_refused(make: Callable[[], Routing]):
+    with pytest.raises(InvalidInput):
+        make()
+
+
+async def test_a_role_without_models_uses_those_of_main():
+    route = fleet({MAIN: Fake(says("ok"))}).route(Task(role="judge"))
+    assert (await answer(route)).model == MAIN
