@@ -194,6 +194,7 @@ async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: 
 
         play.model = Slow()
         await play.send("go")
+        ended: Ended | None = None
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
 
@@ -221,6 +222,7 @@ async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
     model = Scripted(calls("hang") + calls("hang"), says("stopped"))
     async with stage(tmp_path, model, tool) as play:
         await play.send("go")
+        ended: Ended | None = None
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
 

@@ -1,4 +1,4 @@
-"""A process of its own that appends to sessions: python -m tests.log.talker FILE COUNT SESSION..."""
+"""A process that appends to sessions: python -m tests.log.talker FILE COUNT SESSION..."""
 
 import sys
 from pathlib import Path

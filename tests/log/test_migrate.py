@@ -152,23 +152,17 @@ async def test_a_file_that_is_no_database_is_refused_and_untouched(tmp_path: Pat
     assert path.read_bytes() == b"Dear diary, " * 500
 
 
-OPEN_AND_SAY = """
+OPEN = """
 import sys
 from pathlib import Path
 
-import anyio
-
 from mainspring.log.migrate import Migration
-from mainspring.log.sqlite import connect, schema
-from tests.log.stories import opened, told
+from mainspring.log.sqlite.connect import prepare
+from mainspring.log.sqlite.schema import MIGRATIONS
 
-async def main() -> None:
-    sys.stdin.readline()  # all start at once
-    connect.prepare(Path(sys.argv[1]), (*schema.MIGRATIONS, Migration(
-        version=2, up=("create table note(text text)",), down=("drop table note",)
-    ))).close()
-
-anyio.run(main)
+notes = Migration(version=2, up=("create table note(text text)",), down=("drop table note",))
+sys.stdin.readline()  # all start at once
+prepare(Path(sys.argv[1]), (*MIGRATIONS, notes)).close()
 """
 
 
@@ -179,7 +173,7 @@ def test_of_processes_that_open_a_file_at_once_one_migrates(tmp_path: Path, exis
         prepare(path).close()
     openers = [
         subprocess.Popen(
-            [sys.executable, "-c", OPEN_AND_SAY, str(path)],
+            [sys.executable, "-c", OPEN, str(path)],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

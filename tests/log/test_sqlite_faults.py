@@ -336,7 +336,22 @@ async def test_a_file_locked_for_a_while_is_waited_for(tmp_path: Path):
         assert texts(await log.read(session_id)) == ["hello", "patience"]
 
 
-async def test_a_new_file_that_another_process_is_making_is_waited_for_not_forever(
+async def test_a_new_file_that_another_process_is_making_is_waited_for(tmp_path: Path):
+    path = tmp_path / "log.db"
+    path.touch()
+
+    async def open_and_tell() -> None:
+        async with opened(path) as log:
+            await told(log, "hello")
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            with locked(path):
+                group.start_soon(open_and_tell)
+                await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_new_file_that_another_process_keeps_making_is_not_waited_for_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("mainspring.log.sqlite.connect.BUSY_SECONDS", 0.05)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import anyio
 import pytest
@@ -25,7 +25,7 @@ class Line:
         self.store = store
         self.faults: list[Fault] = []
 
-    def __getattr__(self, name: str) -> Any:  # all the rest is the store's
+    def __getattr__(self, name: str) -> object:  # all the rest is the store's
         return getattr(self.store, name)
 
     async def append(self, append: Append) -> None:

@@ -100,8 +100,12 @@ def plain(value: Any) -> Any:  # noqa: ANN401 JSON of any shape
 def test_thoughts_go_back_only_to_who_thought_them():
     said = body(asks(*EVERYTHING))["messages"][1]["content"]
     assert [block["type"] for block in said] == [
-        "thinking", "redacted_thinking", "text", "tool_use", "tool_use",
-    ]  # fmt: skip
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "tool_use",
+        "tool_use",
+    ]
     assert said[0] == {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     assert said[1] == {"type": "redacted_thinking", "data": "b3A="}
     plain_model = body(asks(*EVERYTHING), Quirks())["messages"][1]["content"]

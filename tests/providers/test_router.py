@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import anyio
 import pytest
 from tests.providers.fleet import (
@@ -21,13 +19,11 @@ from tests.providers.fleet import (
 from mainspring.capabilities.providers.pacing import PaceSettings
 from mainspring.capabilities.providers.retry import Backoff
 from mainspring.capabilities.providers.router import RouterSettings
-from mainspring.capabilities.providers.routing import Candidate, Routing, Rule, Task
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
 from mainspring.core.model import (
     Assistant,
     FailedOver,
-    Request,
     Stalled,
     TextDelta,
     ToolResult,
@@ -93,7 +89,7 @@ async def test_a_passing_failure_is_retried_on_the_same_model_unseen(kind: Provi
     assert items[0] == TextDelta("third time")
     assert spare.requests == []
     assert len(time.slept) == 2
-    assert time.slept[0] <= 1 and time.slept[1] <= 2, "jitter stays under the doubling ceiling"
+    assert max(time.slept[0], time.slept[1] - 1) <= 1, "jitter stays under the doubling ceiling"
 
 
 async def test_retries_are_counted_and_then_the_next_model_answers():
@@ -145,7 +141,8 @@ async def test_what_is_wrong_with_the_request_is_not_tried_elsewhere(kind: Provi
     with pytest.raises(ProviderFailed) as caught:
         await ask(router)
     assert caught.value.kind == kind
-    assert len(main.requests) == 1 and spare.requests == []
+    assert len(main.requests) == 1
+    assert spare.requests == []
     assert router.breaker(MAIN).state == "closed"
 
 
@@ -156,7 +153,8 @@ async def test_once_a_part_of_the_reply_is_out_nothing_is_repeated(part: TextDel
     main, spare = Fake(fails("connection", after=[part])), Fake(says("ok"))
     with pytest.raises(ProviderFailed, match="connection"):
         await ask(fleet({MAIN: main, SPARE: spare}))
-    assert len(main.requests) == 1 and spare.requests == []
+    assert len(main.requests) == 1
+    assert spare.requests == []
 
 
 async def test_a_stall_is_no_part_of_the_reply_and_the_next_model_answers():
@@ -190,7 +188,8 @@ async def test_all_models_down_is_one_error_that_names_each():
         await ask(fleet(models, settings=settings))
     text = str(caught.value)
     assert all(name in text for name in models)
-    assert "it is forbidden" in text and "it is server" in text
+    assert "it is forbidden" in text
+    assert "it is server" in text
     assert caught.value.retryable, "one of them may answer later"
     assert caught.value.retry_after_seconds == 45.0
 
@@ -332,68 +331,3 @@ async def test_a_drill_makes_the_second_model_answer_and_says_so():
 def test_a_drill_without_a_second_model_is_refused():
     with pytest.raises(InvalidInput, match="nothing to fail over to"):
         fleet({MAIN: Fake(says("ok"))}).drill("main")
-
-
-@pytest.mark.parametrize(
-    ("task", "tools", "answers"),
-    [
-        (Task(), 0, SPARE),
-        (Task(agent="reviewer-go"), 3, THIRD),
-        (Task(skills=("pdf", "summarize")), 3, SPARE),
-        (Task(), 3, MAIN),
-    ],
-)
-async def test_rules_choose_by_agent_skill_and_number_of_tools(
-    task: Task, tools: int, answers: str
-):
-    rules = [
-        Rule(use=THIRD, agent="reviewer-*"),
-        Rule(use=SPARE, skill="summarize"),
-        Rule(use=SPARE, max_tools=0),
-    ]
-    models = {name: Fake(says(name)) for name in (MAIN, SPARE, THIRD)}
-    route = fleet(models, rules=rules).route(task)
-    assert (await answer(route, request(tools=(READ,) * tools))).model == answers
-
-
-async def test_a_chosen_model_that_fails_falls_back_to_the_others():
-    models = {MAIN: Fake(says("ok")), SPARE: Fake(fails("forbidden"))}
-    route = fleet(models, rules=[Rule(use=SPARE)]).route()
-    assert (await answer(route)).model == MAIN
-
-
-async def test_a_classifier_is_asked_once_in_the_life_of_a_route():
-    asked: list[str] = []
-
-    async def classify(task: Task, _request: Request) -> str:
-        asked.append(task.agent)
-        return "small"
-
-    routing = Routing(
-        {
-            "main": [Candidate(id=MAIN, model=Fake(says("no")))],
-            "small": [Candidate(id=SPARE, model=Fake(says("ok")))],
-        },
-        classifier=classify,
-    )
-    router = fleet({MAIN: Fake(says("x"))})
-    route = type(router)(routing).route(Task(agent="a"))
-    assert (await answer(route)).model == SPARE
-    assert (await answer(route)).model == SPARE
-    assert asked == ["a"]
-
-
-def _unknown() -> Routing:
-    candidate = Candidate(id=MAIN, model=Fake(says("ok")))
-    return Routing({"main": [candidate]}, [Rule(use="nobody")])
-
-
-@pytest.mark.parametrize("make", [_unknown, lambda: Routing({"main": []})])
-def test_a_routing_that_leads_nowhere_is_refused(make: Callable[[], Routing]):
-    with pytest.raises(InvalidInput):
-        make()
-
-
-async def test_a_role_without_models_uses_those_of_main():
-    route = fleet({MAIN: Fake(says("ok"))}).route(Task(role="judge"))
-    assert (await answer(route)).model == MAIN

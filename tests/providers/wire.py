@@ -106,7 +106,8 @@ def message(
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-    } | ({"usage": usage} if usage else {})
+    }
+    start |= {"usage": usage} if usage else {}
     end: dict[str, Any] = {
         "type": "message_delta",
         "delta": {"stop_reason": stop, "stop_sequence": None},

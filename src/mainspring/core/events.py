@@ -138,12 +138,18 @@ class ThreadMessageReceived(
 
 
 class ContextCompacted(Payload, frozen=True, kw_only=True, tag="agent.thread_context_compacted"):
-    """An overlay: events `first_seq..last_seq` are read as `summary` from here on."""
+    """An overlay: events `first_seq..last_seq` are read as `summary` from here on.
 
-    layer: Literal["snip", "micro", "collapse", "auto"] | None = None
+    With the layer `media`, only images and documents go from those events.
+    """
+
+    layer: Literal["results", "snip", "micro", "collapse", "auto", "media"] | None = None
     first_seq: int | None = None
     last_seq: int | None = None
     dropped_event_ids: tuple[str, ...] = ()
+    """Calls whose results are not shown any more, or only in part."""
+    kept_bytes: int | None = None
+    """How much of each of these results is still shown; absent: none."""
     summary: str | None = None
     freed_tokens: int | None = None
 
@@ -249,11 +255,14 @@ class ThreadStatusTerminated(
 
 class ModelRequestStarted(Payload, frozen=True, kw_only=True, tag="span.model_request_start"):
     model: str | None = None
+    purpose: str | None = None
+    """`summary` and the like: a call beside the conversation. Absent: a turn of it."""
     request_id: str | None = None
     """Ours, sent to the provider, so that both sides' records can be matched."""
     estimated_input_tokens: int | None = None
+    max_tokens: int | None = None
     prefix: str | None = None
-    """Short hash of what stands before the messages: model, tools, system."""
+    """The blob with what stands before the messages: model, tools, system."""
     cache_break: str | None = None
     """Why this request does not extend the one before it; absent when it does."""
 
@@ -262,6 +271,8 @@ class ModelRequestEnded(Payload, frozen=True, kw_only=True, tag="span.model_requ
     model_request_start_id: str
     model_usage: Usage
     is_error: bool = False
+    purpose: str | None = None
+    """The same as at its start."""
     model: str | None = None
     """The one that answered."""
     stop_reason: str | None = None

@@ -97,7 +97,7 @@ def fold(
             | UserToolResult(tool_use_id=id_, content=content, is_error=is_error)
         ):
             return _settled(state, id_, _digest(is_error, content), tolerance)
-        case ModelRequestStarted():
+        case ModelRequestStarted(purpose=None):
             return _turned(state, tolerance)
         case _:
             return state

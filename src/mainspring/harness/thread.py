@@ -66,6 +66,10 @@ class Thread:
     interrupted: bool = False
     open_request: str | None = None
     """A model request that was started and has not ended."""
+    open_purpose: str | None = None
+    """What that request is for, if it is not a turn of the conversation."""
+    summary_failures: int = 0
+    """In a row, in this run: a few of them and no further summary is asked for."""
     open_reservation: facts.BudgetReserved | None = None
     prefix: str | None = None
     model: str | None = None
@@ -123,11 +127,13 @@ def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> N
     thread.running = True
 
 
-def _idle(thread: Thread, _event: Event, payload: events.StatusIdle) -> None:
+def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.running = False
     thread.interrupted = False
     thread.last_reason = payload.reason
     thread.tries = Tries()
+    thread.summary_failures = 0
+    thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
 
 
 def _woken(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
@@ -136,6 +142,9 @@ def _woken(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
 
 def _request_started(thread: Thread, event: Event, payload: events.ModelRequestStarted) -> None:
     thread.open_request = event.id
+    thread.open_purpose = payload.purpose
+    if payload.purpose is not None:
+        return
     thread.prefix = payload.prefix
     thread.model = payload.model
     thread.compacted = False
@@ -144,7 +153,11 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
 
 
 def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnded) -> None:
-    thread.open_request = None
+    purpose = payload.purpose or thread.open_purpose
+    thread.open_request = thread.open_purpose = None
+    if purpose is not None:
+        _summarized(thread, payload)
+        return
     thread.transcript.end_reply(event.seq, is_error=payload.is_error)
     if not payload.is_error:
         thread.turns += 1
@@ -152,6 +165,13 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
         thread.transcript.measured(payload.model_usage)
         if payload.stop_reason != "max_tokens":
             thread.tries = Tries()
+
+
+def _summarized(thread: Thread, payload: events.ModelRequestEnded) -> None:
+    if not payload.is_error:
+        thread.summary_failures = 0
+    elif payload.stop_reason != "interrupted":
+        thread.summary_failures += 1
 
 
 def _message(thread: Thread, event: Event, payload: events.AgentMessage) -> None:
@@ -258,8 +278,9 @@ def _status(thread: Thread, event: Event, payload: facts.ContextStatus) -> None:
 
 
 def _compacted(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
-    thread.compacted = True
-    thread.transcript.compact(payload)
+    if thread.transcript.compact(payload):
+        thread.compacted = True
+        thread.status = None  # it may have been told in what is gone
 
 
 def _reserved(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> None:

@@ -73,6 +73,8 @@ async def take_turn(desk: Desk) -> Step | None:
     status = status_block(desk.account.spent, desk.limits)
     if status is not None and status != thread.status:
         desk.note(fact.ContextStatus(text=status))
+    if thread.prefix != desk.prefix.digest:
+        await desk.writer.put_blob(desk.prefix.encoded, media_type="application/json")
     asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap)
     request_id = desk.new_id(ids.REQUEST)
     desk.note(
@@ -88,7 +90,8 @@ async def take_turn(desk: Desk) -> Step | None:
             model=desk.prefix.model,
             request_id=request_id,
             estimated_input_tokens=tokens,
-            prefix=desk.prefix.hash,
+            max_tokens=cap,
+            prefix=desk.prefix.digest,
             cache_break=cache_break(thread, desk.prefix),
         ),
         event_ids=(asked.started_id,),

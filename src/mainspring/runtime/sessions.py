@@ -31,7 +31,7 @@ from mainspring.harness.desk import Account, Desk
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.loop import run
 from mainspring.harness.reasons import Terminal
-from mainspring.harness.thread import fold
+from mainspring.harness.thread import Thread
 from mainspring.log.background import running
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
@@ -105,6 +105,15 @@ class Runtime:
         return Session(self, agent, (await self.log.session(session_id)).id)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A log folded up to `seq`, kept between runs so that the next one only reads on."""
+
+    thread: Thread
+    account: Account
+    seq: int
+
+
 class Session:
     """One session. Several of these, in several processes, may stand for the same one."""
 
@@ -113,15 +122,14 @@ class Session:
         self.agent = agent
         self._runtime = runtime
         self._log = runtime.log
+        self._known: Known | None = None
 
     async def send(
         self, message: str | Sequence[Block], *, client_id: str | None = None
     ) -> InboxItem:
         """Put a message into the inbox; whoever runs the session takes it from there."""
         content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
-        return await self._log.submit(
-            self.id, UserMessage(content=content), client_id=client_id
-        )
+        return await self._log.submit(self.id, UserMessage(content=content), client_id=client_id)
 
     async def interrupt(self) -> InboxItem:
         """Stop what runs, at once; what was said and done so far is kept."""
@@ -164,45 +172,49 @@ class Session:
         Raises:
             LeaseHeld: another worker runs it.
         """
-        writer = await self._log.hold(
-            self.id, owner=self._runtime.owner, seconds=LEASE_SECONDS
-        )
+        writer = await self._log.hold(self.id, owner=self._runtime.owner, seconds=LEASE_SECONDS)
+        known, self._known = self._known, None
         try:
             async with running(lambda: _keep(writer)):
-                desk = await self._desk(writer, emit)
+                desk = self._desk(writer, await self._read_on(writer, known), emit)
                 ended = await run(desk)
+            self._known = Known(desk.thread, desk.account, writer.head.seq)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 await writer.release()
         if ended is None:
             return None
-        spent = desk.account.spent
         return Result(
             session_id=self.id,
             reason=ended.reason,
             text=await self._last_words(),
             turns=desk.thread.turns,
-            usage=spent.usage,
-            cost_usd=spent.cost_usd,
+            usage=desk.account.usage,
+            cost_usd=desk.account.spent.cost_usd,
             detail=ended.detail,
             waiting_for=ended.waiting_for,
         )
 
-    async def _desk(self, writer: Writer, emit: Callable[[Delta], None]) -> Desk:
+    async def _read_on(self, writer: Writer, known: Known | None) -> Known:
+        """Fold what this object has not seen yet: a log is only ever added to."""
+        known = known or Known(Thread(id=writer.thread_id, is_main=True), Account(), 0)
+        for event in await self._log.read(self.id, after=known.seq):
+            known.thread.apply(event)
+            known.account.apply(event)
+        return known
+
+    def _desk(self, writer: Writer, known: Known, emit: Callable[[Delta], None]) -> Desk:
         runtime = self._runtime
-        log = await self._log.read(self.id)
         tools = {tool.spec.name: tool for tool in (*self.agent.tools, self._history())}
         return Desk(
             writer=writer,
-            thread=fold(log, thread_id=writer.thread_id, is_main=True),
-            account=Account.of(log),
+            thread=known.thread,
+            account=known.account,
             model=runtime.models.open(self.agent.model),
             facts=runtime.models.facts(self.agent.model),
             prefix=Prefix(
                 model=self.agent.model,
-                system=system_prompt(
-                    instructions=self.agent.instructions, rules=self.agent.rules
-                ),
+                system=system_prompt(instructions=self.agent.instructions, rules=self.agent.rules),
                 tools=specs(tools),
                 effort=self.agent.effort,
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from typing import (
     Annotated,
@@ -49,6 +49,8 @@ def mismatches(value: object, hint: object, path: str) -> list[str]:
     except msgspec.ValidationError as error:
         bare = _bare(hint)
         return list(_inner(value, bare, path)) or [_explained(error, bare, path)]
+    except TypeError:
+        return []  # a type variable: it means something only where it is filled in
     return []
 
 
@@ -80,7 +82,6 @@ def _bare(hint: object) -> object:
 
 
 def _inner(value: object, hint: object, path: str) -> Iterator[str]:
-    arguments = get_args(hint)
     if isinstance(value, list):
         items = cast("list[object]", value)
         for at, (item, part) in enumerate(zip(items, _item_hints(hint, len(items)), strict=False)):
@@ -90,9 +91,9 @@ def _inner(value: object, hint: object, path: str) -> Iterator[str]:
         fields = _fields(hint)
         if fields is not None:
             yield from field_mismatches(members, fields, f"{path}.")
-        elif len(arguments) == 2:
+        elif _is_generic(hint, Mapping):
             for key, member in members.items():
-                yield from mismatches(member, arguments[1], f"{path}.{key}")
+                yield from mismatches(member, get_args(hint)[1], f"{path}.{key}")
 
 
 def field_mismatches(members: Mapping[str, object], fields: Fields, prefix: str) -> Iterator[str]:
@@ -105,10 +106,16 @@ def field_mismatches(members: Mapping[str, object], fields: Fields, prefix: str)
 
 
 def _item_hints(hint: object, count: int) -> list[object]:
+    if not _is_generic(hint, Collection) or _is_generic(hint, Mapping):
+        return []
     arguments = get_args(hint)
-    if get_origin(hint) is tuple and arguments[-1] is not Ellipsis:
-        return list(arguments)
-    return [arguments[0]] * count if arguments else []
+    is_fixed = get_origin(hint) is tuple and arguments[-1] is not Ellipsis
+    return list(arguments) if is_fixed else [arguments[0]] * count
+
+
+def _is_generic(hint: object, kind: type) -> bool:
+    origin = get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, kind) and bool(get_args(hint))
 
 
 def _fields(hint: object) -> Fields | None:

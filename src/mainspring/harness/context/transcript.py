@@ -5,20 +5,26 @@ compactions, which are overlays: the events stay, the transcript reads them othe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
-from mainspring.core import model
-from mainspring.core.content import Block, DocumentBlock, ImageBlock, TextBlock, plain_text
+from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.events import AgentThinking, ContextCompacted, Usage
 from mainspring.core.model import Assistant, Message, Thinking, ToolResult, ToolUse, User
+from mainspring.harness.context.overlay import (
+    cut,
+    dropped,
+    placeholder,
+    with_results,
+    without_media,
+)
+from mainspring.harness.context.pins import Pins
+from mainspring.harness.context.sizes import blocks_bytes, message_bytes, result_bytes
 
 Part: TypeAlias = TextBlock | Thinking | ToolUse
 
-DROPPED = "[An older result was removed to save space; history_search finds it.]"
-_MEDIA_BYTES = 6_000
-"""What an image or a document counts for: about 1,600 tokens."""
-_FRAME_BYTES = 24
-"""What a block costs around its text."""
+KEPT = TextBlock("[Kept word for word from earlier in this conversation:]")
+SNIPPED = "[Earlier in this conversation: removed to save space; history_search finds it.]"
 
 
 class Transcript:
@@ -28,46 +34,52 @@ class Transcript:
         self.spans: list[tuple[int, int]] = []
         """First and last seq of each message."""
         self.is_answered = True
+        self.pins = Pins()
+        self.finished: list[int] = []
+        """Where runs ended that had done what they were asked."""
         self._parts: list[Part] = []
         self._begun = 0
         self._asked: list[str] = []
         self._results: dict[str, ToolResult] = {}
         self._said: list[Block] = []
         self._first_open = 0
+        self._head = 0  # how many blocks of the first message are pinned ones, put there
+        self._bytes = 0
         self._counted_tokens: int | None = None
-        self._uncounted_bytes = 0
+        self._counted_bytes = 0
 
     # --- what comes in -----------------------------------------------------------------------
 
     def add_user(self, seq: int, content: Sequence[Block]) -> None:
-        self._open(seq)
-        self._said += content
-        self._uncounted_bytes += sum(map(_size, content))
+        self.pins.add_words(seq, tuple(content))
+        self._say(seq, content)
 
     def add_system(self, seq: int, content: tuple[Block, ...]) -> None:
-        self.add_note(seq, plain_text(content))
+        rule = _note(plain_text(content))
+        self.pins.add_rule(seq, (rule,))
+        self._say(seq, (rule,))
 
     def add_note(self, seq: int, text: str) -> None:
         """Words of the system's own, told apart from the user's."""
-        self.add_user(seq, (TextBlock(f"<system-note>\n{text}\n</system-note>"),))
+        self._say(seq, (_note(text),))
 
     def add_result(
         self, seq: int, call_id: str, content: tuple[Block, ...], is_error: bool
     ) -> None:
         self._open(seq)
         self._results[call_id] = ToolResult(tool_use_id=call_id, content=content, is_error=is_error)
-        self._uncounted_bytes += sum(map(_size, content)) + len(call_id)
+        self._bytes += result_bytes(content)
 
     def begin_reply(self, seq: int) -> None:
         """Close the user's turn: results in the order asked, then what was said."""
-        results = [self._results[call_id] for call_id in self._asked if call_id in self._results]
-        content = (*results, *self._said)
+        content = self._open_content()
         if content:
             if self.messages and isinstance(last := self.messages[-1], User):
                 self.messages[-1] = User((*last.content, *content))
                 self.spans[-1] = (self.spans[-1][0], seq)
             else:
                 self._close(User(content), self._first_open, seq)
+        self.pins.begin()
         self._asked, self._results, self._said, self._first_open = [], {}, [], 0
         self._parts, self._begun = [], seq
 
@@ -83,7 +95,9 @@ class Transcript:
 
     def end_reply(self, seq: int, *, is_error: bool) -> None:
         if self._parts:
-            self._close(Assistant(tuple(self._parts)), self._begun, seq)
+            reply = Assistant(tuple(self._parts))
+            self._close(reply, self._begun, seq)
+            self._bytes += message_bytes(reply)
         self._parts = []
         if not is_error:
             self.is_answered = True
@@ -96,37 +110,100 @@ class Transcript:
             + usage.cache_read_input_tokens
             + usage.output_tokens
         )
-        self._uncounted_bytes = 0
+        self._counted_bytes = self._bytes
+
+    def end_run(self, seq: int, *, is_completed: bool) -> None:
+        if is_completed:
+            self.finished.append(seq)
+            self.pins.finish()
 
     # --- what it amounts to ------------------------------------------------------------------
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def open_results(self) -> list[ToolResult]:
+        """Of the newest round, as long as the model has not been sent them."""
+        return [self._results[call_id] for call_id in self._asked if call_id in self._results]
+
+    @property
+    def open_words(self) -> list[Block]:
+        return [*self._said]
+
+    def upcoming(self) -> list[Message]:
+        """The messages of the next request."""
+        trial = self.copy()
+        trial.begin_reply(0)
+        return trial.messages
 
     def tokens(self, *, prefix_bytes: int, bytes_per_token: float) -> int:
         """Input tokens of the next request, leaning high."""
         if self._counted_tokens is None:
-            return int((prefix_bytes + self._uncounted_bytes) / bytes_per_token) + 1
-        return self._counted_tokens + int(self._uncounted_bytes / bytes_per_token) + 1
+            return int((prefix_bytes + self._bytes) / bytes_per_token) + 1
+        grown = self._bytes - self._counted_bytes
+        if grown >= 0:
+            return self._counted_tokens + int(grown / bytes_per_token) + 1
+        left = (prefix_bytes + self._bytes) / (prefix_bytes + self._counted_bytes)
+        return int(self._counted_tokens * left) + 1
+
+    def copy(self) -> Transcript:
+        """To try a compaction on."""
+        twin = Transcript()
+        twin.__dict__.update(self.__dict__)
+        twin.messages, twin.spans = [*self.messages], [*self.spans]
+        twin.finished, twin.pins = [*self.finished], self.pins.copy()
+        twin._parts, twin._asked = [*self._parts], [*self._asked]
+        twin._results, twin._said = {**self._results}, [*self._said]
+        return twin
 
     # --- compaction --------------------------------------------------------------------------
 
-    def compact(self, overlay: ContextCompacted) -> None:
-        if overlay.dropped_event_ids:
-            dropped = frozenset(overlay.dropped_event_ids)
-            self.messages = [_without_results(message, dropped) for message in self.messages]
+    def compact(self, overlay: ContextCompacted) -> bool:
+        """Read it as the overlay says; true if that changes what the model was sent before."""
+        before = [*self.messages]
+        self._change_results(overlay)
         if overlay.first_seq is not None and overlay.last_seq is not None:
-            self._replace(overlay.first_seq, overlay.last_seq, overlay.summary or "")
-        self._counted_tokens = None
-        self._uncounted_bytes = sum(map(_message_size, self.messages)) + sum(map(_size, self._said))
+            if overlay.layer == "media":
+                self._drop_media(overlay.first_seq, overlay.last_seq)
+            else:
+                self._replace(overlay.first_seq, overlay.last_seq, overlay.summary or SNIPPED)
+        self._bytes = (
+            sum(map(message_bytes, self.messages))
+            + blocks_bytes(self._said)
+            + sum(result_bytes(result.content) for result in self._results.values())
+        )
+        return len(before) != len(self.messages) or any(
+            one is not other for one, other in zip(before, self.messages, strict=True)
+        )
+
+    def _change_results(self, overlay: ContextCompacted) -> None:
+        ids = frozenset(overlay.dropped_event_ids)
+        if not ids:
+            return
+        kept = overlay.kept_bytes
+        change = dropped if kept is None else partial(cut, kept_bytes=kept)
+        self.messages = [with_results(message, ids, change) for message in self.messages]
+        for call_id in ids & self._results.keys():
+            self._results[call_id] = change(self._results[call_id])
+
+    def _drop_media(self, first_seq: int, last_seq: int) -> None:
+        self.pins.drop_media(first_seq, last_seq)
+        for index, (first, last) in enumerate(self.spans):
+            if first_seq <= first and last <= last_seq:
+                self.messages[index] = without_media(self.messages[index])
+        if self._first_open and first_seq <= self._first_open <= last_seq:
+            self._said = list(map(placeholder, self._said))
 
     def _replace(self, first_seq: int, last_seq: int, summary: str) -> None:
-        inside = [
-            index
-            for index, (first, last) in enumerate(self.spans)
-            if first_seq <= first and last <= last_seq
-        ]
-        if not inside:
+        found = self._inside(first_seq, last_seq)
+        if not found:
             return
-        start, end = inside[0], inside[-1] + 1
-        content: tuple[Block | ToolResult, ...] = (TextBlock(summary),) if summary else ()
+        if self._head and isinstance(first := self.messages[0], User):
+            self.messages[0] = User(first.content[self._head :])
+        start, end = found.start, found.stop
+        content: tuple[Block | ToolResult, ...] = (TextBlock(summary),)
         span = (self.spans[start][0], self.spans[end - 1][1])
         if start > 0 and isinstance(before := self.messages[start - 1], User):
             start, content = start - 1, (*before.content, *content)
@@ -135,10 +212,51 @@ class Transcript:
             content = (*content, *after.content)
             span = (span[0], self.spans[end][1])
             end += 1
-        self.messages[start:end] = [User(content)] if content else []
-        self.spans[start:end] = [span] if content else []
+        self.messages[start:end] = [User(content)]
+        self.spans[start:end] = [span]
+        self._restore_pins()
+
+    def _inside(self, first_seq: int, last_seq: int) -> range:
+        """Indices of what can go without parting a call from its result."""
+        inside = [
+            index
+            for index, (first, last) in enumerate(self.spans)
+            if first_seq <= first and last <= last_seq
+        ]
+        if not inside:
+            return range(0)
+        start, end = inside[0], inside[-1] + 1
+        if start > 0 and _has(self.messages[start], ToolResult):
+            start += 1
+        if end > start and _has(self.messages[end - 1], ToolUse):
+            end -= 1
+        return range(start, end)
+
+    def _restore_pins(self) -> None:
+        """What is pinned and is nowhere else any more stands first."""
+        there = {
+            part
+            for message in self.messages
+            if isinstance(message, User)
+            for part in message.content
+            if not isinstance(part, ToolResult)
+        }
+        there.update(self._said)
+        missing = [block for block in self.pins.blocks() if block not in there]
+        head: list[Block] = [KEPT, *missing] if missing else []
+        if isinstance(first := self.messages[0], User):
+            self.messages[0] = User((*head, *first.content))
+            self._head = len(head)
 
     # --- how it is done ----------------------------------------------------------------------
+
+    def _say(self, seq: int, content: Sequence[Block]) -> None:
+        self._open(seq)
+        self._said += content
+        self._bytes += blocks_bytes(content)
+
+    def _open_content(self) -> tuple[Block | ToolResult, ...]:
+        return (*self.open_results, *self._said)
 
     def _open(self, seq: int) -> None:
         self.is_answered = False
@@ -149,43 +267,9 @@ class Transcript:
         self.spans.append((first, last))
 
 
-def _without_results(message: Message, dropped: frozenset[str]) -> Message:
-    if isinstance(message, Assistant) or not any(
-        isinstance(part, ToolResult) and part.tool_use_id in dropped for part in message.content
-    ):
-        return message
-    return User(
-        tuple(
-            ToolResult(
-                tool_use_id=part.tool_use_id,
-                content=(TextBlock(DROPPED),),
-                is_error=part.is_error,
-            )
-            if isinstance(part, ToolResult) and part.tool_use_id in dropped
-            else part
-            for part in message.content
-        )
-    )
+def _note(text: str) -> TextBlock:
+    return TextBlock(f"<system-note>\n{text}\n</system-note>")
 
 
-def _size(block: Block) -> int:
-    match block:
-        case ImageBlock() | DocumentBlock():
-            return _MEDIA_BYTES
-        case _:
-            return len(plain_text((block,)).encode()) + _FRAME_BYTES
-
-
-def _message_size(message: Message) -> int:
-    total = 0
-    for part in message.content:
-        match part:
-            case model.ToolResult(content=content):
-                total += sum(map(_size, content)) + _FRAME_BYTES
-            case model.ToolUse(name=name, input=given):
-                total += len(name) + len(str(given)) + _FRAME_BYTES
-            case model.Thinking(text=text):
-                total += len(text.encode()) + _FRAME_BYTES
-            case _:
-                total += _size(part)
-    return total
+def _has(message: Message, kind: type[ToolUse | ToolResult]) -> bool:
+    return any(isinstance(part, kind) for part in message.content)

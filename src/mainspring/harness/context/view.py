@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.model import Effort, Request, ToolSpec
 from mainspring.core.tool import Tool
 from mainspring.harness.thread import Thread
+from mainspring.log.blobs import digest_of
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-@dataclass(frozen=True)
-class Prefix:
+class Prefix(Struct, frozen=True, kw_only=True, dict=True):
     """What stands before the messages and stays the same for a whole session."""
 
     model: str
@@ -27,14 +26,18 @@ class Prefix:
     effort: Effort = "none"
 
     @cached_property
-    def hash(self) -> str:
-        parts = _ENCODER.encode((self.model, self.system, self.tools, self.effort))
-        return hashlib.sha256(parts).hexdigest()[:16]
+    def encoded(self) -> bytes:
+        """Kept as a blob, so that every request can be rebuilt from the log alone."""
+        return _ENCODER.encode(self)
 
     @cached_property
+    def digest(self) -> str:
+        return digest_of(self.encoded)
+
+    @property
     def size(self) -> int:
         """In bytes."""
-        return len(_ENCODER.encode((self.system, self.tools)))
+        return len(self.encoded)
 
 
 def specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
@@ -68,7 +71,7 @@ def cache_break(thread: Thread, prefix: Prefix) -> str | None:
         return None  # the first one
     if thread.model != prefix.model:
         return "model changed"
-    if thread.prefix != prefix.hash:
+    if thread.prefix != prefix.digest:
         return "system or tools changed"
     if thread.compacted:
         return "compaction"

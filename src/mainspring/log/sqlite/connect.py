@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from mainspring.log.migrate import Migration, pending
 from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_SECONDS = 10.0
+_CLAIMED_SECONDS = 0.002
 
 
 @contextmanager
@@ -115,10 +118,16 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
 
 
 def _claim(path: Path, connection: sqlite3.Connection) -> None:
-    if _is_ours(path, connection):
-        return
-    connection.execute("pragma journal_mode = wal")
-    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+    deadline = time.monotonic() + BUSY_SECONDS
+    while not _is_ours(path, connection):
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        except sqlite3.OperationalError as error:
+            # SQLite waits for others everywhere but here, when they are about to write
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            threading.Event().wait(_CLAIMED_SECONDS)
 
 
 def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:

@@ -67,7 +67,7 @@ class _WireDelta(Struct, frozen=True):
 
 
 class _WireMessage(Struct, frozen=True):
-    type: str = "message"
+    type: str = ""
     model: str = ""
     content: tuple[_WireBlock, ...] = ()
     stop_reason: str | None = None
@@ -241,6 +241,8 @@ class MessageParser:
         message = _MESSAGES.decode(body)
         if message.error or message.type == "error":
             raise failed_in_stream(self._provider, message.error)
+        if message.type != "message":
+            return
         self._begin(message)
         for index, block in enumerate(message.content):
             match block.type:
@@ -254,7 +256,7 @@ class MessageParser:
                     self._content[index] = _thought(block.thinking, block.signature, block)
                 case _:
                     pass
-        self._stop_reason = message.stop_reason
+        self._stop_reason = message.stop_reason or "end_turn"
         self.is_over = True
 
     def reply(self, provider_request_id: str | None) -> Reply:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from mainspring.capabilities.providers.estimate import estimated_usage
 from mainspring.capabilities.providers.failures import failed_in_stream
@@ -53,7 +53,7 @@ class _Call(Struct, frozen=True):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: Raw | None = None
+    extra_content: object = None
 
 
 class _Said(Struct, frozen=True):
@@ -101,7 +101,7 @@ class _OpenCall:
     name: str
     given_id: str | None
     pieces: list[str] = field(default_factory=list[str])
-    extras: Raw | None = None
+    extras: object = None
 
 
 class ChatParser:
@@ -219,8 +219,7 @@ class ChatParser:
             content.append(TextBlock(text))
         for call, use in zip(self._calls, self._uses or (), strict=True):
             if call.extras is not None:
-                extras = bytes(call.extras).decode()
-                sealed = seal(call_extras(self._provider), extras)
+                sealed = seal(call_extras(self._provider), _json(call.extras))
                 content.append(Thinking(text="", signature=sealed))
             content.append(use)
         return tuple(content)
@@ -261,10 +260,11 @@ def _whole_details(fragments: Sequence[dict[str, object]]) -> list[dict[str, obj
     return whole
 
 
-def _json(arguments: object) -> str:
-    if isinstance(arguments, str):
-        return arguments
-    return "" if arguments is None else msgspec.json.encode(arguments).decode()
+def _json(value: object) -> str:
+    """A string is JSON already."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def _counted(usage: _WireUsage) -> Usage | None:

@@ -1,0 +1,42 @@
+"""Run benchmarks: `python bench/run.py [append] [growth] [follow] [--json]`. All by default."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import anyio
+import append
+import follow
+import growth
+from report import Measure, as_json, as_table, note
+
+BENCHES = {"append": append.measure, "growth": growth.measure, "follow": follow.measure}
+
+
+async def measured(names: list[str]) -> list[Measure]:
+    found: list[Measure] = []
+    for name in names:
+        note(f"measuring {name} ...")
+        found += await BENCHES[name]()
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure; every figure is of this one run.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    wanted = parser.parse_args()
+    if unknown := [name for name in wanted.names if name not in BENCHES]:
+        parser.error(f"no benchmark is called {unknown[0]}; there are {', '.join(BENCHES)}")
+    load = os.getloadavg()[0]
+    if load > 1:
+        note(f"this machine is busy (load {load:.1f}): take ratios with a grain of salt")
+    found = anyio.run(measured, wanted.names or list(BENCHES))
+    print(as_json(found) if wanted.json else as_table(found))
+    return int(any(each.is_met is False for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The `history_search` tool: what a compaction took out of sight stays findable in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool
+
+NAME = "history_search"
+_DEFAULT_LIMIT = 10
+_MAX_LIMIT = 50
+_SPEC = ToolSpec(
+    name=NAME,
+    description=(
+        "Search everything that was said and every tool result in this session, also what was"
+        " removed from the conversation to save space. Finds events that have all words of the"
+        " query; use few and telling ones."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words to look for."},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _MAX_LIMIT,
+                "description": f"How many at most; {_DEFAULT_LIMIT} if not given.",
+            },
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Found(Protocol):
+    @property
+    def seq(self) -> int: ...
+    @property
+    def snippet(self) -> str: ...
+
+
+def history_search(search: Callable[[str, int], Awaitable[Sequence[Found]]]) -> Tool:
+    """The tool over a search of one session, which gets the query and how many hits it may give."""
+
+    async def run(call: Call) -> Outcome:
+        query, limit = str(call.input["query"]), call.input.get("limit", _DEFAULT_LIMIT)
+        try:
+            hits = await search(query, limit if isinstance(limit, int) else _DEFAULT_LIMIT)
+        except InvalidInput as wrong:
+            return Outcome.text(str(wrong), ok=False)
+        if not hits:
+            return Outcome.text(f"Nothing in this session has all the words of {query!r}.")
+        return Outcome.text("\n".join(f"event {hit.seq}: {hit.snippet}" for hit in hits))
+
+    return Tool(spec=_SPEC, run=run, traits=lambda _: SAFE_READ, invalid=_invalid)
+
+
+def _invalid(given: Mapping[str, object]) -> str | None:
+    limit = given.get("limit", _DEFAULT_LIMIT)
+    if not isinstance(given.get("query"), str):
+        return "history_search needs a query: words to look for, as a string."
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT:
+        return f"history_search takes a limit of 1 to {_MAX_LIMIT}, not {limit!r}."
+    return None

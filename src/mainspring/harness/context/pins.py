@@ -1,0 +1,92 @@
+"""What every compaction must leave word for word: rules, the task's goal, standing constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mainspring.core.content import Block, plain_text
+from mainspring.harness.context.overlay import placeholder
+
+WORDS_CHARS = 16_000
+"""How much of the user's other words is kept, the newest first. Rules and goals have no limit."""
+LONGEST_WORDS = 4_000
+_STANDING = (
+    *("do not", "don't", "don’t", "never", "always", "must", "only", "until", "unless", "without"),
+    *("ask me", "ask first", "ask before", "wait for", "from now on", "make sure", "no matter"),
+    *("nicht", "niemals", "immer", "nur ", "erst wenn", "bevor", "ohne ", "ab jetzt", "kein"),
+    *("jamais", "toujours", "ne pas", "sans ", "avant de", "nunca", "siempre", "sin ", "antes de"),
+    *("不要", "不能", "必须", "永远", "しないで", "必ず", "нельзя", "никогда", "всегда"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    seq: int
+    blocks: tuple[Block, ...]
+
+
+def is_standing(words: Iterable[Block]) -> bool:
+    """Whether this may be a constraint that outlives its task. Rather too often than too rarely."""
+    text = plain_text(tuple(words)).lower()
+    return any(phrase in text for phrase in _STANDING)
+
+
+class Pins:
+    """Rules for ever; the goal of a task and what was said to it, until the task is done."""
+
+    def __init__(self) -> None:
+        self._rules: list[Pin] = []
+        self._goal: list[Pin] = []
+        self._words: list[Pin] = []
+        self._is_begun = False
+        self._is_done = False
+
+    def add_rule(self, seq: int, blocks: tuple[Block, ...]) -> None:
+        self._rules.append(Pin(seq, blocks))
+
+    def add_words(self, seq: int, blocks: tuple[Block, ...]) -> None:
+        """What the user said: the goal, if the model has not begun with the task yet."""
+        if self._is_done:
+            self._words = [pin for pin in (*self._words, *self._goal) if is_standing(pin.blocks)]
+            self._goal, self._is_begun, self._is_done = [], False, False
+        (self._words if self._is_begun else self._goal).append(Pin(seq, blocks))
+
+    def begin(self) -> None:
+        """The model was asked: what is said from here on comes to a task under way."""
+        self._is_begun = True
+
+    def finish(self) -> None:
+        """The task is done; the next words are a new one's."""
+        self._is_done = True
+
+    def standing(self) -> list[Pin]:
+        """All that holds now, in the order it was said."""
+        kept: list[Pin] = []
+        room = WORDS_CHARS
+        for pin in sorted(self._words, key=lambda pin: -pin.seq):
+            size = len(plain_text(pin.blocks))
+            if size <= min(room, LONGEST_WORDS):
+                kept.append(pin)
+                room -= size
+        return sorted((*self._rules, *self._goal, *kept), key=lambda pin: pin.seq)
+
+    def blocks(self) -> list[Block]:
+        """The pinned blocks in order, each once."""
+        return list(dict.fromkeys(block for pin in self.standing() for block in pin.blocks))
+
+    def drop_media(self, first_seq: int, last_seq: int) -> None:
+        """The provider does not take them: words stay, media do not."""
+        for pins in (self._goal, self._words):
+            pins[:] = [
+                Pin(pin.seq, tuple(map(placeholder, pin.blocks)))
+                if first_seq <= pin.seq <= last_seq
+                else pin
+                for pin in pins
+            ]
+
+    def copy(self) -> Pins:
+        twin = Pins()
+        twin._rules, twin._goal, twin._words = [*self._rules], [*self._goal], [*self._words]
+        twin._is_begun, twin._is_done = self._is_begun, self._is_done
+        return twin

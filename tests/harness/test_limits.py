@@ -1,0 +1,391 @@
+"""What is spent is folded from the log; what might pass a limit is not begun."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.catalog import ModelFacts, Price
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import (
+    AgentCustomToolUse,
+    AgentMcpToolUse,
+    AgentToolUse,
+    ModelRequestEnded,
+    StatusIdle,
+    StatusRunning,
+    StopReason,
+    Usage,
+)
+from mainspring.core.facts import (
+    BudgetReserved,
+    BudgetSettled,
+    LoopContinued,
+    SessionForked,
+    SessionWoken,
+)
+from mainspring.harness.budget import (
+    Charge,
+    DailyLimits,
+    MemoryLedger,
+    SpendRate,
+    status_block,
+)
+from mainspring.harness.limits import (
+    Limits,
+    Spent,
+    affordable_output,
+    calls_over,
+    continuation,
+    fold,
+    reached,
+    reserve,
+    worst_cost,
+)
+from mainspring.harness.reasons import Ended
+
+PRICE = Price(
+    input=Decimal(2),
+    output=Decimal(10),
+    cache_read=Decimal("0.2"),
+    cache_write=Decimal("2.5"),
+    date="2026-11-10",
+)
+FACTS = ModelFacts(id="a:b", window=200_000, max_output=64_000, price=PRICE)
+FREE = ModelFacts(id="c:d", window=8_000, max_output=4_000)
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
+WOKEN = SessionWoken(owner="w", epoch=2, attempt=1)
+
+cents = st.integers(0, 500).map(lambda cents: Decimal(cents) / 100)
+
+
+def reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:
+    return BudgetReserved(
+        reservation_id=id_, cost_usd=str(cost), input_tokens=tokens, output_tokens=tokens
+    )
+
+
+def settled(id_: str, cost: Decimal) -> BudgetSettled:
+    return BudgetSettled(reservation_id=id_, cost_usd=str(cost))
+
+
+def ended(output: int = 0, **tokens: int) -> ModelRequestEnded:
+    return ModelRequestEnded(
+        model_request_start_id="x", model_usage=Usage(output_tokens=output, **tokens)
+    )
+
+
+def told(*payloads: KnownPayload) -> Spent:
+    spent = Spent()
+    for payload in payloads:
+        spent = fold(spent, payload)
+    return spent
+
+
+def told_at(*moments: tuple[int, KnownPayload]) -> Spent:
+    spent = Spent()
+    for second, payload in moments:
+        spent = fold(spent, payload, NOON + timedelta(seconds=second))
+    return spent
+
+
+# --- the fold ----------------------------------------------------------------------------------
+
+
+def test_turns_tokens_and_calls_are_counted_over_all_classes_and_kinds():
+    spent = told(
+        ended(5, input_tokens=1, cache_creation_input_tokens=2, cache_read_input_tokens=4),
+        AgentToolUse(name="a", input={}),
+        AgentMcpToolUse(mcp_server_name="s", name="a", input={}),
+        AgentCustomToolUse(name="a", input={}),
+        ended(5),
+    )
+    assert (spent.turns, spent.input_tokens, spent.output_tokens) == (2, 7, 10)
+    assert spent.tool_calls == 3
+
+
+def test_a_reservation_counts_until_it_is_settled_and_a_second_settlement_does_not():
+    spent = told(reserved("r", Decimal(3)))
+    assert (spent.cost_usd, spent.committed_usd) == (0, 3)
+    spent = told(reserved("r", Decimal(3)), *[settled("r", Decimal(1))] * 2)
+    assert (spent.cost_usd, spent.committed_usd) == (1, 1)
+
+
+def test_a_fork_owes_what_was_spent_but_not_what_was_under_way():
+    spent = told(
+        reserved("a", Decimal(1)),
+        settled("a", Decimal(1)),
+        reserved("b", Decimal(5)),
+        SessionForked(parent_session_id="p", parent_seq=3),
+    )
+    assert spent.committed_usd == 1
+
+
+def test_time_runs_while_anything_runs_and_not_while_people_are_waited_for():
+    spent = told_at((0, StatusRunning()), (10, IDLE), (500, StatusRunning()), (505, ended()))
+    assert spent.seconds == 15
+
+
+def test_threads_that_run_at_once_share_the_time():
+    spent = told_at((0, StatusRunning()), (5, StatusRunning()), (20, IDLE), (30, IDLE), (99, WOKEN))
+    assert spent.seconds == 30
+
+
+def test_the_time_between_a_crash_and_the_waking_is_not_counted():
+    spent = told_at((0, StatusRunning()), (10, ended()), (5000, WOKEN), (5002, IDLE))
+    assert spent.seconds == 12
+
+
+money_moves = st.one_of(
+    st.builds(reserved, st.sampled_from("abcdef"), cents, st.integers(0, 1000)),
+    st.builds(settled, st.sampled_from("abcdef"), cents),
+)
+any_event = st.one_of(
+    money_moves,
+    st.builds(ended, st.integers(0, 9000), input_tokens=st.integers(0, 9000)),
+    st.sampled_from(
+        [
+            StatusRunning(),
+            IDLE,
+            WOKEN,
+            SessionForked(parent_session_id="p", parent_seq=1),
+            AgentToolUse(name="a", input={}),
+            LoopContinued(reason="budget_continuation"),
+            LoopContinued(reason="next_turn"),
+        ]
+    ),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), any_event)))
+def test_every_prefix_of_any_log_folds_to_a_valid_state_that_never_shrinks(
+    story: list[tuple[int, KnownPayload]],
+):
+    spent, now = Spent(), NOON
+    for seconds, payload in story:
+        now += timedelta(seconds=seconds)
+        before, spent = spent, fold(spent, payload, now)
+        assert spent.cost_usd >= before.cost_usd
+        assert spent.turns >= before.turns
+        assert spent.seconds >= before.seconds
+        assert spent.running >= 0
+        assert spent.committed_usd >= spent.cost_usd
+        assert (spent.running_since is None) == (spent.running == 0)
+
+
+@given(st.lists(st.tuples(cents, cents)), st.randoms())
+def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
+    calls: list[tuple[Decimal, Decimal]], random: Random
+):
+    opened = [reserved(str(number), asked) for number, (asked, _) in enumerate(calls)]
+    closed = [settled(str(number), cost) for number, (_, cost) in enumerate(calls)]
+    random.shuffle(closed)
+    spent = told(*opened, *closed)
+    assert spent.cost_usd == sum(cost for _, cost in calls)
+    assert spent.reservations == {}
+
+
+# --- reserving ---------------------------------------------------------------------------------
+
+
+def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
+    amount = reserve(Spent(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000)
+    assert amount == Decimal("3.5")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, 8_000), st.integers(0, 100))),
+    cents,
+    st.integers(0, 200_000),
+)
+def test_what_is_reserved_and_spent_together_never_passes_the_limit(
+    calls: list[tuple[int, int, int]], max_usd: Decimal, max_tokens: int
+):
+    limits = Limits(max_cost_usd=max_usd, max_input_tokens=max_tokens)
+    spent = Spent()
+    for number, (input_tokens, output_tokens, used_percent) in enumerate(calls):
+        amount = reserve(
+            spent, limits, FACTS, input_tokens=input_tokens, output_tokens=output_tokens
+        )
+        if isinstance(amount, Ended):
+            assert amount.reason == "budget_reached"
+            continue
+        asked = BudgetReserved(
+            reservation_id=str(number), cost_usd=str(amount), input_tokens=input_tokens
+        )
+        spent = fold(spent, asked)
+        assert spent.committed_usd <= max_usd
+        assert spent.committed_input_tokens <= max_tokens
+        if number % 2:  # the others stay open, as those of parallel threads do
+            spent = fold(spent, ended(input_tokens=input_tokens))
+            spent = fold(spent, settled(str(number), amount * used_percent / 100))
+            assert spent.committed_usd <= max_usd
+            assert spent.committed_input_tokens <= max_tokens
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "reason", "names"),
+    [
+        (Limits(max_turns=2), told(ended(), ended()), "max_turns", "2 of 2 turns"),
+        (
+            Limits(max_seconds=10),
+            told_at((0, StatusRunning()), (10, ended())),
+            "budget_reached",
+            "seconds",
+        ),
+        (
+            Limits(max_tool_calls=1),
+            told(AgentToolUse(name="a", input={})),
+            "budget_reached",
+            "tool calls",
+        ),
+        (Limits(max_input_tokens=1500), told(ended(input_tokens=501)), "budget_reached", "input"),
+        (Limits(max_output_tokens=150), told(ended(51)), "budget_reached", "output"),
+        (
+            Limits(max_cost_usd=Decimal("0.01")),
+            told(reserved("r", Decimal("0.01"))),
+            "budget_reached",
+            "dollars",
+        ),
+    ],
+)
+def test_each_limit_stops_the_next_call_and_is_named(
+    limits: Limits, spent: Spent, reason: str, names: str
+):
+    stop = reserve(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
+    assert isinstance(stop, Ended)
+    assert stop.reason == reason
+    assert names in (stop.detail or "")
+
+
+def test_a_limit_of_no_dollars_lets_a_free_model_work():
+    limits = Limits(max_cost_usd=Decimal(0))
+    assert reserve(Spent(), limits, FREE, input_tokens=10, output_tokens=10) == 0
+    assert isinstance(reserve(Spent(), limits, FACTS, input_tokens=10, output_tokens=10), Ended)
+
+
+def test_a_call_that_cost_more_than_was_reserved_stops_everything():
+    spent = told(reserved("r", Decimal(1)), settled("r", Decimal(2)))
+    assert reached(spent, Limits(max_cost_usd=Decimal(1))) is not None
+
+
+@given(cents, st.integers(0, 100_000), st.integers(0, 64_000), st.integers(0, 64_000))
+def test_the_affordable_output_is_the_longest_that_can_be_reserved(
+    max_usd: Decimal, input_tokens: int, wanted: int, max_output: int
+):
+    limits = Limits(max_cost_usd=max_usd, max_output_tokens=max_output)
+    output = affordable_output(
+        Spent(), limits, FACTS, input_tokens=input_tokens, output_tokens=wanted
+    )
+    assert 0 <= output <= wanted
+    if output:
+        cost = worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output)
+        assert cost <= max_usd
+    if 0 < output < min(wanted, max_output):
+        dearer = worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output + 1)
+        assert dearer > max_usd
+
+
+def test_calls_beyond_the_limit_are_counted_from_the_last():
+    spent = told(*[AgentToolUse(name="a", input={})] * 5)
+    assert calls_over(spent, Limits(max_tool_calls=3)) == 2
+    assert calls_over(spent, Limits()) == 0
+
+
+# --- what the model is told --------------------------------------------------------------------
+
+
+def test_a_model_that_stops_early_is_told_to_go_on_until_most_of_its_target_is_used():
+    limits = Limits(target_tokens=10_000)
+    assert "40 % of the 10000" in (continuation(told(ended(4_000)), limits) or "")
+    assert continuation(told(ended(9_000)), limits) is None
+    assert continuation(told(ended(4_000)), Limits()) is None
+
+
+def test_a_model_that_has_nothing_more_to_say_may_stop():
+    more = LoopContinued(reason="budget_continuation")
+    spent = told(ended(1000), more, ended(1000), more, ended(100), more, ended(100))
+    assert continuation(spent, Limits(target_tokens=100_000)) is None
+
+
+def test_nothing_is_said_of_a_budget_without_limits():
+    assert status_block(Spent(turns=5), Limits(target_tokens=5)) is None
+
+
+def test_the_status_changes_only_at_a_few_steps():
+    limits = Limits(max_turns=100)
+    said = [status_block(Spent(turns=turns), limits) for turns in range(101)]
+    changes = [turns for turns in range(1, 101) if said[turns] != said[turns - 1]]
+    assert changes == [26, 51, 76, 91]
+
+
+def test_the_status_is_about_what_runs_out_first():
+    limits = Limits(max_turns=100, max_cost_usd=Decimal(1))
+    spent = Spent(turns=1, cost_usd=Decimal("0.95"))
+    assert status_block(spent, limits) == (
+        "Budget: less than 10 % of your money is left."
+        " Finish now: say what is done, what is verified and what is missing."
+    )
+
+
+def test_reservations_of_other_threads_do_not_change_the_status():
+    limits = Limits(max_cost_usd=Decimal(10))
+    busy = told(reserved("other", Decimal(9)))
+    assert status_block(busy, limits) == status_block(Spent(), limits)
+
+
+# --- beyond one session ------------------------------------------------------------------------
+
+
+def test_money_that_goes_too_fast_trips_the_breaker_until_it_is_reset():
+    now = [0.0]
+    rate = SpendRate(Decimal(1), seconds=60, clock=lambda: now[0])
+    assert rate.record(Decimal("0.6")) is None
+    now[0] = 61
+    assert rate.record(Decimal("0.6")) is None, "the first is a minute old"
+    now[0] = 62
+    assert "1.20 US dollars" in (rate.record(Decimal("0.6")) or "")
+    now[0] = 500
+    assert rate.record(Decimal(0)) is not None
+    rate.reset()
+    assert rate.record(Decimal("0.6")) is None
+
+
+def charge(id_: str, cost: str) -> Charge:
+    return Charge(
+        reservation_id=id_, cost_usd=Decimal(cost), agent="scout", user="ann", tenant="acme"
+    )
+
+
+async def test_a_day_s_limit_holds_over_all_sessions_and_names_who_reached_it():
+    ledger = MemoryLedger(DailyLimits(user_usd=Decimal(1)), lambda: NOON)
+    assert await ledger.reserve(charge("a", "0.7")) is None
+    assert "user ann" in (await ledger.reserve(charge("b", "0.7")) or "")
+    assert ledger.committed("agent", "scout") == Decimal("0.7"), "refused: nothing is set aside"
+    await ledger.settle("a", Decimal("0.2"))
+    assert await ledger.reserve(charge("b", "0.7")) is None
+
+
+async def test_a_reservation_made_again_after_a_crash_is_counted_once():
+    ledger = MemoryLedger(DailyLimits(agent_usd=Decimal(1)), lambda: NOON)
+    assert await ledger.reserve(charge("a", "0.7")) is None
+    assert await ledger.reserve(charge("a", "0.7")) is None
+    await ledger.settle("a", Decimal("0.7"))
+    await ledger.settle("a", Decimal("0.7"))
+    assert ledger.committed("agent", "scout") == Decimal("0.7")
+
+
+async def test_a_new_day_begins_at_nothing_and_a_late_settlement_belongs_to_the_day_it_was_made():
+    now = [NOON]
+    ledger = MemoryLedger(DailyLimits(tenant_usd=Decimal(1)), lambda: now[0])
+    assert await ledger.reserve(charge("a", "1")) is None
+    now[0] = NOON + timedelta(days=1)
+    assert await ledger.reserve(charge("b", "1")) is None
+    await ledger.settle("a", Decimal(0))
+    assert ledger.committed("tenant", "acme") == 1
