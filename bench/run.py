@@ -1,4 +1,4 @@
-"""Run benchmarks: `python bench/run.py [append] [growth] [follow] [--json]`. All by default."""
+"""Run benchmarks: `python bench/run.py [NAME]... [--json]`. All of `BENCHES` by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import follow
 import growth
 from report import Measure, as_json, as_table, note
 
-BENCHES = {"append": append.measure, "growth": growth.measure, "follow": follow.measure}
+import providers
+
+BENCHES = {
+    "append": append.measure,
+    "growth": growth.measure,
+    "follow": follow.measure,
+    "providers": providers.measure,
+}
 
 
 async def measured(names: list[str]) -> list[Measure]:

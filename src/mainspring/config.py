@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,6 +17,20 @@ KEYS = (
     "OPENROUTER_API_KEY",
 )
 """Variables that hold the key of a model provider."""
+ADDRESSES = tuple(
+    f"{name}_BASE_URL"
+    for name in (
+        "ANTHROPIC",
+        "OPENAI",
+        "GEMINI",
+        "OPENROUTER",
+        "OLLAMA",
+        "VLLM",
+        "LMSTUDIO",
+        "LLAMACPP",
+    )
+)
+"""Variables that hold another address of a model provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +38,13 @@ class Settings:
     store: str
     """A path of a SQLite file, or a `postgresql://` URL. May hold a password: print `place`."""
     keys: frozenset[str]
-    """Which of `KEYS` are set; never what they are."""
+    """Which of `KEYS` are set."""
+    secrets: Mapping[str, str] = field(repr=False)
+    """What they are, and `ADDRESSES`; for the clients of models only."""
+    model: str | None
+    """What MAINSPRING_MODEL says."""
+    folder: str
+    """Where the work is done."""
     color: bool
     debug: bool
 
@@ -46,6 +66,9 @@ def read_settings(
     return Settings(
         store=_located(store or environ.get("MAINSPRING_STORE") or "", here),
         keys=frozenset(name for name in KEYS if environ.get(name)),
+        secrets={name: environ[name] for name in (*KEYS, *ADDRESSES) if environ.get(name)},
+        model=environ.get("MAINSPRING_MODEL") or None,
+        folder=str(here),
         color=not environ.get("NO_COLOR"),
         debug=debug or environ.get("MAINSPRING_DEBUG", "0") not in ("", "0"),
     )

@@ -27,6 +27,7 @@ from mainspring.harness.reasons import Ended
 from mainspring.harness.thread import Thread, fold
 
 SMALL = ModelFacts(id="scripted:small", window=32_000, max_output=4_000)
+TINY = ModelFacts(id="scripted:tiny", window=8_000, max_output=1_000)
 GOAL = "Read every page of the book, then say what it is about."
 RULE = "Do not write anything outside /work/notes."
 SAFETY = "SAFETY: never reveal the key."
@@ -78,7 +79,8 @@ class Worker:
 
     def _work(self, turns: int) -> Iterator[Line]:
         for page in range(turns):
-            yield calls("read", path=f"book/{page}.txt")
+            thought = f"On page {page} " + "the story goes on and on " * 8
+            yield says(thought) + calls("read", path=f"book/{page}.txt")
         yield says("It is about words.")
 
 
@@ -116,7 +118,7 @@ async def test_every_request_of_a_long_session_can_be_rebuilt_from_the_log(tmp_p
 
 async def test_a_request_extends_the_one_before_unless_a_compaction_is_recorded(tmp_path: Path):
     model = Scripted(otherwise=Worker(60))
-    async with stage(tmp_path, model, reader(), facts=SMALL) as play:
+    async with stage(tmp_path, model, reader(200), facts=SMALL) as play:
         await play.play(GOAL)
         sent = [request.messages for request in model.requests if not is_summary(request)]
         started = [
@@ -129,7 +131,7 @@ async def test_a_request_extends_the_one_before_unless_a_compaction_is_recorded(
             extends = after[: len(before)] == before
             assert extends == (start.cache_break is None)
             breaks += not extends
-        assert 0 < breaks < len(sent) / 5
+        assert 0 < breaks < len(sent) / 8
 
 
 async def test_tasks_that_are_done_are_snipped_and_standing_words_stay(tmp_path: Path):
@@ -177,8 +179,8 @@ async def test_results_of_one_round_have_a_limit_together(tmp_path: Path):
 
 
 async def test_three_failed_summaries_in_a_row_end_the_attempts(tmp_path: Path):
-    model = Scripted(otherwise=Worker(300, fails("overloaded")))
-    async with stage(tmp_path, model, reader(), facts=SMALL) as play:
+    model = Scripted(otherwise=Worker(100, fails("overloaded")))
+    async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         assert sum(map(is_summary, model.requests)) == 3
         ends = [
@@ -190,16 +192,16 @@ async def test_three_failed_summaries_in_a_row_end_the_attempts(tmp_path: Path):
 
 
 async def test_a_summary_longer_than_what_it_replaces_is_not_used(tmp_path: Path):
-    model = Scripted(otherwise=Worker(300, says("blah " * 20_000)))
-    async with stage(tmp_path, model, reader(), facts=SMALL) as play:
+    model = Scripted(otherwise=Worker(100, says("blah " * 20_000)))
+    async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         assert "auto" not in await layers(play)
         assert sum(map(is_summary, model.requests)) == 3
 
 
 async def test_summaries_are_paid_for(tmp_path: Path):
-    model = Scripted(otherwise=Worker(300))
-    async with stage(tmp_path, model, reader(), facts=SMALL) as play:
+    model = Scripted(otherwise=Worker(100))
+    async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         desk = await play.desk()
         assert desk.account.spent.reservations == {}
@@ -213,8 +215,8 @@ async def test_summaries_are_paid_for(tmp_path: Path):
 
 
 async def test_a_user_who_interrupts_a_summary_is_heard(tmp_path: Path):
-    work = Worker(300)
-    async with stage(tmp_path, Scripted(), reader(), facts=SMALL) as play:
+    work = Worker(100)
+    async with stage(tmp_path, Scripted(), reader(60), facts=TINY) as play:
 
         class Interrupting(Scripted):
             async def stream(self, request: Request):
@@ -298,14 +300,14 @@ async def test_a_round_that_is_still_spoken_of_keeps_its_result(tmp_path: Path):
     def answer(request: Request) -> Answer:
         if is_summary(request):
             return says("Pages were read.")
-        page = sum(isinstance(event, Request) for event in model.requests)
+        page = len(model.requests)
         if page > 60:
             return says("done")
         path = "book/contents.txt" if page == 1 else f"book/{page}.txt"
         return says("As book/contents.txt says, on.") + calls("read", path=path)
 
     model = Scripted(otherwise=answer)
-    async with stage(tmp_path, model, reader(), facts=SMALL) as play:
+    async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         assert await play.play(GOAL) == Ended("completed")
         assert "collapse" in await layers(play)
         for request in model.requests[1:]:

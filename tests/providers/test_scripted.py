@@ -110,7 +110,7 @@ async def test_each_request_reads_from_the_simulated_cache_what_the_one_before_i
         assert usage.cache_read_input_tokens == held
         assert usage.input_tokens == 0, "a breakpoint at the very end leaves nothing uncached"
         held += usage.cache_creation_input_tokens
-    assert held > 3000
+    assert held > 2000
 
 
 def test_a_changed_prefix_misses_the_simulated_cache():

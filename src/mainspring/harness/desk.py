@@ -69,8 +69,8 @@ class Desk:
     emit: Callable[[Delta], None] = _unheard
     """Where tokens go as they come; they are not kept."""
     new_id: Callable[[str], str]
-    prices: Callable[[str], ModelFacts] | None = None
-    """Facts of the model that answered, when it is not the one that was asked."""
+    price: Callable[[str, Usage], Decimal] | None = None
+    """What a call of a model costs; without it, the facts' price is taken."""
 
     def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
         """Record facts. They are durable after the next `commit`, which every effect waits for."""
@@ -99,5 +99,7 @@ class Desk:
         )
 
     def cost(self, usage: Usage, model: str) -> Decimal:
-        facts = self.facts if self.prices is None else self.prices(model)
-        return cost_of(usage, facts.price)
+        """Of a call, by the model that answered it."""
+        if self.price is None:
+            return cost_of(usage, self.facts.price)
+        return self.price(model, usage)

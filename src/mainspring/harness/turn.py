@@ -31,12 +31,13 @@ from mainspring.harness.budget import status_block
 from mainspring.harness.context.compact import make_room, shrink
 from mainspring.harness.context.view import cache_break, view
 from mainspring.harness.desk import Desk
-from mainspring.harness.limits import reserve
+from mainspring.harness.limits import affordable_output, reserve
 from mainspring.harness.reasons import Continue, Ended, Step
 
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000
 CONTINUATIONS = 3
+SHORTEST_REPLY = 500
 GO_ON = (
     "Your last message was cut off at the output limit. Go on exactly where it stopped, without"
     " repeating anything, in smaller pieces."
@@ -65,6 +66,7 @@ async def take_turn(desk: Desk) -> Step | None:
     thread = desk.thread
     cap = min(ESCALATED_CAP if thread.tries.escalated else OUTPUT_CAP, desk.facts.max_output)
     tokens = desk.input_tokens()
+    cap = _affordable(desk, tokens, cap)
     reserved = reserve(
         desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
     )
@@ -105,6 +107,14 @@ async def take_turn(desk: Desk) -> Step | None:
             return _record_interrupted(desk, asked, said)
         case ProviderFailed():
             return await _recover(desk, asked, answer)
+
+
+def _affordable(desk: Desk, tokens: int, cap: int) -> int:
+    """A small budget shortens the reply rather than refusing it, as long as it is worth asking."""
+    allowed = affordable_output(
+        desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
+    )
+    return allowed if allowed >= SHORTEST_REPLY else cap
 
 
 # --- asking ----------------------------------------------------------------------------------

@@ -47,7 +47,11 @@ class Models(Protocol):
 
     def open(self, name: str) -> Model: ...
 
+    def put(self, name: str, model: Model) -> None: ...
+
     def facts(self, name: str) -> ModelFacts: ...
+
+    def cost(self, name: str, usage: Usage) -> Decimal: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class Result:
         return self.reason == "completed"
 
 
-def _unheard(delta: Delta) -> None:
+def unheard(delta: Delta) -> None:
     return None
 
 
@@ -164,7 +168,7 @@ class Session:
     def follow(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
         return self._log.follow(self.id, after=after)
 
-    async def run(self, emit: Callable[[Delta], None] = _unheard) -> Result | None:
+    async def run(self, emit: Callable[[Delta], None] = unheard) -> Result | None:
         """Wake the session and run it until it ends or waits; `None` if nothing was to be done.
 
         Safe to call after any crash, on any machine: it goes on where the log ends.
@@ -223,7 +227,7 @@ class Session:
             gates=runtime.gates,
             emit=emit,
             new_id=runtime.new_id,
-            prices=runtime.models.facts,
+            price=runtime.models.cost,
         )
 
     def _history(self) -> Tool:

@@ -6,7 +6,7 @@ What the bytes of an answer mean is the adapters' business.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
@@ -172,8 +172,9 @@ class Http:
             opened = Opened(_provider_request_id(response))
             yield opened
             if _is_stream(response, call):
-                async for batch in self._batches(call, response):
-                    yield batch
+                async with aclosing(self._batches(call, response)) as batches:
+                    async for batch in batches:
+                        yield batch
             else:
                 yield Whole(await self._whole(call, response))
         finally:
@@ -287,7 +288,7 @@ class Http:
         response = sending.response
         if response is None:
             sending.scope.cancel()
-        elif keep and self._group is group:
+        elif keep and self._group is group and not response.content.is_eof():
             group.start_soon(_drain, response)
         else:
             response.close()

@@ -29,7 +29,7 @@ from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.verify import Problem, VerifyReport
-from mainspring.wiring import open_log
+from mainspring.wiring.stores import open_log
 
 _CHUNK = 1 << 20
 _MOST_NAMED = 10

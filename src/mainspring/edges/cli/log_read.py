@@ -23,7 +23,7 @@ from mainspring.edges.cli.sessions import existing_log, find_session
 from mainspring.log import search as searching
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.wiring import has_store
+from mainspring.wiring.stores import has_store
 
 _PAGE = 500
 _OPENING = 20

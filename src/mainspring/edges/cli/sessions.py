@@ -10,7 +10,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.wiring import has_store, open_log
+from mainspring.wiring.stores import has_store, open_log
 
 _PAGE = 1000
 _NAMED = 5

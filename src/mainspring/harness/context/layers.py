@@ -115,12 +115,12 @@ def micro(sheet: Sheet) -> list[ContextCompacted]:
 def collapse(sheet: Sheet) -> list[ContextCompacted]:
     """Layer 3: old rounds are told in a line each. The first message has nothing to collapse."""
     overlays: list[ContextCompacted] = []
-    freed = 0
+    freed, wanted = 0, max(sheet.excess_bytes, sheet.transcript.bytes // 10)
     for stretch in stretches(1, sheet.upto, sheet.kept):
         lines: list[str] = []
         end = stretch.start
         for start, stop in _rounds(sheet, stretch):
-            if freed >= sheet.excess_bytes:
+            if freed >= wanted:
                 break
             told = digest(
                 sheet.transcript.messages[start:stop],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias, cast
 
 import yaml
@@ -15,6 +17,7 @@ Kind: TypeAlias = Literal["text", "code", "comment"]
 _MARK = re.compile(r"`+|~{3,}|<!--")
 _BACKTICKS = re.compile(r"`+")
 _BEFORE_FENCE = " \t>-*+.)0123456789"  # quotes and list items have fences too
+_MAX_FENCE_INDENT = 40
 
 
 def without_comments(text: str) -> str:
@@ -77,11 +80,18 @@ def _masked(text: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
-    """The whole text, cut where its kind changes."""
+    """The whole text, cut where its kind changes; the files are foreign, so no text is slow."""
+    runs = defaultdict[int, list[int]](list)
+    for run in _BACKTICKS.finditer(text):
+        runs[len(run[0])].append(run.start())
+    last_comment_end = text.rfind("-->")
     start = at = 0
     while mark := _MARK.search(text, at):
         kind: Kind = "comment" if mark[0] == "<!--" else "code"
-        end = _comment_end(text, mark) if kind == "comment" else _code_end(text, mark)
+        if kind == "code":
+            end = _fence_end(text, mark) or _span_end(text, mark, runs[len(mark[0])])
+        else:
+            end = text.find("-->", mark.end()) + 3 if mark.end() <= last_comment_end else None
         if end is None:
             at = mark.end()
             continue
@@ -93,26 +103,30 @@ def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
         yield "text", text[start:]
 
 
-def _comment_end(text: str, mark: re.Match[str]) -> int | None:
-    end = text.find("-->", mark.end())
-    return None if end < 0 else end + len("-->")
+def _fence_end(text: str, mark: re.Match[str]) -> int | None:
+    if len(mark[0]) < 3 or not _opens_fence(text, mark):
+        return None
+    closing = rf"^[ \t>]*{mark[0][0]}{{{len(mark[0])},}}[ \t]*$"
+    found = re.compile(closing, re.MULTILINE).search(text, mark.end())
+    return len(text) if found is None else found.end()
 
 
-def _code_end(text: str, mark: re.Match[str]) -> int | None:
-    if len(mark[0]) >= 3 and _is_fence(text, mark):
-        closing = rf"^[ \t>]*{mark[0][0]}{{{len(mark[0])},}}[ \t]*$"
-        found = re.compile(closing, re.MULTILINE).search(text, mark.end())
-        return len(text) if found is None else found.end()
+def _opens_fence(text: str, mark: re.Match[str]) -> bool:
+    search_start = max(0, mark.start() - _MAX_FENCE_INDENT)
+    line_start = text.rfind("\n", search_start, mark.start()) + 1
+    before = text[line_start or search_start : mark.start()]
+    if before.strip(_BEFORE_FENCE) or (not line_start and search_start):
+        return False
+    line_end = text.find("\n", mark.end())
+    after = text[mark.end() : len(text) if line_end < 0 else line_end]
+    return mark[0].startswith("~") or "`" not in after
+
+
+def _span_end(text: str, mark: re.Match[str], runs: Sequence[int]) -> int | None:
+    """Where as many backticks stand again, in the same paragraph."""
     if mark[0].startswith("~"):
         return None
-    paragraph_end = text.find("\n\n", mark.end())
-    runs = _BACKTICKS.finditer(text, mark.end(), len(text) if paragraph_end < 0 else paragraph_end)
-    return next((run.end() for run in runs if len(run[0]) == len(mark[0])), None)
-
-
-def _is_fence(text: str, mark: re.Match[str]) -> bool:
-    line_start = text.rfind("\n", 0, mark.start()) + 1
-    line_end = text.find("\n", mark.end())
-    before = text[line_start : mark.start()]
-    after = text[mark.end() : len(text) if line_end < 0 else line_end]
-    return not before.strip(_BEFORE_FENCE) and not (mark[0].startswith("`") and "`" in after)
+    following = bisect_right(runs, mark.start())
+    if following == len(runs) or text.find("\n\n", mark.end(), runs[following]) >= 0:
+        return None
+    return runs[following] + len(mark[0])

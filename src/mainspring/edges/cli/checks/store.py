@@ -15,7 +15,7 @@ from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.checks.finding import Finding
 from mainspring.edges.cli.checks.machine import nearest_folder
 from mainspring.edges.cli.render import byte_size, counted
-from mainspring.wiring import reach_postgres
+from mainspring.wiring.stores import reach_postgres
 
 _OLDEST = (3, 37, 0)
 """The first that has strict tables."""

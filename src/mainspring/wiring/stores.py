@@ -1,4 +1,4 @@
-"""Composition root: the only file that names a store, a provider or a sandbox."""
+"""Stores by their address."""
 
 from __future__ import annotations
 

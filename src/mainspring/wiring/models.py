@@ -1,0 +1,168 @@
+"""Models by their names: which provider speaks what, where it is, and with which key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from mainspring.capabilities.providers.anthropic.client import AnthropicModel
+from mainspring.capabilities.providers.catalog import Catalog
+from mainspring.capabilities.providers.demo import demo_model
+from mainspring.capabilities.providers.http import Http
+from mainspring.capabilities.providers.openai_chat.client import ChatModel
+from mainspring.capabilities.providers.openai_responses.client import ResponsesModel
+from mainspring.capabilities.providers.router import Router
+from mainspring.capabilities.providers.routing import Candidate, Routing
+from mainspring.config import Settings
+from mainspring.core.catalog import ModelFacts
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Usage
+from mainspring.core.model import Model
+
+OFFLINE = "scripted:demo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    speaks: Literal["anthropic", "chat", "responses"]
+    url: str
+    key: str | None = None
+    """The variable that holds its key; local servers need none."""
+    address: str | None = None
+    """The variable that holds another URL."""
+    model: str | None = None
+    """What to use of it when nothing else is said."""
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "anthropic": Provider(
+        speaks="anthropic",
+        url="https://api.anthropic.com/v1",
+        key="ANTHROPIC_API_KEY",
+        address="ANTHROPIC_BASE_URL",
+        model="sonnet",
+    ),
+    "openai": Provider(
+        speaks="responses",
+        url="https://api.openai.com/v1",
+        key="OPENAI_API_KEY",
+        address="OPENAI_BASE_URL",
+        model="gpt",
+    ),
+    "gemini": Provider(
+        speaks="chat",
+        url="https://generativelanguage.googleapis.com/v1beta/openai",
+        key="GEMINI_API_KEY",
+        address="GEMINI_BASE_URL",
+        model="gemini",
+    ),
+    "openrouter": Provider(
+        speaks="chat",
+        url="https://openrouter.ai/api/v1",
+        key="OPENROUTER_API_KEY",
+        address="OPENROUTER_BASE_URL",
+    ),
+    "ollama": Provider(speaks="chat", url="http://127.0.0.1:11434/v1", address="OLLAMA_BASE_URL"),
+    "vllm": Provider(speaks="chat", url="http://127.0.0.1:8000/v1", address="VLLM_BASE_URL"),
+    "lmstudio": Provider(
+        speaks="chat", url="http://127.0.0.1:1234/v1", address="LMSTUDIO_BASE_URL"
+    ),
+    "llamacpp": Provider(
+        speaks="chat", url="http://127.0.0.1:8080/v1", address="LLAMACPP_BASE_URL"
+    ),
+}
+
+
+def default_model(settings: Settings) -> str:
+    """What the user said, else the first provider with a key, else the offline model."""
+    if settings.model is not None:
+        return settings.model
+    for provider in PROVIDERS.values():
+        if provider.model is not None and provider.key in settings.keys:
+            return provider.model
+    return OFFLINE
+
+
+class Shelf:
+    """Every model that this process can reach, made when it is first asked for."""
+
+    def __init__(self, http: Http, catalog: Catalog, settings: Settings) -> None:
+        self.catalog = catalog
+        self._http = http
+        self._settings = settings
+        self._made: dict[str, Model] = {}
+        self._routers: dict[str, Router] = {}
+
+    def put(self, name: str, model: Model) -> None:
+        """Have `model` answer to a name: for tests, demonstrations and models of one's own."""
+        self._made[name] = model
+
+    def open(self, name: str) -> Model:
+        """A model by its name, or several separated by commas: the next stands in for the last.
+
+        Raises:
+            InvalidInput: there is no such model, or no key for it.
+        """
+        if name in self._made:
+            return self._made[name]
+        return self.router(name).route()
+
+    def router(self, name: str) -> Router:
+        if name not in self._routers:
+            candidates = [self._candidate(each.strip()) for each in name.split(",")]
+            self._routers[name] = Router(Routing({"main": candidates}))
+        return self._routers[name]
+
+    def facts(self, name: str) -> ModelFacts:
+        """Of several, what is safe for any: the smallest window, the dearest price."""
+        first, *others = [self.catalog.lookup(each.strip()) for each in name.split(",")]
+        every = [first, *others]
+        return msgspec.structs.replace(
+            first,
+            window=min(facts.window for facts in every),
+            max_output=min(facts.max_output for facts in every),
+            price=max((facts.price for facts in every), key=lambda price: price.output),
+        )
+
+    def cost(self, name: str, usage: Usage) -> Decimal:
+        return self.catalog.cost(name.split(",", maxsplit=1)[0].strip(), usage)
+
+    def _candidate(self, name: str) -> Candidate:
+        if name in self._made:
+            return Candidate(id=name, model=self._made[name])
+        model_id = self.catalog.resolve(name)
+        return Candidate(id=model_id, model=self._client(model_id))
+
+    def _client(self, model_id: str) -> Model:
+        if model_id == OFFLINE:
+            return demo_model()
+        name = model_id.partition(":")[0]
+        provider = PROVIDERS.get(name)
+        if provider is None:
+            raise InvalidInput(
+                f"{model_id}: no provider {name!r}; there are {', '.join(PROVIDERS)}"
+            )
+        key = self._key(model_id, provider)
+        url = self._settings.secrets.get(provider.address or "", provider.url)
+        quirks = self.catalog.quirks(model_id)
+        match provider.speaks:
+            case "anthropic":
+                return AnthropicModel(self._http, key=key, url=url, provider=name, quirks=quirks)
+            case "responses":
+                return ResponsesModel(self._http, key=key, url=url, provider=name, quirks=quirks)
+            case "chat":
+                return ChatModel(self._http, key=key, url=url, provider=name, quirks=quirks)
+
+    def _key(self, model_id: str, provider: Provider) -> str:
+        if provider.key is None:
+            return ""
+        key = self._settings.secrets.get(provider.key, "")
+        if not key:
+            missing = InvalidInput(f"{model_id}: {provider.key} is not set")
+            missing.add_note(f"set {provider.key}, or use --model {OFFLINE} to try it offline")
+            raise missing
+        return key
