@@ -52,7 +52,7 @@ check-types: $(READY)
 	$(PY) -m pyright
 
 check-imports: $(READY)
-	.venv/bin/lint-imports
+	.venv/bin/lint-imports --no-cache
 
 check-limits: $(READY)
 	$(PY) tools/limits.py

@@ -33,6 +33,7 @@ async def run(desk: Desk) -> Ended | None:
     await desk.listen()
     ended = _begin(desk)
     if ended is None and not desk.thread.running:
+        await desk.commit()  # what came changes nothing, and must not come again
         return None
     while ended is None:
         step = await _next_step(desk)
@@ -43,7 +44,10 @@ async def run(desk: Desk) -> Ended | None:
                 ended = step
             case None:
                 pass
-        await _hear(desk)
+        if ended is None:
+            await _hear(desk)
+        elif await _is_overtaken(desk, ended):
+            ended = None
     desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason))
     await desk.commit()
     return ended
@@ -103,7 +107,21 @@ def _abandon_request(desk: Desk) -> None:
 async def _hear(desk: Desk) -> None:
     heard = await desk.listen()
     if any(isinstance(event.payload, UserMessage) for event in heard):
-        desk.note(fact.LoopContinued(reason="inbox_message"))
+        if not desk.thread.interrupted:  # else the interrupt comes first
+            desk.note(fact.LoopContinued(reason="inbox_message"))
+
+
+async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
+    """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
+    thread = desk.thread
+    if ended.reason == "completed":
+        await _hear(desk)
+        return not thread.is_answered
+    if ended.reason == "requires_action":
+        await _hear(desk)
+        calls = [thread.round[call_id] for call_id in ended.waiting_for]
+        return thread.interrupted or any(call.settled or call.answer for call in calls)
+    return False
 
 
 async def _next_step(desk: Desk) -> Step | None:
@@ -121,12 +139,14 @@ async def _next_step(desk: Desk) -> Step | None:
     return await take_turn(desk)
 
 
-def _interrupt(desk: Desk) -> Ended:
+def _interrupt(desk: Desk) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
     open_calls = desk.thread.unsettled()
     for call in open_calls:
         outcome = Outcome.text(INTERRUPTED, ok=False)
         desk.note(AgentToolResult(tool_use_id=call.id, content=outcome.content, is_error=True))
+    if desk.thread.redirected:
+        return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
 
 

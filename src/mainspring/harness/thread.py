@@ -64,6 +64,8 @@ class Thread:
     turns: int = 0
     running: bool = False
     interrupted: bool = False
+    redirected: bool = False
+    """Interrupted, and told what to do instead."""
     open_request: str | None = None
     """A model request that was started and has not ended."""
     open_purpose: str | None = None
@@ -108,6 +110,7 @@ def fold(log: Iterable[Event], *, thread_id: str, is_main: bool) -> Thread:
 
 
 def _said(thread: Thread, event: Event, payload: events.UserMessage) -> None:
+    thread.redirected = thread.interrupted
     thread.transcript.add_user(event.seq, payload.content)
 
 
@@ -121,6 +124,7 @@ def _received(thread: Thread, event: Event, payload: events.ThreadMessageReceive
 
 def _interrupt(thread: Thread, _event: Event, _payload: events.UserInterrupt) -> None:
     thread.interrupted = thread.running
+    thread.redirected = False
 
 
 def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
@@ -129,7 +133,7 @@ def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> N
 
 def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.running = False
-    thread.interrupted = False
+    thread.interrupted = thread.redirected = False
     thread.last_reason = payload.reason
     thread.tries = Tries()
     thread.summary_failures = 0
@@ -214,13 +218,17 @@ def _confirmed(thread: Thread, _event: Event, payload: events.UserToolConfirmati
 def _started(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
     if call := thread.round.get(payload.tool_use_id):
         thread.round[call.id] = replace(
-            call, started=payload.idempotency_key, attempts=payload.attempt
+            call,
+            started=payload.idempotency_key,
+            attempts=payload.attempt,
+            in_doubt=False,
         )
 
 
 def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
     if call := thread.round.get(payload.tool_use_id):
-        thread.round[call.id] = replace(call, in_doubt=True)
+        # what a person said before was about the attempt that is in doubt, not about another
+        thread.round[call.id] = replace(call, in_doubt=True, answer=None)
 
 
 def _result(thread: Thread, event: Event, payload: events.AgentToolResult) -> None:
@@ -266,6 +274,8 @@ def _continued(thread: Thread, event: Event, payload: facts.LoopContinued) -> No
             thread.tries.compacted += 1
         case "stop_hook_feedback" | "outcome_revision":
             thread.tries.stop_feedback += 1
+        case "inbox_message":
+            thread.interrupted = thread.redirected = False
         case _:
             pass
     if payload.detail is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 import anyio.lowlevel
+from anyio import CancelScope
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock
@@ -143,7 +144,8 @@ class Writer:
                 folded=folded,
             )
             try:
-                await self._commit(append)
+                with CancelScope(shield=True):  # who staged it goes on as if it were written
+                    await self._commit(append)
             except BaseException:
                 self._staged, self._folded, self._heard = [], [], 0
                 self._tip = self.head

@@ -13,6 +13,7 @@ from mainspring.core import ids
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
+from mainspring.core.errors import LeaseHeld
 from mainspring.core.events import (
     AgentMessage,
     Usage,
@@ -38,8 +39,10 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.owner import is_dead, local_owner
 
-LEASE_SECONDS = 30.0
+LEASE_SECONDS = 5.0
+"""How long after its death a worker's sessions wait for another; it renews three times as often."""
 
 
 class Models(Protocol):
@@ -92,7 +95,7 @@ class Runtime:
         self.models = models
         self.gates = gates or OpenGates()
         self.new_id = new_id
-        self.owner = new_id(ids.WORKER)
+        self.owner = local_owner(new_id(ids.WORKER))
 
     async def start(
         self, agent: Agent, message: str | None = None, *, title: str | None = None
@@ -176,7 +179,7 @@ class Session:
         Raises:
             LeaseHeld: another worker runs it.
         """
-        writer = await self._log.hold(self.id, owner=self._runtime.owner, seconds=LEASE_SECONDS)
+        writer = await self._hold()
         known, self._known = self._known, None
         try:
             async with running(lambda: _keep(writer)):
@@ -198,6 +201,15 @@ class Session:
             detail=ended.detail,
             waiting_for=ended.waiting_for,
         )
+
+    async def _hold(self) -> Writer:
+        try:
+            return await self._log.hold(self.id, owner=self._runtime.owner, seconds=LEASE_SECONDS)
+        except LeaseHeld as held:
+            if not is_dead(held.owner):
+                raise
+            # in the dead one's name, its lease is ours at once; its epoch is void all the same
+            return await self._log.hold(self.id, owner=held.owner, seconds=LEASE_SECONDS)
 
     async def _read_on(self, writer: Writer, known: Known | None) -> Known:
         """Fold what this object has not seen yet: a log is only ever added to."""

@@ -146,14 +146,14 @@ class Http:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         if self._group is not None:
             self._group.cancel_scope.cancel()
         self._group = None
-        await self._stack.__aexit__(kind, error, trace)
+        await self._stack.aclose()  # without the block's error, which the group would wrap
 
     async def exchange(self, call: Call) -> AsyncGenerator[Arrival, None]:
         """`Opened`, then either batches of events or one `Whole`; `Stalled` when it is silent.

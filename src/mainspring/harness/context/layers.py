@@ -90,9 +90,10 @@ def snip(sheet: Sheet) -> list[ContextCompacted]:
         if sum(sheet.sizes[:end]) >= sheet.excess_bytes:
             break
     overlays: list[ContextCompacted] = []
+    told = [text.replace(SNIPPED, "").strip() for text in earlier(sheet.transcript.messages[:1])]
     for stretch in stretches(0, end, sheet.kept):
-        told = earlier(sheet.transcript.messages[stretch.start : stretch.stop])
-        overlays += _replaced(sheet, stretch, "snip", "\n\n".join([*told, SNIPPED]))
+        summary = None if stretch.start else "\n\n".join([*told, SNIPPED])
+        overlays += _replaced(sheet, stretch, "snip", summary)
     return overlays
 
 
@@ -163,9 +164,9 @@ def _rounds(sheet: Sheet, stretch: range) -> list[tuple[int, int]]:
 
 
 def _replaced(
-    sheet: Sheet, stretch: range, layer: Literal["snip", "collapse"], summary: str
+    sheet: Sheet, stretch: range, layer: Literal["snip", "collapse"], summary: str | None
 ) -> list[ContextCompacted]:
-    gain = sum(sheet.sizes[stretch.start : stretch.stop]) - len(summary.encode())
+    gain = sum(sheet.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
     if gain < _MIN_GAIN_BYTES:
         return []
     first, last = sheet.span(stretch)

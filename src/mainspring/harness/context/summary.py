@@ -32,7 +32,6 @@ FAILURES_IN_A_ROW = 3
 _OUTPUT_TOKENS = 4_000
 _MIN_GAIN_SHARE = 12
 """A summary is asked for if it can free one part in so many of the window."""
-_CONTINUED = f"{EARLIER}- what happened here is told further above"
 _TASK = """\
 You write the summary that replaces the older part of a conversation between a user and an agent.
 The agent goes on with it alone, so it needs to know: what was asked for and what is decided; what
@@ -84,7 +83,7 @@ async def summarize(desk: Desk, sheet: Sheet) -> list[ContextCompacted] | None:
     overlays: list[ContextCompacted] = []
     for index, part in enumerate(parts):
         first, last = sheet.span(part)
-        summary = _CONTINUED if index else f"{EARLIER}{said}"
+        summary = None if index else f"{EARLIER}{said}"
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )

@@ -168,7 +168,7 @@ class Transcript:
             if overlay.layer == "media":
                 self._drop_media(overlay.first_seq, overlay.last_seq)
             else:
-                self._replace(overlay.first_seq, overlay.last_seq, overlay.summary or SNIPPED)
+                self._replace(overlay.first_seq, overlay.last_seq, overlay.summary)
         self._bytes = (
             sum(map(message_bytes, self.messages))
             + blocks_bytes(self._said)
@@ -196,25 +196,37 @@ class Transcript:
         if self._first_open and first_seq <= self._first_open <= last_seq:
             self._said = list(map(placeholder, self._said))
 
-    def _replace(self, first_seq: int, last_seq: int, summary: str) -> None:
+    def _replace(self, first_seq: int, last_seq: int, summary: str | None) -> None:
+        """Take messages out. What stands for them goes to the first message, in order."""
         found = self._inside(first_seq, last_seq)
         if not found:
             return
         if self._head and isinstance(first := self.messages[0], User):
             self.messages[0] = User(first.content[self._head :])
-        start, end = found.start, found.stop
-        content: tuple[Block | ToolResult, ...] = (TextBlock(summary),)
-        span = (self.spans[start][0], self.spans[end - 1][1])
-        if start > 0 and isinstance(before := self.messages[start - 1], User):
-            start, content = start - 1, (*before.content, *content)
-            span = (self.spans[start][0], span[1])
-        if end < len(self.messages) and isinstance(after := self.messages[end], User):
-            content = (*content, *after.content)
-            span = (span[0], self.spans[end][1])
-            end += 1
-        self.messages[start:end] = [User(content)]
-        self.spans[start:end] = [span]
+        gap = self.spans[found.start][0], self.spans[found.stop - 1][1]
+        del self.messages[found.start : found.stop], self.spans[found.start : found.stop]
+        if found.start == 0 or self._roles(found.start) == (Assistant, Assistant):
+            self.messages.insert(found.start, User((TextBlock(summary or SNIPPED),)))
+            self.spans.insert(found.start, gap)
+        elif summary is not None and isinstance(first := self.messages[0], User):
+            self.messages[0] = User((*first.content, TextBlock(summary)))
+        self._join(found.start)
+        self._join(found.start + 1)
         self._restore_pins()
+
+    def _roles(self, index: int) -> tuple[type[Message], ...]:
+        """Of the messages on both sides of a cut."""
+        return tuple(map(type, self.messages[max(0, index - 1) : index + 1]))
+
+    def _join(self, index: int) -> None:
+        """Two messages of the user's in a row are one."""
+        if not 0 < index < len(self.messages):
+            return
+        before, after = self.messages[index - 1 : index + 1]
+        if isinstance(before, User) and isinstance(after, User):
+            self.messages[index - 1 : index + 1] = [User((*before.content, *after.content))]
+            (first, _), (_, last) = self.spans[index - 1 : index + 1]
+            self.spans[index - 1 : index + 1] = [(first, last)]
 
     def _inside(self, first_seq: int, last_seq: int) -> range:
         """Indices of what can go without parting a call from its result."""

@@ -97,10 +97,10 @@ def translated(address: Address) -> Generator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _in_our_words(address, error) from error
+        raise in_our_words(address, error) from error
 
 
-def _in_our_words(address: Address, error: psycopg.Error) -> MainspringError:
+def in_our_words(address: Address, error: psycopg.Error) -> MainspringError:
     text = address.without_password(" ".join(str(error).split()))
     kind = _kind(error)
     if kind is StoreFull:

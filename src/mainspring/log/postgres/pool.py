@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
+import psycopg
 from anyio import CancelScope
 from psycopg.pq import TransactionStatus
 
-from mainspring.log.postgres.connect import Address, Connection, connect, translated
+from mainspring.log.postgres.connect import Address, Connection, connect, in_our_words
 
 T = TypeVar("T")
 
@@ -27,14 +28,28 @@ class Pool:
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do `work` on a connection of its own. Cancelled while it waits for one, or not at all."""
-        async with self._turns:
-            with CancelScope(shield=True), translated(self.address):
-                connection = await self._take()
-                try:
-                    return await work(connection)
-                finally:
-                    await self._put(connection)
+        try:
+            self._turns.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._turns.acquire()
+        try:
+            with CancelScope(shield=True):
+                return await self._run(work)
+        except psycopg.Error as error:
+            raise in_our_words(self.address, error) from error
+        finally:
+            self._turns.release()
         raise AssertionError("a shielded scope is not cancelled from outside")
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        connection = await self._take()
+        try:
+            return await work(connection)
+        finally:
+            if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(connection)
+            else:
+                await connection.close()
 
     def add(self, connection: Connection) -> None:
         self._idle.append(connection)
@@ -46,12 +61,6 @@ class Pool:
                 return connection
             await connection.close()
         return await connect(self.address)
-
-    async def _put(self, connection: Connection) -> None:
-        if connection.info.transaction_status is TransactionStatus.IDLE:
-            self._idle.append(connection)
-        else:
-            await connection.close()
 
     async def close(self) -> None:
         while self._idle:

@@ -1,0 +1,89 @@
+"""Clients in the middle of things: interrupts and messages while the model or tools are busy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import msgspec
+from tests.harness.stage import stage, texts
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.events import UserInterrupt
+from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
+from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.harness.reasons import Ended
+
+
+async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: Path):
+    model = Scripted(says("one two three four five six"), says("again"), chunk_chars=4)
+    async with stage(tmp_path, model) as play:
+        heard = anyio.Event()
+        silent = anyio.Event()
+
+        class Slow:
+            async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+                yield TextDelta("one two")
+                heard.set()
+                await silent.wait()
+
+        play.model = Slow()
+        await play.send("go")
+        ended: Ended | None = None
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+
+                async def interrupt() -> None:
+                    await heard.wait()
+                    await play.send(UserInterrupt())
+
+                group.start_soon(interrupt)
+                ended = await play.play()
+        assert ended == Ended("interrupted_streaming")
+        assert texts(await play.events(), "agent.message") == ["one two"]
+        play.model = model
+        assert await play.play("and now?") == Ended("completed")
+
+
+async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
+    started = anyio.Event()
+
+    async def hang(call: Call) -> Outcome:
+        started.set()
+        await anyio.sleep_forever()
+        return Outcome.text("never")
+
+    tool = Tool(spec=ToolSpec(name="hang", description="", input_schema={}), run=hang)
+    model = Scripted(calls("hang") + calls("hang"), says("stopped"))
+    async with stage(tmp_path, model, tool) as play:
+        await play.send("go")
+        ended: Ended | None = None
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+
+                async def interrupt() -> None:
+                    await started.wait()
+                    await play.send(UserInterrupt())
+
+                group.start_soon(interrupt)
+                ended = await play.play()
+        assert ended == Ended("interrupted_tools")
+        results = texts(await play.events(), "agent.tool_result")
+        assert len(results) == 2
+        assert all("Interrupted" in result for result in results)
+        assert await play.play("go on") == Ended("completed")
+
+
+async def test_a_message_that_comes_during_a_tool_round_waits_for_its_end(tmp_path: Path):
+    async def answer(call: Call) -> Outcome:
+        await play.send("by the way")
+        return Outcome.text("ok")
+
+    tool = Tool(spec=ToolSpec(name="act", description="", input_schema={}), run=answer)
+    model = Scripted(calls("act"), says("done"))
+    async with stage(tmp_path, model, tool) as play:
+        assert await play.play("go") == Ended("completed")
+        assert "inbox_message" in await play.continued()
+        sent = msgspec.json.encode(model.requests[1].messages[-1])
+        assert sent.index(b"tool_result") < sent.index(b"by the way")

@@ -1,0 +1,267 @@
+"""kill -9 at every instant that matters of a session with effects: nothing lost, nothing twice.
+
+`standin.py` has the effects and the model, `lives.py` the processes that are killed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.harness.lives import Fuse, Lives, Order, live, lives
+from tests.harness.standin import EFFECTS, Deed, Ledger, told
+
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import Event, encode_payload
+from mainspring.core.events import (
+    AgentCustomToolUse,
+    AgentMessage,
+    AgentToolResult,
+    AgentToolUse,
+    UserCustomToolResult,
+    UserMessage,
+)
+from mainspring.core.facts import SessionWoken, ToolCallInDoubt
+from mainspring.core.model import Request
+from mainspring.harness.context import xray
+from mainspring.log.session_log import SessionLog
+from mainspring.log.verify import verify
+from mainspring.testing.crash.stores import open_store
+
+_MAX_LIVES = 40
+
+
+@dataclass
+class Ending:
+    """How a session stands when all is over."""
+
+    events: list[Event]
+    request: Request
+    """The last one."""
+    deeds: list[Deed]
+
+    @property
+    def policies(self) -> set[str]:
+        """How calls in doubt were settled."""
+        return {
+            event.payload.policy
+            for event in self.events
+            if isinstance(event.payload, ToolCallInDoubt)
+        }
+
+    @property
+    def has_detour(self) -> bool:
+        """Whether the model was told that it is not known what a call did."""
+        return any(each.state == "unknown" for each in told(self.request))
+
+    def outcome(self) -> dict[str, tuple[str, str]]:
+        """What came of each step in the end, whatever it took to get there."""
+        known = {each.step: (each.use.name, each.text) for each in told(self.request)}
+        for step, (name, _) in known.items():
+            if name == "check":  # it had been done, and the model saw that it had
+                made = next(each.use for each in told(self.request) if each.step == step)
+                known[step] = (made.name, f"{made.name} {step}: done")
+        return known
+
+    def kinds(self) -> Counter[str]:
+        """What was said and done, without what tells of wakes and retries."""
+        spoken = (AgentMessage, AgentToolUse, AgentCustomToolUse, AgentToolResult, UserMessage)
+        return Counter(event.type for event in self.events if isinstance(event.payload, spoken))
+
+
+class Sweep:
+    """One store, one forking process, a session for each death."""
+
+    def __init__(self, url: str, folder: Path, log: SessionLog, process: Lives) -> None:
+        self._url = url
+        self._folder = folder
+        self._log = log
+        self._process = process
+        self._numbers = count(1)
+        self.expected: Ending
+        self.passed: dict[str, int] = {}
+
+    async def order(self) -> Order:
+        session = await self._log.create()
+        await self._log.submit(session.id, UserMessage(content=(TextBlock("Do all of it."),)))
+        ledger = self._folder / f"ledger-{next(self._numbers)}"
+        return Order(url=self._url, session_id=session.id, ledger=str(ledger))
+
+    async def undisturbed(self) -> None:
+        """What the others must come to, and how many instants there are to die at."""
+        order, fuse = await self.order(), Fuse("", 0)
+        await live(order, fuse)
+        self.expected, self.passed = await self.ending(order), fuse.passed
+
+    async def die(self, where: str, number: int) -> Ending:
+        """Die once, then live to the end."""
+        order = await self.order()
+        assert self._process.live(replace(order, where=where, number=number)), "was not killed"
+        assert not self._process.live(order)
+        return await self.ending(order)
+
+    async def die_often(self, where: str, number: int) -> tuple[Ending, int]:
+        """Die in every life at the same number, as long as a life comes that far."""
+        order = await self.order()
+        deaths = 0
+        while self._process.live(replace(order, where=where, number=number)):
+            deaths += 1
+            assert deaths < _MAX_LIVES
+        return await self.ending(order), deaths
+
+    async def ending(self, order: Order) -> Ending:
+        report = await verify(self._log, order.session_id)
+        assert report.ok, report.problems
+        events = await self._log.read(order.session_id)
+        prefixes = {
+            digest: xray.decode_prefix(await self._log.blob(digest))
+            for digest in xray.prefix_digests(events)
+        }
+        thread_id = (await self._log.session(order.session_id)).thread_id
+        shots = xray.shots(events, thread_id=thread_id, prefixes=prefixes)
+        return Ending(events, shots[-1].request, Ledger(Path(order.ledger)).deeds())
+
+    def check(self, ending: Ending) -> None:
+        """As if nothing had happened; but for what a model had to be told is not known."""
+        assert ending.events[-1].type == "session.status_idle"
+        assert orphans(ending.events) == []
+        assert sorted(deed.step for deed in ending.deeds) == sorted(EFFECTS)
+        assert [deed.step for deed in ending.deeds] == [deed.step for deed in self.expected.deeds]
+        assert len({deed.key for deed in ending.deeds}) == len(ending.deeds)
+        if ending.has_detour:
+            assert ending.outcome() == self.expected.outcome()
+            return
+        assert xray.canonical(ending.request) == xray.canonical(self.expected.request)
+        assert ending.kinds() == self.expected.kinds()
+
+
+def orphans(events: list[Event]) -> list[str]:
+    """Calls that have no result, or more than one."""
+    results: Counter[str] = Counter()
+    for event in events:
+        match event.payload:
+            case AgentToolResult(tool_use_id=call_id):
+                results[call_id] += 1
+            case UserCustomToolResult(custom_tool_use_id=call_id):
+                results[call_id] += 1
+            case _:
+                pass
+    uses = [
+        event.id for event in events if isinstance(event.payload, AgentToolUse | AgentCustomToolUse)
+    ]
+    assert set(results) <= set(uses)
+    return [call_id for call_id in uses if results[call_id] != 1]
+
+
+@asynccontextmanager
+async def sweep(url: str, folder: Path) -> AsyncGenerator[Sweep, None]:
+    async with open_store(url) as store:
+        with lives() as process:
+            made = Sweep(url, folder, SessionLog(store), process)
+            await made.undisturbed()
+            yield made
+
+
+@pytest.fixture(scope="module")
+def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield str(tmp_path_factory.mktemp("sweep") / "log.db")
+
+
+INSTANTS = ["before write", "after write", "before effect", "after effect"]
+
+
+async def test_the_session_that_is_killed_below_takes_twenty_turns(tmp_path: Path, sqlite_url: str):
+    async with sweep(sqlite_url, tmp_path) as play:
+        starts = [event.type for event in play.expected.events].count("span.model_request_start")
+        assert starts == 20
+        assert not play.expected.has_detour
+        assert [deed.step for deed in play.expected.deeds] == EFFECTS
+        assert play.passed["before write"] > 50
+        assert play.passed["before effect"] == len(EFFECTS)
+
+
+@pytest.mark.parametrize("where", INSTANTS)
+async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
+    tmp_path: Path, sqlite_url: str, where: str
+):
+    policies: set[str] = set()
+    async with sweep(sqlite_url, tmp_path) as play:
+        for number in range(1, play.passed[where] + 1):
+            ending = await play.die(where, number)
+            play.check(ending)
+            policies |= ending.policies
+    if where == "before effect":
+        assert policies == {"probe", "report", "ask"}
+    if where == "after write":
+        assert policies == {"probe", "report", "ask", "retry"}
+
+
+async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
+    tmp_path: Path, sqlite_url: str
+):
+    async with sweep(sqlite_url, tmp_path) as play:
+        for number in range(1, play.passed["delta"] + 1, 11):
+            ending = await play.die("delta", number)
+            play.check(ending)
+            assert not ending.policies
+            reasons = [
+                encode_payload(event.payload)
+                for event in ending.events
+                if event.type == "span.model_request_end"
+            ]
+            assert sum(b"abandoned" in reason for reason in reasons) == 1
+
+
+@pytest.mark.parametrize("number", [5, 7, 12])
+async def test_a_session_that_is_killed_again_and_again_still_ends_as_if_it_had_not_been(
+    tmp_path: Path, sqlite_url: str, number: int
+):
+    async with sweep(sqlite_url, tmp_path) as play:
+        for where in ("before write", "after write"):
+            ending, deaths = await play.die_often(where, number)
+            play.check(ending)
+            woken = [event for event in ending.events if isinstance(event.payload, SessionWoken)]
+            assert 3 < len(woken) <= deaths
+
+
+async def test_a_session_on_postgres_survives_a_sample_of_kills(tmp_path: Path, postgres_url: str):
+    async with sweep(postgres_url, tmp_path) as play:
+        for where in INSTANTS:
+            for number in range(1, play.passed[where] + 1, 13):
+                play.check(await play.die(where, number))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("where", INSTANTS)
+async def test_a_session_on_postgres_survives_every_kill(
+    tmp_path: Path, postgres_url: str, where: str
+):
+    async with sweep(postgres_url, tmp_path) as play:
+        for number in range(1, play.passed[where] + 1):
+            play.check(await play.die(where, number))
+
+
+async def test_two_calls_that_run_at_once_are_both_settled_after_a_kill(
+    tmp_path: Path, sqlite_url: str
+):
+    """The second one runs until the first one's result is in the log, and dies there."""
+    async with sweep(sqlite_url, tmp_path) as play:
+        pairs = [index for index, step in enumerate(EFFECTS, 1) if step.endswith("b")]
+        for number in pairs:
+            for where in ("before effect", "after effect"):
+                ending = await play.die(where, number)
+                play.check(ending)
+                doubts = [e for e in ending.events if isinstance(e.payload, ToolCallInDoubt)]
+                assert len(doubts) == 1, "the first had its result already"
+        for number in [pair - 1 for pair in pairs]:
+            ending = await play.die("after effect", number)
+            play.check(ending)
+
+
