@@ -20,12 +20,11 @@ from typing import cast
 import anyio
 import msgspec
 from msgspec import Struct
-from tests.harness.standin import AsksFirst, Ledger, answer, tools
 from tests.harness.stage import Stage
+from tests.harness.standin import AsksFirst, Ledger, answer, tools
 
 from mainspring.capabilities.providers.scripted import Scripted
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import Event
 from mainspring.core.events import (
     AgentCustomToolUse,
     StatusIdle,
@@ -131,7 +130,9 @@ async def live(order: Order, fuse: Fuse) -> None:
         )
         while True:
             await stage.play()
-            idle = [event for event in await stage.events() if isinstance(event.payload, StatusIdle)]
+            idle = [
+                event for event in await stage.events() if isinstance(event.payload, StatusIdle)
+            ]
             last = idle[-1].payload
             assert isinstance(last, StatusIdle)
             if last.reason == "completed":

@@ -48,8 +48,7 @@ class Ledger:
         self._near("before effect")
         await anyio.lowlevel.checkpoint()
         file = os.open(self._path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-        os.write(file, f"{step} {key}\n".encode())
-        os.fsync(file)
+        os.write(file, f"{step} {key}\n".encode())  # a kill does not undo it; no need to sync
         os.close(file)
         await anyio.lowlevel.checkpoint()
         self._near("after effect")
@@ -153,12 +152,10 @@ def plan() -> list[Line]:
 
 
 PLAN = plan()
-EFFECTS = [
-    str(part.input["step"])
-    for line in PLAN
-    for part in line.content
-    if isinstance(part, ToolUse) and part.name in ("note", "pay", "sign")
-]
+USES = [part for line in PLAN for part in line.content if isinstance(part, ToolUse)]
+EFFECTS = [str(use.input["step"]) for use in USES if use.name in ("note", "pay", "sign")]
+SECOND_OF_TWO = [str(use.input["step"]) for use in USES if use.input.get("beside")]
+"""Effects of calls that run for as long as the one beside them."""
 
 
 class Told(NamedTuple):
@@ -207,8 +204,7 @@ def answer(request: Request) -> Line:
     if unknown := [step for step, state in states.items() if state == "unknown"]:
         return _together([calls("check", step=step) for step in unknown])
     if missing := {step for step, state in states.items() if state == "missing"}:
-        again = [part for line in PLAN for part in line.content if isinstance(part, ToolUse)]
-        return _together([Line((use,)) for use in again if use.input["step"] in missing])
+        return _together([Line((use,)) for use in USES if use.input["step"] in missing])
     for line in PLAN:
         uses = [part for part in line.content if isinstance(part, ToolUse)]
         if any(use.input["step"] not in states for use in uses):

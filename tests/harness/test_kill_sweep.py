@@ -15,15 +15,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.harness.lives import Fuse, Lives, Order, live, lives
-from tests.harness.standin import EFFECTS, Deed, Ledger, told
+from tests.harness.standin import EFFECTS, SECOND_OF_TWO, Deed, Ledger, told
 
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import Event, encode_payload
+from mainspring.core.envelope import Event
 from mainspring.core.events import (
     AgentCustomToolUse,
     AgentMessage,
     AgentToolResult,
     AgentToolUse,
+    ModelRequestEnded,
     UserCustomToolResult,
     UserMessage,
 )
@@ -159,25 +160,28 @@ def orphans(events: list[Event]) -> list[str]:
     return [call_id for call_id in uses if results[call_id] != 1]
 
 
-@asynccontextmanager
-async def sweep(url: str, folder: Path) -> AsyncGenerator[Sweep, None]:
-    async with open_store(url) as store:
-        with lives() as process:
-            made = Sweep(url, folder, SessionLog(store), process)
-            await made.undisturbed()
-            yield made
-
-
 @pytest.fixture(scope="module")
-def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield str(tmp_path_factory.mktemp("sweep") / "log.db")
+def process() -> Iterator[Lives]:
+    with lives() as started:
+        yield started
+
+
+@asynccontextmanager
+async def sweep(
+    process: Lives, folder: Path, url: str | None = None
+) -> AsyncGenerator[Sweep, None]:
+    url = url or str(folder / "log.db")
+    async with open_store(url) as store:
+        made = Sweep(url, folder, SessionLog(store), process)
+        await made.undisturbed()
+        yield made
 
 
 INSTANTS = ["before write", "after write", "before effect", "after effect"]
 
 
-async def test_the_session_that_is_killed_below_takes_twenty_turns(tmp_path: Path, sqlite_url: str):
-    async with sweep(sqlite_url, tmp_path) as play:
+async def test_the_session_that_is_killed_below_takes_twenty_turns(tmp_path: Path, process: Lives):
+    async with sweep(process, tmp_path) as play:
         starts = [event.type for event in play.expected.events].count("span.model_request_start")
         assert starts == 20
         assert not play.expected.has_detour
@@ -188,10 +192,10 @@ async def test_the_session_that_is_killed_below_takes_twenty_turns(tmp_path: Pat
 
 @pytest.mark.parametrize("where", INSTANTS)
 async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
-    tmp_path: Path, sqlite_url: str, where: str
+    tmp_path: Path, process: Lives, where: str
 ):
     policies: set[str] = set()
-    async with sweep(sqlite_url, tmp_path) as play:
+    async with sweep(process, tmp_path) as play:
         for number in range(1, play.passed[where] + 1):
             ending = await play.die(where, number)
             play.check(ending)
@@ -203,35 +207,33 @@ async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
 
 
 async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
-    tmp_path: Path, sqlite_url: str
+    tmp_path: Path, process: Lives
 ):
-    async with sweep(sqlite_url, tmp_path) as play:
+    async with sweep(process, tmp_path) as play:
         for number in range(1, play.passed["delta"] + 1, 11):
             ending = await play.die("delta", number)
             play.check(ending)
             assert not ending.policies
-            reasons = [
-                encode_payload(event.payload)
-                for event in ending.events
-                if event.type == "span.model_request_end"
-            ]
-            assert sum(b"abandoned" in reason for reason in reasons) == 1
+            ends = [e.payload for e in ending.events if isinstance(e.payload, ModelRequestEnded)]
+            assert [end.stop_reason for end in ends].count("abandoned") == 1
 
 
-@pytest.mark.parametrize("number", [5, 7, 12])
+@pytest.mark.parametrize("number", [9, 14])
 async def test_a_session_that_is_killed_again_and_again_still_ends_as_if_it_had_not_been(
-    tmp_path: Path, sqlite_url: str, number: int
+    tmp_path: Path, process: Lives, number: int
 ):
-    async with sweep(sqlite_url, tmp_path) as play:
+    async with sweep(process, tmp_path) as play:
         for where in ("before write", "after write"):
             ending, deaths = await play.die_often(where, number)
             play.check(ending)
             woken = [event for event in ending.events if isinstance(event.payload, SessionWoken)]
-            assert 3 < len(woken) <= deaths
+            assert 2 <= len(woken) <= deaths
 
 
-async def test_a_session_on_postgres_survives_a_sample_of_kills(tmp_path: Path, postgres_url: str):
-    async with sweep(postgres_url, tmp_path) as play:
+async def test_a_session_on_postgres_survives_a_sample_of_kills(
+    tmp_path: Path, process: Lives, postgres_url: str
+):
+    async with sweep(process, tmp_path, postgres_url) as play:
         for where in INSTANTS:
             for number in range(1, play.passed[where] + 1, 13):
                 play.check(await play.die(where, number))
@@ -241,27 +243,25 @@ async def test_a_session_on_postgres_survives_a_sample_of_kills(tmp_path: Path, 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("where", INSTANTS)
 async def test_a_session_on_postgres_survives_every_kill(
-    tmp_path: Path, postgres_url: str, where: str
+    tmp_path: Path, process: Lives, postgres_url: str, where: str
 ):
-    async with sweep(postgres_url, tmp_path) as play:
+    async with sweep(process, tmp_path, postgres_url) as play:
         for number in range(1, play.passed[where] + 1):
             play.check(await play.die(where, number))
 
 
 async def test_two_calls_that_run_at_once_are_both_settled_after_a_kill(
-    tmp_path: Path, sqlite_url: str
+    tmp_path: Path, process: Lives
 ):
     """The second one runs until the first one's result is in the log, and dies there."""
-    async with sweep(sqlite_url, tmp_path) as play:
-        pairs = [index for index, step in enumerate(EFFECTS, 1) if step.endswith("b")]
-        for number in pairs:
+    async with sweep(process, tmp_path) as play:
+        for number in [EFFECTS.index(step) + 1 for step in SECOND_OF_TWO]:
             for where in ("before effect", "after effect"):
                 ending = await play.die(where, number)
                 play.check(ending)
                 doubts = [e for e in ending.events if isinstance(e.payload, ToolCallInDoubt)]
                 assert len(doubts) == 1, "the first had its result already"
-        for number in [pair - 1 for pair in pairs]:
-            ending = await play.die("after effect", number)
+            ending = await play.die("after effect", number - 1)
             play.check(ending)
-
-
+            doubts = [e for e in ending.events if isinstance(e.payload, ToolCallInDoubt)]
+            assert len(doubts) == 2

@@ -37,7 +37,7 @@ ImageSource: TypeAlias = Base64Source | UrlSource | FileSource | BlobSource
 DocumentSource: TypeAlias = Base64Source | PlainTextSource | UrlSource | FileSource | BlobSource
 
 
-class TextBlock(Struct, frozen=True, tag_field="type", tag="text"):
+class TextBlock(Struct, frozen=True, tag_field="type", tag="text", gc=False):
     text: str
 
 

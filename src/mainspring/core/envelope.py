@@ -106,7 +106,7 @@ class _TypeOnly(Struct):
 _TYPES = msgspec.json.Decoder(_TypeOnly)
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True, gc=False):
     """One immutable entry of a session's log."""
 
     id: str

@@ -184,3 +184,36 @@ class MemoryLedger:
     def _forget_before(self, day: date) -> None:
         for key in [key for key in self._spent if key[0] < day]:
             del self._spent[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purse:
+    """Limits beyond the session's own: of the day, and of how fast money may go."""
+
+    ledger: Ledger | None = None
+    rate: SpendRate | None = None
+    agent: str | None = None
+    user: str | None = None
+    tenant: str | None = None
+
+    async def reserve(self, reservation_id: str, cost_usd: Decimal) -> str | None:
+        """Why the call may not be made, if it may not."""
+        if self.rate is not None and self.rate.tripped is not None:
+            return self.rate.tripped
+        if self.ledger is None:
+            return None
+        return await self.ledger.reserve(
+            Charge(
+                reservation_id=reservation_id,
+                cost_usd=cost_usd,
+                agent=self.agent,
+                user=self.user,
+                tenant=self.tenant,
+            )
+        )
+
+    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
+        if self.rate is not None:
+            self.rate.record(cost_usd)
+        if self.ledger is not None:
+            await self.ledger.settle(reservation_id, cost_usd)

@@ -14,6 +14,7 @@ from anyio import CancelScope
 from mainspring.core import facts as fact
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.events import AgentMcpToolResult, AgentToolResult
+from mainspring.core.model import INVALID_JSON
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.desk import Desk
 from mainspring.harness.reasons import Continue, Ended, Step
@@ -101,6 +102,8 @@ async def _plan(desk: Desk, call: OpenCall) -> Plan:
     if tool is None:
         known = ", ".join(sorted(desk.tools)) or "none"
         return _refused(call, f"There is no tool {call.name!r}. There are: {known}.")
+    if (raw := call.input.get(INVALID_JSON)) is not None:
+        return _refused(call, f"The input is not a JSON object, so nothing was done: {raw!s:.200}")
     if wrong := tool.invalid(call.input):
         return _refused(call, wrong)
     traits = tool.traits(call.input)

@@ -12,6 +12,7 @@ from mainspring.core.events import ModelRequestEnded, Usage
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
 from mainspring.harness import limits as limit
+from mainspring.harness.budget import Purse
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.limits import Limits, Spent
@@ -29,7 +30,7 @@ class Account:
     def apply(self, event: Event) -> None:
         self.spent = limit.fold(self.spent, event.payload, event.time)
         if isinstance(event.payload, ModelRequestEnded):
-            self.usage = _added(self.usage, event.payload.model_usage)
+            self.usage = added(self.usage, event.payload.model_usage)
 
     @classmethod
     def of(cls, log: Iterable[Event]) -> Account:
@@ -39,7 +40,8 @@ class Account:
         return account
 
 
-def _added(one: Usage, other: Usage) -> Usage:
+def added(one: Usage, other: Usage) -> Usage:
+    """The tokens of both."""
     return Usage(
         input_tokens=one.input_tokens + other.input_tokens,
         cache_creation_input_tokens=one.cache_creation_input_tokens
@@ -49,7 +51,7 @@ def _added(one: Usage, other: Usage) -> Usage:
     )
 
 
-def _unheard(delta: Delta) -> None:
+def _unheard(_: Delta | Event) -> None:
     return None
 
 
@@ -65,12 +67,16 @@ class Desk:
     custom_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
     limits: Limits = field(default_factory=Limits)
+    purse: Purse = field(default_factory=Purse)
     gates: Gates = field(default_factory=OpenGates)
     emit: Callable[[Delta], None] = _unheard
     """Where tokens go as they come; they are not kept."""
+    tell: Callable[[Event], None] = _unheard
+    """Hears of every event of this run, in order, once it is durable."""
     new_id: Callable[[str], str]
     price: Callable[[str, Usage], Decimal] | None = None
     """What a call of a model costs; without it, the facts' price is taken."""
+    _untold: list[Event] = field(default_factory=list[Event], init=False)
 
     def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
         """Record facts. They are durable after the next `commit`, which every effect waits for."""
@@ -79,7 +85,10 @@ class Desk:
         return events
 
     async def commit(self) -> None:
+        told, self._untold = self._untold, []
         await self.writer.commit()
+        for event in told:
+            self.tell(event)
 
     async def listen(self) -> list[Event]:
         """Take in what clients have sent; between tool rounds, never inside one."""
@@ -91,6 +100,7 @@ class Desk:
         for event in events:
             self.thread.apply(event)
             self.account.apply(event)
+            self._untold.append(event)
 
     def input_tokens(self) -> int:
         """Of the next request, leaning high."""

@@ -73,6 +73,7 @@ class Thread:
     summary_failures: int = 0
     """In a row, in this run: a few of them and no further summary is asked for."""
     open_reservation: facts.BudgetReserved | None = None
+    last_settled: facts.BudgetSettled | None = None
     prefix: str | None = None
     model: str | None = None
     compacted: bool = False
@@ -297,8 +298,9 @@ def _reserved(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> N
     thread.open_reservation = payload
 
 
-def _settled(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> None:
+def _settled(thread: Thread, _event: Event, payload: facts.BudgetSettled) -> None:
     thread.open_reservation = None
+    thread.last_settled = payload
 
 
 _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
+from decimal import Decimal
 
 import anyio
 import msgspec
@@ -63,8 +64,7 @@ async def take_turn(desk: Desk) -> Step | None:
     """Ask the model once. `None`: look at the thread again."""
     if (made := await make_room(desk)) is not None:
         return made
-    thread = desk.thread
-    cap = min(ESCALATED_CAP if thread.tries.escalated else OUTPUT_CAP, desk.facts.max_output)
+    cap = min(ESCALATED_CAP if desk.thread.tries.escalated else OUTPUT_CAP, desk.facts.max_output)
     tokens = desk.input_tokens()
     cap = _affordable(desk, tokens, cap)
     reserved = reserve(
@@ -72,19 +72,30 @@ async def take_turn(desk: Desk) -> Step | None:
     )
     if isinstance(reserved, Ended):
         return reserved
+    asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap)
+    if (refused := await desk.purse.reserve(asked.reservation_id, reserved)) is not None:
+        return Ended("budget_reached", refused)
+    step = await _ask(desk, asked, tokens, reserved)
+    settled = desk.thread.last_settled
+    assert settled is not None  # every way out of `_ask` settles, and a crash leaves it reserved
+    await desk.purse.settle(asked.reservation_id, Decimal(settled.cost_usd))
+    return step
+
+
+async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step | None:
+    thread = desk.thread
     status = status_block(desk.account.spent, desk.limits)
     if status is not None and status != thread.status:
         desk.note(fact.ContextStatus(text=status))
     if thread.prefix != desk.prefix.digest:
         await desk.writer.put_blob(desk.prefix.encoded, media_type="application/json")
-    asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap)
     request_id = desk.new_id(ids.REQUEST)
     desk.note(
         fact.BudgetReserved(
             reservation_id=asked.reservation_id,
             cost_usd=str(reserved),
             input_tokens=tokens,
-            output_tokens=cap,
+            output_tokens=asked.cap,
         )
     )
     desk.note(
@@ -92,14 +103,15 @@ async def take_turn(desk: Desk) -> Step | None:
             model=desk.prefix.model,
             request_id=request_id,
             estimated_input_tokens=tokens,
-            max_tokens=cap,
+            max_tokens=asked.cap,
             prefix=desk.prefix.digest,
             cache_break=cache_break(thread, desk.prefix),
         ),
         event_ids=(asked.started_id,),
     )
     await desk.commit()
-    answer = await _converse(desk, view(thread, desk.prefix, max_tokens=cap, request_id=request_id))
+    request = view(thread, desk.prefix, max_tokens=asked.cap, request_id=request_id)
+    answer = await _converse(desk, request)
     match answer:
         case Reply():
             return _record(desk, asked, answer)

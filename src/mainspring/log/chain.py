@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mainspring.core.clock import from_micros, to_micros
 from mainspring.core.envelope import (
@@ -29,8 +28,7 @@ def unscrubbed(content: bytes) -> bytes:
     return content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """A payload that has everything but its place in the log."""
 
     id: str

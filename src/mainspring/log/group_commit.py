@@ -16,13 +16,13 @@ from anyio import CancelScope
 Job = TypeVar("Job")
 
 
-class _Entry(Generic[Job]):
-    __slots__ = ("done", "job", "woken")
+class _Batch(Generic[Job]):
+    __slots__ = ("done", "is_open", "jobs")
 
     def __init__(self, job: Job) -> None:
-        self.job = job
-        self.woken: anyio.Event | None = None
-        self.done = False
+        self.jobs = [job]
+        self.is_open = True
+        self.done = anyio.Event()
 
 
 class GroupCommit(Generic[Job]):
@@ -36,33 +36,26 @@ class GroupCommit(Generic[Job]):
     ) -> None:
         self._commit = commit
         self._most = most
-        self._queue: list[_Entry[Job]] = []
-        self._busy = False
+        self._last: _Batch[Job] | None = None
 
     async def run(self, job: Job) -> None:
         """Return when the job was committed or refused. Not cancelled half-way."""
-        entry = _Entry(job)
-        self._queue.append(entry)
+        last = self._last
         with CancelScope(shield=True):
-            if self._busy:
-                entry.woken = anyio.Event()
-                await entry.woken.wait()  # committed for us, or our turn to lead
-            if not entry.done:
-                await self._lead()
-
-    async def _lead(self) -> None:
-        self._busy = True
-        await anyio.lowlevel.checkpoint()  # whoever is ready to write joins this batch
-        batch, self._queue = self._queue[: self._most], self._queue[self._most :]
-        try:
-            await self._commit([entry.job for entry in batch])
-        finally:
-            for entry in batch:
-                entry.done = True
-                if entry.woken is not None:
-                    entry.woken.set()
-            if self._queue:
-                assert self._queue[0].woken is not None  # it arrived while we were busy
-                self._queue[0].woken.set()
+            if last is not None and last.is_open and len(last.jobs) < self._most:
+                last.jobs.append(job)
+                await last.done.wait()
             else:
-                self._busy = False
+                self._last = batch = _Batch(job)
+                await self._lead(batch, last)
+
+    async def _lead(self, batch: _Batch[Job], before: _Batch[Job] | None) -> None:
+        try:
+            if before is not None and not before.done.is_set():
+                await before.done.wait()
+            await anyio.lowlevel.checkpoint()  # whoever is ready to write joins this batch
+            batch.is_open = False
+            await self._commit(batch.jobs)
+        finally:
+            batch.is_open = False
+            batch.done.set()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, Protocol
 
@@ -25,6 +25,7 @@ from mainspring.core.events import (
 from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
+from mainspring.harness.budget import Purse
 from mainspring.harness.context.history import history_search
 from mainspring.harness.context.prompt import system_prompt
 from mainspring.harness.context.view import Prefix, specs
@@ -76,7 +77,7 @@ class Result:
         return self.reason == "completed"
 
 
-def unheard(delta: Delta) -> None:
+def unheard(_: Delta | Event) -> None:
     return None
 
 
@@ -89,19 +90,30 @@ class Runtime:
         models: Models,
         *,
         gates: Gates | None = None,
+        purse: Purse | None = None,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self.log = log
         self.models = models
         self.gates = gates or OpenGates()
+        self.purse = purse or Purse()
         self.new_id = new_id
         self.owner = local_owner(new_id(ids.WORKER))
 
     async def start(
-        self, agent: Agent, message: str | None = None, *, title: str | None = None
+        self,
+        agent: Agent,
+        message: str | None = None,
+        *,
+        title: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> Session:
         """A new session of the agent, with a first message in its inbox if one is given."""
-        created = await self.log.create(SessionCreated(agent_name=agent.name, title=title))
+        created = await self.log.create(
+            SessionCreated(
+                agent_name=agent.name, title=title, metadata=dict(metadata) if metadata else None
+            )
+        )
         session = Session(self, agent, created.id)
         if message is not None:
             await session.send(message)
@@ -171,10 +183,16 @@ class Session:
     def follow(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
         return self._log.follow(self.id, after=after)
 
-    async def run(self, emit: Callable[[Delta], None] = unheard) -> Result | None:
+    async def run(
+        self,
+        emit: Callable[[Delta], None] = unheard,
+        *,
+        tell: Callable[[Event], None] = unheard,
+    ) -> Result | None:
         """Wake the session and run it until it ends or waits; `None` if nothing was to be done.
 
-        Safe to call after any crash, on any machine: it goes on where the log ends.
+        Safe to call after any crash, on any machine: it goes on where the log ends. Tokens go to
+        `emit` as they come, events to `tell` once they are in the log, in order with the tokens.
 
         Raises:
             LeaseHeld: another worker runs it.
@@ -183,7 +201,7 @@ class Session:
         known, self._known = self._known, None
         try:
             async with running(lambda: _keep(writer)):
-                desk = self._desk(writer, await self._read_on(writer, known), emit)
+                desk = self._desk(writer, await self._read_on(writer, known), emit, tell)
                 ended = await run(desk)
             self._known = Known(desk.thread, desk.account, writer.head.seq)
         finally:
@@ -219,7 +237,13 @@ class Session:
             known.account.apply(event)
         return known
 
-    def _desk(self, writer: Writer, known: Known, emit: Callable[[Delta], None]) -> Desk:
+    def _desk(
+        self,
+        writer: Writer,
+        known: Known,
+        emit: Callable[[Delta], None],
+        tell: Callable[[Event], None],
+    ) -> Desk:
         runtime = self._runtime
         tools = {tool.spec.name: tool for tool in (*self.agent.tools, self._history())}
         return Desk(
@@ -237,7 +261,9 @@ class Session:
             tools=tools,
             limits=self.agent.limits,
             gates=runtime.gates,
+            purse=replace(runtime.purse, agent=self.agent.name),
             emit=emit,
+            tell=tell,
             new_id=runtime.new_id,
             price=runtime.models.cost,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from functools import cached_property
+from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -20,8 +21,6 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-
-Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # What the server may have been told otherwise, and we rely on. By statement, not by `options`:
 # poolers in between refuse those.
@@ -41,6 +40,13 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+
+
+class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
+    @cached_property
+    def asking(self) -> psycopg.AsyncCursor[tuple[Any, ...]]:
+        """One cursor for all statements: a new one for each would cost a sixth of an append."""
+        return self.cursor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +87,7 @@ def _shown(settings: dict[str, Any]) -> str:
 
 
 async def connect(address: Address) -> Connection:
-    connection = await psycopg.AsyncConnection.connect(
-        autocommit=True, **{**_DEFAULTS, **address.settings}
-    )
+    connection = await Connection.connect(autocommit=True, **{**_DEFAULTS, **address.settings})
     try:
         await connection.execute(_SETTINGS)
     except BaseException:

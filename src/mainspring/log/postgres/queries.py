@@ -40,7 +40,7 @@ _ROW_FIELDS = len(Row._fields)
 async def _ask(
     db: Connection, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any]
 ) -> _Found:
-    answer = await db.execute(statement, values, prepare=True, binary=True)
+    answer = await db.asking.execute(statement, values, prepare=True, binary=True)
     return await answer.fetchall()
 
 
@@ -155,11 +155,11 @@ async def append(db: Connection, append: Append) -> None:
         lease.epoch,
     ]
     if len(rows) == 1 and not append.folded:
-        moved = await db.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
+        moved = await db.asking.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
     else:
         positions = [folded.position for folded in append.folded]
         seqs = [folded.seq for folded in append.folded]
-        moved = await db.execute(
+        moved = await db.asking.execute(
             sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
         )
     if not moved.rowcount:
@@ -239,7 +239,7 @@ async def renew(db: Connection, lease: Lease) -> None:
 
 
 async def release(db: Connection, lease: Lease) -> None:
-    await db.execute(sql.RELEASE, [lease.session_id, lease.epoch], prepare=True)
+    await db.asking.execute(sql.RELEASE, [lease.session_id, lease.epoch], prepare=True)
 
 
 # --- blobs and words -------------------------------------------------------------------------
@@ -273,7 +273,7 @@ async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[
 
 async def index(db: Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
     kept = [storable(each.text) for each in texts]
-    await db.execute(
+    await db.asking.execute(
         sql.INDEX,
         {
             "sessions": [session_id for session_id, _ in upto],

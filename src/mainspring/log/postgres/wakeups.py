@@ -69,7 +69,7 @@ class Wakeups:
         letters = list(_letters(self._name, sorted(changed)))
 
         async def notify(db: Connection) -> None:
-            await db.execute(_SEND, [letters], prepare=True)
+            await db.asking.execute(_SEND, [letters], prepare=True)
 
         try:
             await self._pool.run(notify)

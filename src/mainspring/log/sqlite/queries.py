@@ -38,6 +38,14 @@ _SESSION = f"""
       from session s left join session p on p.key = s.parent_key
 """
 _ROW = "seq, id, thread_id, time, version, type, body, prev"
+_INSERT = (
+    f"insert into event(session_key, {_ROW})"
+    " select key, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
+)
+_MOVE = (  # without `returning`, which would cost more than all the rest
+    f"update session set seq = ?, hash = ?, updated = ?, lease_until = {_NOW} + ?"
+    " where id = ? and seq = ? and hash = ? and epoch = ?"
+)
 _ITEM = "event_id, client_id, thread_id, time, version, type, body, position, seq"
 _SEQ_BITS = 32
 
@@ -84,7 +92,7 @@ def create(db: sqlite3.Connection, session: SessionRow, rows: Sequence[Row]) -> 
     parent = None if session.parent_id is None else key_of(db, session.parent_id)
     if db.execute("select 1 from session where id = ?", (session.id,)).fetchone():
         raise SessionExists(session.id)
-    key = db.execute(
+    db.execute(
         "insert into session(id, thread_id, created, updated, seq, hash, parent_key, parent_seq,"
         " indexed) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -97,16 +105,8 @@ def create(db: sqlite3.Connection, session: SessionRow, rows: Sequence[Row]) -> 
             session.parent_seq,
             session.parent_seq,
         ),
-    ).lastrowid
-    assert key is not None
-    _insert(db, key, rows)
-
-
-def _insert(db: sqlite3.Connection, key: int, rows: Sequence[Row]) -> None:
-    db.executemany(
-        f"insert into event(session_key, {_ROW}) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(key, *row) for row in rows],
     )
+    db.executemany(_INSERT, [(*row, session.id) for row in rows])
 
 
 def session(db: sqlite3.Connection, session_id: str) -> SessionRow:
@@ -173,8 +173,7 @@ def delete(db: sqlite3.Connection, session_id: str) -> None:
 def append(db: sqlite3.Connection, append: Append) -> None:
     lease = append.lease
     moved = db.execute(
-        f"update session set seq = ?, hash = ?, updated = ?, lease_until = {_NOW} + ?"
-        " where id = ? and seq = ? and hash = ? and epoch = ? returning key",
+        _MOVE,
         (
             *append.head,
             append.rows[-1].time,
@@ -183,12 +182,12 @@ def append(db: sqlite3.Connection, append: Append) -> None:
             *append.expected,
             lease.epoch,
         ),
-    ).fetchall()
-    if not moved:
+    )
+    if not moved.rowcount:
         raise _refusal(db, append)
-    [(key,)] = moved
-    _insert(db, key, append.rows)
+    db.executemany(_INSERT, [(*row, lease.session_id) for row in append.rows])
     if append.folded:
+        key = key_of(db, lease.session_id)
         db.executemany(
             "update inbox set seq = ? where session_key = ? and position = ?",
             [(folded.seq, key, folded.position) for folded in append.folded],

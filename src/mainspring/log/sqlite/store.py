@@ -48,6 +48,7 @@ class SqliteStore:
         self.signals = Signals()
         self._commits = Commits(path, writing)
         self._glances = Pace()
+        self._looks = Pace()
         self._checkpointed = 0
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
@@ -166,7 +167,7 @@ class SqliteStore:
                 seen, arrivals = 0, self.signals.arrivals
             look = partial(self._look, seen, self.signals.watched())
             try:
-                seen, heads = await anyio.to_thread.run_sync(look)
+                seen, heads = await self._looks.run(look)
             except StoreFailed:
                 await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
                 continue

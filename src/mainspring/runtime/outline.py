@@ -1,0 +1,129 @@
+"""Sessions in a few facts each, for lists: what it is about, how it stands, what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from mainspring.core import events, facts
+from mainspring.core.clock import from_micros
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event, payload_type
+from mainspring.core.events import Usage
+from mainspring.harness.desk import Account
+from mainspring.harness.thread import OpenCall, Thread
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+
+Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
+"""`unfinished`: the log says that it runs or has to, and nobody runs it."""
+
+_OPENING = 20
+_TYPES = frozenset(
+    str(kind.__struct_config__.tag)
+    for kind in (
+        facts.SessionCreated,
+        facts.SessionForked,
+        events.SessionUpdated,
+        events.StatusRunning,
+        events.StatusIdle,
+        events.StatusTerminated,
+        events.ModelRequestStarted,
+        events.ModelRequestEnded,
+        facts.BudgetReserved,
+        facts.BudgetSettled,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    id: str
+    title: str | None
+    agent: str | None
+    folder: str | None
+    """Where the agent was described, if it was run from another folder than its own."""
+    model: str | None
+    """Which was asked last."""
+    status: Status
+    reason: str | None
+    """Why it stopped last."""
+    turns: int
+    usage: Usage
+    cost_usd: Decimal
+    created: datetime
+    updated: datetime
+    holder: str | None
+    parent: str | None
+
+
+async def outline(log: SessionLog, session: SessionRow) -> Outline:
+    """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
+    account, thread = Account(), Thread(id=session.thread_id, is_main=True)
+    title = agent = folder = None
+    for event in await log.read(session.id, types=_TYPES):
+        account.apply(event)
+        thread.apply(event)
+        match event.payload:
+            case facts.SessionCreated(agent_name=agent, title=title, metadata=metadata):
+                folder = (metadata or {}).get("folder")
+            case (
+                facts.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
+            ):
+                title = renamed
+            case _:
+                pass
+    return Outline(
+        id=session.id,
+        title=title or await _first_words(log, session),
+        agent=agent,
+        folder=folder,
+        model=thread.model,
+        status=await _status(log, session, thread),
+        reason=thread.last_reason,
+        turns=thread.turns,
+        usage=account.usage,
+        cost_usd=account.spent.cost_usd,
+        created=from_micros(session.created),
+        updated=from_micros(session.updated),
+        holder=session.owner,
+        parent=session.parent_id,
+    )
+
+
+async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
+    """Calls that a person or a client must answer before the session can go on."""
+    thread = Thread(id=session.thread_id, is_main=True)
+    named: tuple[str, ...] = ()
+    for event in await log.read(session.id):
+        thread.apply(event)
+        if isinstance(event.payload, events.StatusIdle):
+            named = event.payload.stop_reason.event_ids
+    return [call for call in thread.unsettled() if call.id in named and call.answer is None]
+
+
+async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:
+    if session.owner is not None:
+        return "running"
+    if thread.running or await _is_called_for(log, session.id):
+        return "unfinished"
+    if thread.last_reason is None:
+        return "new"
+    return "requires_action" if thread.last_reason == "requires_action" else "idle"
+
+
+async def _is_called_for(log: SessionLog, session_id: str) -> bool:
+    """Whether something in the inbox makes a run; an interrupt of nothing does not."""
+    interrupt = payload_type(events.UserInterrupt())
+    return any(item.type != interrupt for item in await log.store.pending(session_id))
+
+
+async def _first_words(log: SessionLog, session: SessionRow) -> str | None:
+    """The first thing that was asked, in the session's own part if it is a fork."""
+    opening: list[Event] = await log.read(session.id, after=session.parent_seq, limit=_OPENING)
+    for event in opening:
+        if isinstance(event.payload, events.UserMessage):
+            return plain_text(event.payload.content) or None
+    return None

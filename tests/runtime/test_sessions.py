@@ -1,0 +1,243 @@
+"""Sessions through the public Python API, as a program would use them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import anyio
+import pytest
+
+import mainspring
+from mainspring import (
+    Agent,
+    Event,
+    Limits,
+    Model,
+    Runtime,
+    Scripted,
+    calls,
+    open_runtime,
+    says,
+    tool,
+)
+from mainspring.core import clock
+from mainspring.core.catalog import ModelFacts, Price
+from mainspring.core.errors import LeaseHeld, SessionNotFound
+from mainspring.core.events import Usage
+from mainspring.harness.budget import DailyLimits, MemoryLedger, Purse, SpendRate
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+CLERK = Agent(name="clerk", instructions="Use the tools.", tools=[add])
+
+
+@asynccontextmanager
+async def runtime_with(
+    model: Model, folder: Path, *, purse: Purse | None = None
+) -> AsyncGenerator[Runtime, None]:
+    async with open_runtime(store=str(folder / "log.db")) as runtime:
+        runtime.models.put(CLERK.model, model)
+        runtime.purse = purse or runtime.purse
+        yield runtime
+
+
+def test_a_script_needs_one_call(tmp_path: Path):
+    model = Scripted(calls("add", a=2, b=3), says("It is 5."))
+    result = mainspring.run(CLERK, "2 + 3?", store=str(tmp_path / "log.db"), model=model)
+    assert (result.text, result.reason, result.turns, result.ok) == (
+        "It is 5.",
+        "completed",
+        2,
+        True,
+    )
+    assert result.usage.output_tokens > 0
+
+
+def test_the_public_names_are_few_and_all_there():
+    assert len(mainspring.__all__) <= 40
+    assert [name for name in mainspring.__all__ if not hasattr(mainspring, name)] == []
+    with pytest.raises(AttributeError, match="no public name 'nonsense'"):
+        _ = mainspring.nonsense
+
+
+def test_importing_mainspring_imports_nothing_heavy():
+    code = "import sys, mainspring; print([m for m in sys.modules if m.split('.')[0] in"
+    code += " ('aiohttp', 'anyio', 'msgspec', 'sqlite3', 'rich', 'typer')])"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.strip() == "[]"
+
+
+async def test_a_conversation_goes_on_over_several_messages(tmp_path: Path):
+    model = Scripted(says("Hello."), says("You said hi."))
+    async with runtime_with(model, tmp_path) as runtime:
+        session = await runtime.start(CLERK, "hi")
+        assert (await session.run()) is not None
+        await session.send("what did I say?")
+        result = await session.run()
+        assert result is not None
+        assert result.text == "You said hi."
+        assert len(model.requests[1].messages) == 3
+        assert await session.run() is None
+
+
+async def test_another_runtime_goes_on_with_the_same_session(tmp_path: Path):
+    async with runtime_with(Scripted(says("one")), tmp_path) as runtime:
+        session = await runtime.start(CLERK, "first")
+        await session.run()
+    model = Scripted(says("two"))
+    async with runtime_with(model, tmp_path) as runtime:
+        resumed = await runtime.resume(CLERK, session.id)
+        await resumed.send("second")
+        result = await resumed.run()
+        assert result is not None
+        assert result.text == "two"
+        assert len(model.requests[0].messages) == 3
+        with pytest.raises(SessionNotFound):
+            await runtime.resume(CLERK, "sesn_nowhere")
+
+
+async def test_a_fork_goes_another_way_and_leaves_its_parent_alone(tmp_path: Path):
+    model = Scripted(says("tea"), says("coffee"))
+    async with runtime_with(model, tmp_path) as runtime:
+        session = await runtime.start(CLERK, "what do you drink?")
+        await session.run()
+        before = await session.events()
+        fork = await session.fork(at=2)
+        await fork.send("in the morning")
+        result = await fork.run()
+        assert result is not None
+        assert result.text == "coffee"
+        assert await session.events() == before
+
+
+async def test_two_workers_do_not_run_the_same_session(tmp_path: Path):
+    async with (
+        runtime_with(Scripted(says("mine")), tmp_path) as one,
+        runtime_with(Scripted(says("yours")), tmp_path) as other,
+    ):
+        session = await one.start(CLERK, "go")
+        await one.log.hold(session.id, owner=one.owner)
+        with pytest.raises(LeaseHeld):
+            await (await other.resume(CLERK, session.id)).run()
+
+
+async def test_the_session_of_a_killed_process_is_taken_over_at_once(tmp_path: Path):
+    code = inspect.cleandoc("""
+        import sys, anyio
+        from mainspring import Agent, open_runtime
+        async def main():
+            async with open_runtime(store=sys.argv[1]) as runtime:
+                await runtime.log.hold(sys.argv[2], owner=runtime.owner, seconds=600)
+                print("held", flush=True)
+                await anyio.sleep_forever()
+        anyio.run(main)
+    """)
+    async with runtime_with(Scripted(says("alive")), tmp_path) as runtime:
+        session = await runtime.start(CLERK, "go")
+        with anyio.fail_after(30):
+            async with await anyio.open_process(
+                [sys.executable, "-c", code, str(tmp_path / "log.db"), session.id]
+            ) as child:
+                assert child.stdout is not None
+                assert await child.stdout.receive() == b"held\n"
+                with pytest.raises(LeaseHeld):
+                    await session.run()
+                os.kill(child.pid, signal.SIGKILL)
+                await child.wait()
+                result = await session.run()
+        assert result is not None
+        assert result.text == "alive"
+
+
+async def test_a_follower_sees_what_a_run_does(tmp_path: Path):
+    async with runtime_with(Scripted(calls("add", a=1, b=1), says("2")), tmp_path) as runtime:
+        session = await runtime.start(CLERK, "1 + 1?")
+        seen: list[Event] = []
+
+        async def follow() -> None:
+            async for event in session.follow():
+                seen.append(event)
+                if event.type == "session.status_idle":
+                    return
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(follow)
+                await session.run()
+        assert seen == await session.events()
+
+
+DEAR = Price(
+    input=Decimal(1000),
+    output=Decimal(1000),
+    cache_read=Decimal(1000),
+    cache_write=Decimal(1000),
+    date="2026-11-15",
+)
+
+
+class DearModels:
+    """A shelf with one model, whose every token costs a tenth of a cent."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def open(self, name: str) -> Model:
+        return self.model
+
+    def put(self, name: str, model: Model) -> None:
+        self.model = model
+
+    def facts(self, name: str) -> ModelFacts:
+        return ModelFacts(id=name, window=100_000, max_output=1000, price=DEAR)
+
+    def cost(self, name: str, usage: Usage) -> Decimal:
+        return Decimal("0.40")
+
+
+async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
+    ledger = MemoryLedger(DailyLimits(agent_usd=Decimal("3")), clock.now)
+    purse = Purse(ledger=ledger)
+    async with runtime_with(Scripted(), tmp_path, purse=purse) as runtime:
+        runtime.models = DearModels(Scripted(otherwise=says("ok")))
+        reasons: list[str] = []
+        for _ in range(6):
+            result = await (await runtime.start(CLERK, "go")).run()
+            assert result is not None
+            reasons.append(result.reason)
+        assert set(reasons) == {"completed", "budget_reached"}
+        assert reasons == sorted(reasons, reverse=True)
+        assert ledger.committed("agent", "clerk") <= Decimal("3")
+
+
+async def test_money_that_goes_too_fast_stops_everything(tmp_path: Path):
+    rate = SpendRate(Decimal("1"), seconds=60, clock=lambda: 0.0)
+    async with runtime_with(Scripted(), tmp_path, purse=Purse(rate=rate)) as runtime:
+        runtime.models = DearModels(Scripted(otherwise=calls("add", a=1, b=1)))
+        result = await (await runtime.start(CLERK, "go")).run()
+        assert result is not None
+        assert result.reason == "budget_reached"
+        assert "US dollars in 60 s" in (result.detail or "")
+
+
+async def test_a_limit_of_the_agent_ends_the_run(tmp_path: Path):
+    agent = Agent(tools=[add], limits=Limits(max_turns=1))
+    async with runtime_with(Scripted(calls("add", a=1, b=2)), tmp_path) as runtime:
+        result = await (await runtime.start(agent, "go")).run()
+        assert result is not None
+        assert (result.reason, result.turns) == ("max_turns", 1)
