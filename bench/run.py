@@ -10,6 +10,7 @@ import anyio
 import append
 import follow
 import growth
+import turns
 from report import Measure, as_json, as_table, note
 
 import providers
@@ -19,6 +20,7 @@ BENCHES = {
     "growth": growth.measure,
     "follow": follow.measure,
     "providers": providers.measure,
+    "turns": turns.measure,
 }
 
 

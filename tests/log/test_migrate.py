@@ -33,11 +33,11 @@ THREE = (*TWO, MOODS)
 FOUR = (*THREE, FINAL)
 
 
-def version(path: Path) -> int:
+def version(path: Path) -> object:
     return ask(path, "pragma user_version")[0][0]
 
 
-def ask(path: Path, question: str) -> list[tuple[int]]:
+def ask(path: Path, question: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path)) as raw:
         return raw.execute(question).fetchall()
 
@@ -117,6 +117,17 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
     assert (version(path), bytes_of(path)) == (1, before)
     prepare(path, TWO).close()
     assert version(path) == 2
+
+
+async def test_a_copy_that_lost_its_write_ahead_log_gets_it_back(tmp_path: Path):
+    session_id = await aged(tmp_path / "log.db")
+    path = tmp_path / "copy.db"
+    with closing(sqlite3.connect(tmp_path / "log.db")) as raw:
+        raw.execute("vacuum into ?", (str(path),))
+    assert ask(path, "pragma journal_mode") == [("delete",)]
+    async with opened(path) as log:
+        assert texts(await log.read(session_id)) == ["from before"]
+    assert ask(path, "pragma journal_mode") == [("wal",)]
 
 
 FOREIGN = {

@@ -72,24 +72,23 @@ async def test_appends_go_on_while_connections_are_cut(postgres: Postgres, postg
         assert await said(log, writer.session_id) == [f"{number}" for number in range(200)]
 
 
-async def test_an_append_cut_off_inside_the_server_is_made_again(
-    postgres: Postgres, postgres_url: str
-):
+async def test_an_append_cut_off_inside_the_server_is_made_again(postgres_url: str):
     async with writing(postgres_url) as (log, writer):
         blocker = await psycopg.AsyncConnection.connect(postgres_url)
         await blocker.execute("select from mainspring.session for update")
         async with anyio.create_task_group() as group:
             group.start_soon(writer.append, says("once"))
-            await waits_for_a_lock(postgres_url)
-            await anyio.to_thread.run_sync(postgres.disconnect)  # the blocker goes with it
-        await blocker.close()
+            await end_one_that_waits(postgres_url)  # cut off, and made again, and waits again
+            await end_one_that_waits(postgres_url)
+            await blocker.close()
         assert await said(log, writer.session_id) == ["once"]
 
 
-async def waits_for_a_lock(url: str) -> None:
+async def end_one_that_waits(url: str) -> None:
+    waiting = "from pg_stat_activity where wait_event_type = 'Lock'"
+    end = f"select pg_terminate_backend(pid, 5000) {waiting}".encode()
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        waiting = "select from pg_stat_activity where wait_event_type = 'Lock'"
-        while not (await connection.execute(waiting)).rowcount:  # noqa: ASYNC110 (the server's)
+        while not (await connection.execute(end)).rowcount:  # noqa: ASYNC110 (the server's time)
             await anyio.sleep(0.01)
 
 

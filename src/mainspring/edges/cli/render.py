@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from mainspring.config import Settings
@@ -33,6 +34,8 @@ class Screen:
         )
         self.width: int | None = self._console.width if self._console.is_terminal else None
         """Columns of the terminal; `None` when output goes elsewhere and nothing is cut."""
+        self.moves = self.width is not None and not self._console.is_dumb_terminal
+        """Whether a line can be written again."""
 
     def line(self, *parts: Part) -> None:
         """One line, cut at the terminal's edge."""
@@ -70,6 +73,15 @@ class Screen:
         for line in lines:
             self.line(*(padded(part, width + 2) for part, width in zip(line, widths, strict=True)))
 
+    def show(self, renderable: RenderableType) -> None:
+        """Something that Rich lays out; for terminals."""
+        self._console.print(renderable)
+
+    def raw(self, text: str) -> None:
+        """Text as it is, at once."""
+        self._stream.write(text)
+        self._stream.flush()
+
     def json(self, encoded: bytes) -> None:
         """One JSON value on a line of its own, at once: whoever reads may act on it."""
         self._stream.buffer.write(encoded + b"\n")
@@ -106,6 +118,30 @@ def brief(moment: datetime, now: datetime) -> str:
     """`minute` in eleven columns: what is long ago has no time of day."""
     is_recent = abs(now - moment) < timedelta(days=300)
     return moment.astimezone().strftime("%m-%d %H:%M" if is_recent else "%Y-%m-%d")
+
+
+def seconds_shown(span: timedelta) -> str:
+    seconds = max(0.0, span.total_seconds())
+    if seconds < 0.95:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def token_count(tokens: int) -> str:
+    """In at most five columns."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if tokens >= size * 10:
+            return f"{tokens / size:.0f}{unit}"
+        if tokens >= size:
+            return f"{tokens / size:.1f}{unit}"
+    return str(tokens)
+
+
+def dollars(amount: Decimal) -> str:
+    """Cents, and of less than a dollar what there is to see of it."""
+    if not amount or amount >= 1:
+        return f"${amount:.2f}"
+    return f"${amount:.4f}" if amount >= Decimal("0.0001") else "<$0.0001"
 
 
 def counted(number: int, noun: str) -> str:

@@ -204,8 +204,12 @@ class Transcript:
         if self._head and isinstance(first := self.messages[0], User):
             self.messages[0] = User(first.content[self._head :])
         gap = self.spans[found.start][0], self.spans[found.stop - 1][1]
+        is_held = found.start == 0 or (  # between two replies something has to stand
+            isinstance(self.messages[found.start - 1], Assistant)
+            and isinstance(self.messages[found.stop - 1], User)
+        )
         del self.messages[found.start : found.stop], self.spans[found.start : found.stop]
-        if found.start == 0 or self._roles(found.start) == (Assistant, Assistant):
+        if is_held:
             self.messages.insert(found.start, User((TextBlock(summary or SNIPPED),)))
             self.spans.insert(found.start, gap)
         elif summary is not None and isinstance(first := self.messages[0], User):
@@ -213,10 +217,6 @@ class Transcript:
         self._join(found.start)
         self._join(found.start + 1)
         self._restore_pins()
-
-    def _roles(self, index: int) -> tuple[type[Message], ...]:
-        """Of the messages on both sides of a cut."""
-        return tuple(map(type, self.messages[max(0, index - 1) : index + 1]))
 
     def _join(self, index: int) -> None:
         """Two messages of the user's in a row are one."""

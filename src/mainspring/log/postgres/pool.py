@@ -15,6 +15,7 @@ import psycopg
 from anyio import CancelScope
 from psycopg.pq import TransactionStatus
 
+from mainspring.core.errors import StoreUnavailable
 from mainspring.log.postgres.connect import Address, Connection, connect, in_our_words
 
 T = TypeVar("T")
@@ -40,6 +41,13 @@ class Pool:
         finally:
             self._turns.release()
         raise AssertionError("a shielded scope is not cancelled from outside")
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """As `run`, for what may be done twice: a connection that breaks is not yet an error."""
+        try:
+            return await self.run(work)
+        except StoreUnavailable:
+            return await self.run(work)
 
     async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         connection = await self._take()

@@ -49,13 +49,13 @@ class PostgresStore:
         await self._collide(lambda db: queries.create(db, session, rows))
 
     async def session(self, session_id: str) -> SessionRow:
-        return await self._pool.run(lambda db: queries.session(db, session_id))
+        return await self._pool.read(lambda db: queries.session(db, session_id))
 
     async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
-        return await self._pool.run(lambda db: queries.sessions(db, before, limit))
+        return await self._pool.read(lambda db: queries.sessions(db, before, limit))
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
-        return await self._pool.run(lambda db: queries.stale(db, updated_before, limit))
+        return await self._pool.read(lambda db: queries.stale(db, updated_before, limit))
 
     async def delete(self, session_id: str) -> None:
         await self._collide(lambda db: queries.delete(db, session_id))
@@ -68,7 +68,7 @@ class PostgresStore:
         self.wakeups.tell(append.lease.session_id)
 
     async def read(self, span: Span) -> list[Row]:
-        return await self._pool.run(lambda db: queries.read(db, span))
+        return await self._pool.read(lambda db: queries.read(db, span))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._collide(lambda db: queries.submit(db, session_id, item))
@@ -76,7 +76,7 @@ class PostgresStore:
         return kept
 
     async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]:
-        return await self._pool.run(lambda db: queries.pending(db, session_id, limit))
+        return await self._pool.read(lambda db: queries.pending(db, session_id, limit))
 
     # --- leases ------------------------------------------------------------------------------
 
@@ -95,19 +95,19 @@ class PostgresStore:
         await self._collide(lambda db: queries.put_blob(db, session_id, digest, content))
 
     async def blob(self, digest: str) -> bytes:
-        return await self._pool.run(lambda db: queries.blob(db, digest))
+        return await self._pool.read(lambda db: queries.blob(db, digest))
 
     async def blobs(self, session_id: str) -> list[str]:
-        return await self._pool.run(lambda db: queries.blobs(db, session_id))
+        return await self._pool.read(lambda db: queries.blobs(db, session_id))
 
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
-        return await self._pool.run(lambda db: queries.unindexed(db, session_id, limit))
+        return await self._pool.read(lambda db: queries.unindexed(db, session_id, limit))
 
     async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
         await self._collide(lambda db: queries.index(db, texts, upto))
 
     async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
-        return await self._pool.run(lambda db: queries.search(db, words, spans, limit))
+        return await self._pool.read(lambda db: queries.search(db, words, spans, limit))
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)

@@ -128,6 +128,7 @@ def _claim(path: Path, connection: sqlite3.Connection) -> None:
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             threading.Event().wait(_CLAIMED_SECONDS)
+    connection.execute("pragma journal_mode = wal")  # kept in the file, but not in every copy of it
 
 
 def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:

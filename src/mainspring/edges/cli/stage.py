@@ -1,0 +1,95 @@
+"""One session run before somebody's eyes: the agent, the screen, and Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import CancelScope
+
+from mainspring.config import Settings
+from mainspring.core.envelope import Event
+from mainspring.core.model import Delta
+from mainspring.edges.cli.gist import short
+from mainspring.edges.cli.render import Screen, counted, dollars, token_count
+from mainspring.edges.cli.sessions import find_session
+from mainspring.harness.context.anatomy import cached_share
+from mainspring.harness.limits import prompt_tokens
+from mainspring.runtime.outline import Outline, outline
+from mainspring.runtime.sessions import Result, Runtime, Session
+from mainspring.wiring.agents import Wanted, open_agent
+from mainspring.wiring.models import OFFLINE
+from mainspring.wiring.runtime import open_runtime
+
+OFFLINE_LABEL = (
+    "offline demonstration model: it has no intelligence. Set ANTHROPIC_API_KEY or OPENAI_API_KEY,"
+    " or give --model, for one that thinks"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The user did not wait for the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    runtime: Runtime
+    session: Session | None
+    """The one to go on with."""
+    outline: Outline | None
+    """How that one stood."""
+
+
+@asynccontextmanager
+async def staged(
+    settings: Settings, wanted: Wanted, resume: str | None
+) -> AsyncGenerator[tuple[Stage, Session | None], None]:
+    raise NotImplementedError
+    yield
+
+
+async def watched(
+    session: Session,
+    *,
+    emit: Callable[[Delta], None],
+    tell: Callable[[Event], None],
+    say: Callable[[str], None],
+) -> Result | Left | None:
+    """Run the session. Ctrl-C interrupts it, once more leaves it where it is."""
+    result: Result | Left | None = Left()
+    with anyio.open_signal_receiver(signal.SIGINT) as presses:
+        async with anyio.create_task_group() as group:
+
+            async def heed() -> None:
+                await anext(aiter(presses))
+                say("interrupting; Ctrl-C again leaves at once")
+                await session.interrupt()
+                await anext(aiter(presses))
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
+                group.cancel_scope.cancel()
+
+            group.start_soon(heed)
+            result = await session.run(emit, tell=tell)
+            group.cancel_scope.cancel()
+    return result
+
+
+def status_line(screen: Screen, result: Result, *, resume: str) -> str:
+    """What it took, and how to go on."""
+    share = cached_share(result.usage)
+    cached = "" if not share else f" ({share:.0%} cached)"
+    name = result.session_id if screen.width is None else short(result.session_id)
+    return " · ".join(
+        (
+            counted(result.turns, "turn"),
+            f"{token_count(prompt_tokens(result.usage))} in{cached},"
+            f" {token_count(result.usage.output_tokens)} out",
+            dollars(result.cost_usd),
+            f"session {name}",
+            resume.format(name),
+        )
+    )

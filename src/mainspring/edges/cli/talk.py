@@ -1,0 +1,98 @@
+"""`mainspring run` and `mainspring chat`: how they are called."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import chatting, running
+else:
+    chatting = LazyModule("mainspring.edges.cli.chatting")
+    running = LazyModule("mainspring.edges.cli.running")
+
+
+def _money(text: str) -> Decimal:
+    try:
+        amount = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation as error:
+        raise typer.BadParameter(f"{text!r} is not an amount such as 0.50") from error
+    if not amount.is_finite() or amount <= 0:
+        raise typer.BadParameter(f"{text} is not an amount above 0")
+    return amount
+
+
+Folder: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="DIR",
+        help="The agent's folder: AGENTS.md or CLAUDE.md, and agent.yaml. [default: this folder]",
+    ),
+]
+ModelName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="Which model; several with commas stand in for each other."
+        " [default: the agent's, else $MAINSPRING_MODEL, else by the keys that are set]",
+    ),
+]
+Resume: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--resume", "-r", metavar="SESSION", help="Go on with a session."),
+]
+Turns: TypeAlias = Annotated[
+    int | None, typer.Option("--max-turns", min=1, metavar="N", help="Of the whole session.")
+]
+Cost: TypeAlias = Annotated[
+    Decimal | None,
+    typer.Option("--max-cost", parser=_money, metavar="USD", help="Of the whole session."),
+]
+
+
+def run(  # noqa: PLR0913
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
+    ] = None,
+    agent: Folder = None,
+    model: ModelName = None,
+    resume: Resume = None,
+    max_turns: Turns = None,
+    max_cost: Cost = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
+    ] = False,
+) -> Action:
+    """Run an agent until it is done. Exit status: 0 done, 3 waits for an answer, 4 a limit was
+    reached, 1 failed, 130 interrupted."""
+    if prompt is None and resume is None and sys.stdin.isatty():
+        raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
+    wanted = running.Wanted(
+        folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost
+    )
+    return partial(running.run, wanted=wanted, prompt=prompt, resume=resume, json=json)
+
+
+def chat(
+    agent: Folder = None,
+    model: ModelName = None,
+    resume: Resume = None,
+    max_turns: Turns = None,
+    max_cost: Cost = None,
+) -> Action:
+    """Talk with an agent. /help tells what can be typed; Ctrl-D leaves."""
+    wanted = chatting.Wanted(
+        folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost
+    )
+    return partial(chatting.chat, wanted=wanted, resume=resume)

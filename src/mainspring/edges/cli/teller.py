@@ -1,0 +1,215 @@
+"""A session told to somebody: what is said in full, what is done in a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from mainspring.config import Settings
+from mainspring.core import events, facts
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.model import Delta, Stalled, TextDelta, ThinkingDelta, ToolInputDelta
+from mainspring.edges.cli.gist import cut, short
+from mainspring.edges.cli.render import Part, Screen, seconds_shown
+from mainspring.edges.cli.speech import Speech
+
+_KEYS = ("command", "path", "file_path", "query", "pattern", "url", "code", "prompt", "name")
+"""Arguments that tell most about a call, the most telling first."""
+_THOUGHT = 300
+_MUTE_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    about: str
+    started: datetime | None = None
+
+
+@dataclass(slots=True)
+class Teller:
+    """Give it deltas and events in the order they come. Words go to standard output, the rest to
+    standard error."""
+
+    settings: Settings
+    is_live: bool = True
+    """The words of the agent come as deltas, before their event."""
+    own: set[str] = field(default_factory=set[str])
+    """Ids of messages that need not be told: whoever reads this has typed them."""
+    _out: Screen = field(init=False)
+    _notes: Screen = field(init=False)
+    _speech: Speech = field(init=False)
+    _calls: dict[str, _Call] = field(default_factory=dict[str, _Call], init=False)
+    _thought: str = field(default="", init=False)
+    _has_spoken: bool = field(default=False, init=False)
+    _has_output: bool = field(default=False, init=False)
+    _last: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self._out = Screen(self.settings)
+        self._notes = Screen(self.settings, stderr=True)
+        self._speech = Speech(self._out, self._begin)
+
+    # --- as it comes -------------------------------------------------------------------------
+
+    def delta(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta(text=text):
+                self._end_thought()
+                self._has_spoken = True
+                self._speech.say(text)
+            case ThinkingDelta(text=text):
+                self._thought = (self._thought + text)[:_THOUGHT]
+                self._speech.tail(f"thinking: {self._thought}")
+            case ToolInputDelta(name=name, json=""):
+                self._end_thought()
+                self._speech.end()
+                self._speech.tail(f"{name} …")
+            case Stalled(seconds=seconds):
+                self.note(f"nothing has come for {seconds:.0f} s; still waiting", "yellow")
+            case _:
+                pass
+
+    def event(self, event: Event) -> None:
+        payload = event.payload
+        match payload:
+            case events.UserMessage(content=content):
+                if event.id not in self.own:
+                    self._heard(plain_text(content))
+            case events.AgentThinking(text=text):
+                self._thought = self._thought or ("" if self.is_live else text[:_THOUGHT])
+                self._end_thought()
+            case events.AgentMessage(content=content):
+                self._said(plain_text(content))
+            case events.ModelRequestStarted():
+                self._has_spoken = False
+            case events.ModelRequestEnded():
+                self._ended(payload)
+            case _:
+                self._done(event, payload)
+
+    def close(self) -> None:
+        """What was under way is not any more."""
+        self._thought = ""
+        self._speech.end()
+
+    def note(self, words: str, style: str = "dim") -> None:
+        self._show((words, style))
+
+    # --- what was said -----------------------------------------------------------------------
+
+    def _heard(self, text: str) -> None:
+        self._speech.end()
+        lines = text.splitlines() or [""]
+        self._begin("user")
+        for line in lines:
+            self._notes.whole((f"> {line}", "bold green"))
+
+    def _said(self, text: str) -> None:
+        if not self._has_spoken or not self.is_live:
+            self._speech.say(text)
+            self._speech.end()
+
+    def _end_thought(self) -> None:
+        if self._thought:
+            self._show((f"✻ {cut(self._thought)}", "dim italic"), is_cut=True)
+            self._thought = ""
+
+    def _ended(self, end: events.ModelRequestEnded) -> None:
+        self._end_thought()
+        self._speech.end()
+        if end.is_error and self._has_spoken and end.stop_reason not in _MUTE_FAILURES:
+            self.note("the reply broke off")
+        elif end.is_error and end.stop_reason == "max_tokens":
+            self.note("the reply was cut off at the output limit; asking again with more room")
+
+    # --- what was done -----------------------------------------------------------------------
+
+    def _done(self, event: Event, payload: AnyPayload) -> None:
+        match payload:
+            case (
+                events.AgentToolUse(name=name, input=given)
+                | events.AgentMcpToolUse(name=name, input=given)
+                | events.AgentCustomToolUse(name=name, input=given)
+            ):
+                self._calls[event.id] = _Call(name, key_argument(given))
+            case facts.ToolCallStarted(tool_use_id=call_id):
+                if call := self._calls.get(call_id):
+                    call.started = event.time
+                    self._speech.tail(f"⋯ {call.name} {call.about}")
+            case (
+                events.AgentToolResult(tool_use_id=call_id)
+                | events.UserToolResult(tool_use_id=call_id)
+                | events.AgentMcpToolResult(mcp_tool_use_id=call_id)
+                | events.UserCustomToolResult(custom_tool_use_id=call_id)
+            ):
+                self._settled(event, call_id, payload)
+            case _:
+                self._noted(payload)
+
+    def _settled(
+        self,
+        event: Event,
+        call_id: str,
+        result: events.AgentToolResult
+        | events.AgentMcpToolResult
+        | events.UserToolResult
+        | events.UserCustomToolResult,
+    ) -> None:
+        call = self._calls.pop(call_id, None) or _Call(short(call_id), "")
+        mark: Part = ("✗ ", "red") if result.is_error else ("✓ ", "green")
+        took = "" if call.started is None else seconds_shown(event.time - call.started)
+        about = f" {call.about}" if call.about else ""
+        room = self._notes.width and self._notes.width - len(call.name) - len(took) - 6
+        if room is not None and len(about) > room:
+            about = f"{about[: max(room - 1, 0)]}…"
+        parts: list[Part] = [mark, (call.name, "bold"), (about, ""), (f"  {took}", "dim")]
+        self._show(*parts, kind="tool", is_cut=True)
+        if result.is_error:
+            self._show((f"  {cut(plain_text(result.content))}", "red"), kind="tool", is_cut=True)
+
+    def _noted(self, payload: AnyPayload) -> None:
+        match payload:
+            case facts.ProviderFailedOver(to_model=other, reason=reason):
+                self.note(f"{other} answers: {reason}", "yellow")
+            case events.ContextCompacted(freed_tokens=int(freed)) if freed > 0:
+                self.note(f"context compacted ({payload.layer}): {freed} tokens freed")
+            case events.SessionFailed(error=error):
+                self.note(error.message, "bold red")
+            case facts.SessionWoken() if self.is_live:
+                self.note("goes on where it stopped")
+            case facts.ToolCallInDoubt(tool_use_id=call_id):
+                name = self._calls[call_id].name if call_id in self._calls else short(call_id)
+                self.note(f"{name} was under way when the session stopped", "yellow")
+            case events.UserInterrupt() if not self.is_live:
+                self.note("interrupted")
+            case _:
+                pass
+
+    # --- layout ------------------------------------------------------------------------------
+
+    def _show(self, *parts: Part, kind: str = "note", is_cut: bool = False) -> None:
+        self._speech.end()
+        self._begin(kind)
+        (self._notes.line if is_cut else self._notes.whole)(*parts)
+
+    def _begin(self, kind: str) -> None:
+        """An empty line between things of different kinds, and between blocks of words."""
+        if self._out.width is not None:
+            is_apart = self._last and (kind != self._last or kind in ("prose", "code", "user"))
+        else:
+            is_apart = kind == "prose" and self._has_output
+        if is_apart:
+            self._out.raw("\n")
+        self._has_output = self._has_output or kind == "prose"
+        self._last = kind
+
+
+def key_argument(given: Mapping[str, object]) -> str:
+    """The value that tells most about a call."""
+    named = [given[key] for key in _KEYS if isinstance(given.get(key), str)]
+    texts = [value for value in given.values() if isinstance(value, str)]
+    found = [*named, *texts] or [value for value in given.values() if value is not None]
+    return cut(str(found[0])) if found else ""

@@ -1,0 +1,248 @@
+"""What holds whatever happens: random scripts, races, clients and deaths on a real loop and log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.harness.world import CUSTOM, POLICIES, Happening, World
+
+from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, calls, fails, says
+from mainspring.core.content import TextBlock, plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.events import UserInterrupt, UserToolConfirmation
+from mainspring.core.model import Assistant, Message, Request, ToolResult, ToolUse, User
+from mainspring.harness.context import xray
+from mainspring.harness.reasons import Ended
+from mainspring.harness.thread import Thread, fold
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.verify import verify
+
+# --- what may happen -------------------------------------------------------------------------
+
+NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
+
+
+@st.composite
+def some_calls(draw: st.DrawFn) -> Line:
+    line = says(draw(st.sampled_from(["First", "Then", ""])))
+    for _ in range(draw(st.integers(1, 4))):
+        given_: dict[str, object] = {
+            "rank": draw(st.integers(0, 3)),
+            "together": draw(st.booleans()),
+            "gate": draw(st.sampled_from(["allow", "allow", "allow", "ask", "deny"])),
+        }
+        given_ |= {flag: True for flag in draw(st.sets(st.sampled_from(["fails", "blocks"])))}
+        if draw(st.integers(0, 9)) == 0:
+            given_["wrong"] = True
+        line += calls(draw(NAMES), **given_)
+    return line
+
+
+def cut(line: Line) -> Line:
+    return Line(line.content, "max_tokens")
+
+
+KINDS = st.sampled_from(["overloaded", "stalled", "forbidden", "prompt_too_long", "malformed"])
+STEPS: st.SearchStrategy[Answer] = st.one_of(
+    some_calls(),
+    some_calls(),
+    some_calls(),
+    st.just(says("Well then.")),
+    some_calls().map(cut),
+    st.just(says("It goes on and", reason="max_tokens")),
+    st.just(says("No.", reason="refusal")),
+    st.builds(fails, KINDS, after=st.sampled_from([None, says("I was about to")])),
+)
+
+
+async def speak(world: World) -> None:
+    await world.say(f"message {len(world.sent)}")
+
+
+async def interrupt(world: World) -> None:
+    await world.log.submit(world.session_id, UserInterrupt())
+
+
+async def confirm_the_wrong(world: World) -> None:
+    await world.submit(UserToolConfirmation(tool_use_id="sevt_nobody", result="allow"))
+
+
+async def answer_once(world: World) -> None:
+    await world.answer(allows=True)
+
+
+async def answer_twice(world: World) -> None:
+    await world.answer(allows=False, times=2)
+
+
+HAPPENINGS: st.SearchStrategy[Happening] = st.sampled_from(
+    [speak, interrupt, confirm_the_wrong, answer_once, answer_twice]
+)
+SCHEDULES = st.dictionaries(st.integers(1, 60), st.lists(HAPPENINGS, min_size=1, max_size=3))
+DEATHS = st.dictionaries(st.integers(1, 25), st.booleans(), max_size=4)
+
+
+# --- what must hold --------------------------------------------------------------------------
+
+
+def check_requests(requests: Sequence[Request]) -> None:
+    """Every call has exactly one result, right after it, in the order asked."""
+    for request in requests:
+        open_calls: list[str] = []
+        role: type[Message] = Assistant
+        for message in request.messages:
+            assert type(message) is not role, "roles alternate, the user begins"
+            role = type(message)
+            results = [part for part in message.content if isinstance(part, ToolResult)]
+            assert [result.tool_use_id for result in results] == open_calls
+            assert list(message.content[: len(results)]) == results, "results stand first"
+            open_calls = [part.id for part in message.content if isinstance(part, ToolUse)]
+        assert role is User
+        uses = [p.id for m in request.messages for p in m.content if isinstance(p, ToolUse)]
+        assert len(uses) == len(set(uses))
+
+
+def check_effects(effects: Sequence[tuple[str, str]]) -> None:
+    for (tool, call_id), times in Counter(effects).items():
+        assert times == 1 or POLICIES[tool] == "retry", f"{tool} {call_id}: {times} times"
+
+
+def encoded(thread: Thread) -> bytes:
+    transcript = thread.transcript
+    return msgspec.json.encode((transcript.messages, transcript.upcoming(), transcript.spans))
+
+
+def check_folds(events: Sequence[Event], live: Thread) -> None:
+    """Any prefix is a valid state, and the whole of it is what the loop had before it."""
+    thread = Thread(id=live.id, is_main=True)
+    for event in events:
+        thread.apply(event)
+        encoded(thread)
+        assert all(not call.settled for call in thread.unsettled())
+    assert encoded(thread) == encoded(live)
+    assert encoded(fold(events, thread_id=live.id, is_main=True)) == encoded(live)
+    assert (thread.round, thread.running, thread.turns) == (live.round, live.running, live.turns)
+
+
+async def check_xray(world: World, events: Sequence[Event], thread_id: str) -> None:
+    """The log alone tells, byte for byte, what the model was given."""
+    prefixes = {
+        digest: xray.decode_prefix(await world.log.blob(digest))
+        for digest in xray.prefix_digests(events)
+    }
+    shots = xray.shots(events, thread_id=thread_id, prefixes=prefixes)
+    told = {shot.request.request_id: msgspec.json.encode(shot.request) for shot in shots}
+    assert len(told) == len(shots)
+    for request in world.requests:
+        again = replace(request, stream=True)
+        assert msgspec.json.encode(again) == told[request.request_id]
+    order = [key for key in told if key in {request.request_id for request in world.requests}]
+    assert order == list(dict.fromkeys(request.request_id for request in world.requests))
+
+
+def words(request: Request) -> Counter[str]:
+    return Counter(
+        plain_text((part,))
+        for message in request.messages
+        if isinstance(message, User)
+        for part in message.content
+        if isinstance(part, TextBlock)
+    )
+
+
+# --- the story -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("worlds")
+
+
+async def play(world: World, *, allows: bool) -> Ended | None:
+    """Until nothing is left to do: answer what is waited for, once more for a last message."""
+    await world.say("begin")
+    ended: Ended | None = None
+    for _ in range(30):
+        ended = await world.live() or ended
+        if not await world.answer(allows=allows):
+            break
+    world.happenings, world.deaths = {}, {}
+    world.script = Scripted(otherwise=says("That was all."))
+    await world.say("the end")
+    for _ in range(3):
+        ended = await world.live()
+        if not await world.answer(allows=allows):
+            break
+    return ended
+
+
+async def check_world(
+    folder: Path,
+    script: list[Answer],
+    happenings: dict[int, list[Happening]],
+    deaths: dict[int, bool],
+    allows: bool,
+) -> None:
+    async with open_sqlite(folder / "log.db") as store:
+        log = SessionLog(store)
+        session = await log.create()
+        world = World(
+            log=log,
+            session_id=session.id,
+            script=Scripted(*script, otherwise=says("Done.")),
+            happenings=happenings,
+            deaths=deaths,
+        )
+        ended = await play(world, allows=allows)
+        events = await log.read(session.id)
+        assert world.thread is not None
+        check_requests(world.requests)
+        check_effects(world.effects)
+        check_folds(events, world.thread)
+        await check_xray(world, events, session.thread_id)
+        assert (await verify(log, session.id)).ok
+        assert ended == Ended("completed"), "whatever happened, the session goes on"
+        said = words(world.requests[-1])
+        assert {text: said[text] for text in world.sent} == dict.fromkeys(world.sent, 1)
+
+
+STORY = {
+    "script": st.lists(STEPS, max_size=8),
+    "happenings": SCHEDULES,
+    "deaths": DEATHS,
+    "allows": st.booleans(),
+}
+
+
+@settings(max_examples=50)
+@given(**STORY)
+async def test_the_invariants_hold_whatever_happens(
+    folder: Path,
+    script: list[Answer],
+    happenings: dict[int, list[Happening]],
+    deaths: dict[int, bool],
+    allows: bool,
+):
+    await check_world(folder, script, happenings, deaths, allows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@settings(max_examples=2_000)
+@given(**STORY)
+async def test_the_invariants_hold_in_two_thousand_worlds(
+    folder: Path,
+    script: list[Answer],
+    happenings: dict[int, list[Happening]],
+    deaths: dict[int, bool],
+    allows: bool,
+):
+    await check_world(folder, script, happenings, deaths, allows)
