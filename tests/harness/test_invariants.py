@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -37,7 +39,7 @@ def some_calls(draw: st.DrawFn) -> Line:
         given_: dict[str, object] = {
             "rank": draw(st.integers(0, 3)),
             "together": draw(st.booleans()),
-            "gate": draw(st.sampled_from(["allow", "allow", "allow", "ask", "deny"])),
+            "gate": draw(st.sampled_from([*["allow"] * 5, "ask", "deny"])),
         }
         given_ |= {flag: True for flag in draw(st.sets(st.sampled_from(["fails", "blocks"])))}
         if draw(st.integers(0, 9)) == 0:
@@ -52,9 +54,7 @@ def cut(line: Line) -> Line:
 
 KINDS = st.sampled_from(["overloaded", "stalled", "forbidden", "prompt_too_long", "malformed"])
 STEPS: st.SearchStrategy[Answer] = st.one_of(
-    some_calls(),
-    some_calls(),
-    some_calls(),
+    *[some_calls()] * 8,
     st.just(says("Well then.")),
     some_calls().map(cut),
     st.just(says("It goes on and", reason="max_tokens")),
@@ -86,8 +86,18 @@ async def answer_twice(world: World) -> None:
 HAPPENINGS: st.SearchStrategy[Happening] = st.sampled_from(
     [speak, interrupt, confirm_the_wrong, answer_once, answer_twice]
 )
-SCHEDULES = st.dictionaries(st.integers(1, 60), st.lists(HAPPENINGS, min_size=1, max_size=3))
-DEATHS = st.dictionaries(st.integers(1, 25), st.booleans(), max_size=4)
+T = TypeVar("T")
+
+
+def timeline(gaps: list[tuple[int, T]]) -> dict[int, T]:
+    """Each so many instants after the one before."""
+    ends = accumulate(gap for gap, _ in gaps)
+    return {end: what for end, (_, what) in zip(ends, gaps, strict=True)}
+
+
+MOMENTS = st.lists(HAPPENINGS, min_size=1, max_size=3)
+SCHEDULES = st.lists(st.tuples(st.integers(1, 12), MOMENTS), max_size=6).map(timeline)
+DEATHS = st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=4).map(timeline)
 
 
 # --- what must hold --------------------------------------------------------------------------
@@ -167,13 +177,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def play(world: World, *, allows: bool) -> Ended | None:
-    """Until nothing is left to do: answer what is waited for, once more for a last message."""
+    """Until the script is at its end and nothing is waited for; then a last message, in peace."""
     await world.say("begin")
     ended: Ended | None = None
-    for _ in range(30):
-        ended = await world.live() or ended
-        if not await world.answer(allows=allows):
+    for turn in range(30):
+        ended = await world.live()
+        if await world.answer(allows=allows):
+            continue
+        if not world.script.steps_left:
             break
+        await world.say(f"go on {turn}")
     world.happenings, world.deaths = {}, {}
     world.script = Scripted(otherwise=says("That was all."))
     await world.say("the end")
@@ -215,7 +228,7 @@ async def check_world(
 
 
 STORY = {
-    "script": st.lists(STEPS, max_size=8),
+    "script": st.lists(STEPS, min_size=2, max_size=8),
     "happenings": SCHEDULES,
     "deaths": DEATHS,
     "allows": st.booleans(),

@@ -1,4 +1,4 @@
-"""The prompt cache: a session's requests extend each other, byte for byte, or the log says why not."""
+"""The prompt cache: requests extend each other, byte for byte, or the log says why they do not."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
+from anyio import CancelScope
 from tests.harness.stage import Stage
 
 from mainspring.capabilities.providers.scripted import Scripted
@@ -94,8 +95,9 @@ class World:
     async def instant(self) -> None:
         self.life.breathe()
         self._instants += 1
-        for happening in self.happenings.get(self._instants, ()):
-            await happening(self)
+        with CancelScope(shield=True):  # clients are not a part of whatever is cancelled here
+            for happening in self.happenings.get(self._instants, ()):
+                await happening(self)
         self.life.breathe()
 
     async def say(self, text: str) -> None:

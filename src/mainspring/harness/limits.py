@@ -69,7 +69,7 @@ _NO_RESERVATIONS: Mapping[str, Reservation] = MappingProxyType({})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     turns: int = 0
-    """Calls of a model that ended, in whatever way."""
+    """Calls of a model in the conversation that ended, in whatever way."""
     input_tokens: int = 0
     output_tokens: int = 0
     tool_calls: int = 0
@@ -116,10 +116,10 @@ def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent
     """What has been spent after one more event; `at` is its time."""
     spent = _fold_time(spent, payload, at)
     match payload:
-        case ModelRequestEnded(model_usage=usage):
+        case ModelRequestEnded(model_usage=usage, purpose=purpose):
             return replace(
                 spent,
-                turns=spent.turns + 1,
+                turns=spent.turns + (purpose is None),
                 input_tokens=spent.input_tokens + prompt_tokens(usage),
                 output_tokens=spent.output_tokens + usage.output_tokens,
             )

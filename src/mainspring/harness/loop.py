@@ -94,6 +94,7 @@ def _abandon_request(desk: Desk) -> None:
                 model_request_start_id=thread.open_request,
                 model_usage=Usage(),
                 is_error=True,
+                purpose=thread.open_purpose,
                 stop_reason="abandoned",
             )
         )

@@ -64,9 +64,8 @@ async def take_turn(desk: Desk) -> Step | None:
     """Ask the model once. `None`: look at the thread again."""
     if (made := await make_room(desk)) is not None:
         return made
-    cap = min(ESCALATED_CAP if desk.thread.tries.escalated else OUTPUT_CAP, desk.facts.max_output)
     tokens = desk.input_tokens()
-    cap = _affordable(desk, tokens, cap)
+    cap = _affordable(desk, tokens, _output_cap(desk, tokens))
     reserved = reserve(
         desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
     )
@@ -119,6 +118,11 @@ async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step
             return _record_interrupted(desk, asked, said)
         case ProviderFailed():
             return await _recover(desk, asked, answer)
+
+
+def _output_cap(desk: Desk, tokens: int) -> int:
+    wanted = ESCALATED_CAP if desk.thread.tries.escalated else OUTPUT_CAP
+    return max(SHORTEST_REPLY, min(wanted, desk.facts.max_output, desk.facts.window - tokens))
 
 
 def _affordable(desk: Desk, tokens: int, cap: int) -> int:

@@ -143,6 +143,10 @@ class Session:
         self._log = runtime.log
         self._known: Known | None = None
 
+    @property
+    def log(self) -> SessionLog:
+        return self._log
+
     async def send(
         self, message: str | Sequence[Block], *, client_id: str | None = None
     ) -> InboxItem:

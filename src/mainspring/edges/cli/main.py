@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring import __version__
-from mainspring.edges.cli import doctor, log
+from mainspring.edges.cli import doctor, insight, log, model, session, talk
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.lazy import LazyModule
 
@@ -35,7 +35,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("run")(talk.run)
+app.command("chat")(talk.chat)
+app.add_typer(session.app, name="sessions")
 app.add_typer(log.app, name="log")
+app.command("cost")(insight.cost)
+app.add_typer(insight.context, name="context")
+app.command("replay")(insight.replay)
+app.add_typer(insight.test, name="test")
+app.add_typer(model.app, name="models")
 app.command("doctor")(doctor.doctor)
 
 

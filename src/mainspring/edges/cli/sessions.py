@@ -79,9 +79,14 @@ def _did_you_mean(ids: list[str]) -> str:
 @asynccontextmanager
 async def existing_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
     """The log, if there is one: to look at nothing must not create anything."""
+    require_store(settings)
+    async with open_log(settings) as log:
+        yield log
+
+
+def require_store(settings: Settings) -> None:
+    """Raises: InvalidInput."""
     if not has_store(settings):
         missing = InvalidInput(f"there are no sessions yet: {settings.place} does not exist")
         missing.add_note("--store or MAINSPRING_STORE names another store")
         raise missing
-    async with open_log(settings) as log:
-        yield log

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
-from anyio.abc import CancelScope
 
 from mainspring.config import Settings
 from mainspring.core.envelope import Event
 from mainspring.core.model import Delta
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
-from mainspring.edges.cli.sessions import find_session
+from mainspring.edges.cli.sessions import find_session, require_store
 from mainspring.harness.context.anatomy import cached_share
 from mainspring.harness.limits import prompt_tokens
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
-from mainspring.wiring.agents import Wanted, open_agent
+from mainspring.wiring.agents import Wanted, open_agent, origin
 from mainspring.wiring.models import OFFLINE
 from mainspring.wiring.runtime import open_runtime
 
@@ -38,18 +38,45 @@ class Left:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     runtime: Runtime
+    agent: Agent
     session: Session | None
     """The one to go on with."""
     outline: Outline | None
     """How that one stood."""
+    origin: Mapping[str, str] | None
+
+    async def start(self) -> Session:
+        """A new session, which nobody has said anything to."""
+        return await self.runtime.start(self.agent, metadata=self.origin)
 
 
 @asynccontextmanager
-async def staged(
+async def open_stage(
     settings: Settings, wanted: Wanted, resume: str | None
-) -> AsyncGenerator[tuple[Stage, Session | None], None]:
-    raise NotImplementedError
-    yield
+) -> AsyncGenerator[Stage, None]:
+    """Everything that can be wrong with an agent or its model is found before a session begins."""
+    if resume is not None:
+        require_store(settings)
+    async with open_runtime(settings) as runtime:
+        row = None if resume is None else await find_session(runtime.log, resume)
+        recorded = None if row is None else await outline(runtime.log, row)
+        found = await anyio.to_thread.run_sync(open_agent, settings, wanted, recorded)
+        agent = found.agent
+        runtime.models.open(agent.model)
+        notes = Screen(settings, stderr=True)
+        for warning in found.warnings:
+            notes.whole((f"warning: {warning}", "yellow"))
+        if wanted.folder is not None and not found.is_described:
+            notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
+        if runtime.models.facts(agent.model).id == OFFLINE:
+            notes.whole((OFFLINE_LABEL, "yellow"))
+        yield Stage(
+            runtime=runtime,
+            agent=agent,
+            session=None if row is None else await runtime.resume(agent, row.id),
+            outline=recorded,
+            origin=origin(settings, wanted),
+        )
 
 
 async def watched(
@@ -78,7 +105,7 @@ async def watched(
     return result
 
 
-def status_line(screen: Screen, result: Result, *, resume: str) -> str:
+def status_line(screen: Screen, result: Result, *, resume: str = "") -> str:
     """What it took, and how to go on."""
     share = cached_share(result.usage)
     cached = "" if not share else f" ({share:.0%} cached)"
@@ -90,6 +117,6 @@ def status_line(screen: Screen, result: Result, *, resume: str) -> str:
             f" {token_count(result.usage.output_tokens)} out",
             dollars(result.cost_usd),
             f"session {name}",
-            resume.format(name),
+            *([resume.format(name)] if resume else []),
         )
     )

@@ -60,7 +60,7 @@ Cost: TypeAlias = Annotated[
 ]
 
 
-def run(  # noqa: PLR0913
+def run(  # noqa: PLR0913, PLR0917 (the options of the command)
     prompt: Annotated[
         str | None,
         typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
@@ -78,9 +78,7 @@ def run(  # noqa: PLR0913
     reached, 1 failed, 130 interrupted."""
     if prompt is None and resume is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
-    wanted = running.Wanted(
-        folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost
-    )
+    wanted = running.Wanted(folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost)
     return partial(running.run, wanted=wanted, prompt=prompt, resume=resume, json=json)
 
 
@@ -92,7 +90,5 @@ def chat(
     max_cost: Cost = None,
 ) -> Action:
     """Talk with an agent. /help tells what can be typed; Ctrl-D leaves."""
-    wanted = chatting.Wanted(
-        folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost
-    )
+    wanted = chatting.Wanted(folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost)
     return partial(chatting.chat, wanted=wanted, resume=resume)

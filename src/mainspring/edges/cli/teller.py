@@ -38,6 +38,8 @@ class Teller:
     """The words of the agent come as deltas, before their event."""
     own: set[str] = field(default_factory=set[str])
     """Ids of messages that need not be told: whoever reads this has typed them."""
+    is_whole: bool = False
+    """All of it goes to standard output: it is what was asked for."""
     _out: Screen = field(init=False)
     _notes: Screen = field(init=False)
     _speech: Speech = field(init=False)
@@ -49,7 +51,7 @@ class Teller:
 
     def __post_init__(self) -> None:
         self._out = Screen(self.settings)
-        self._notes = Screen(self.settings, stderr=True)
+        self._notes = Screen(self.settings, stderr=not self.is_whole)
         self._speech = Speech(self._out, self._begin)
 
     # --- as it comes -------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""What `mainspring models` does."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core.catalog import ModelFacts
+from mainspring.core.events import Usage
+from mainspring.edges.cli.render import Part, Screen, dollars, padded, seconds_shown, token_count
+from mainspring.harness.limits import prompt_tokens
+from mainspring.runtime import trials
+from mainspring.wiring.models import OFFLINE, PROVIDERS, Shelf
+from mainspring.wiring.runtime import open_shelf
+
+
+class ModelView(Struct, frozen=True, kw_only=True):
+    id: str
+    aliases: list[str]
+    window: int
+    max_output: int
+    input: str
+    output: str
+    cache_read: str
+    cache_write: str
+    price_date: str
+    key: str | None
+    """The variable that holds its key."""
+    key_is_set: bool
+
+
+class TestView(Struct, frozen=True, kw_only=True):
+    model: str
+    text: str
+    first_seconds: float
+    seconds: float
+    usage: Usage
+    usage_is_estimated: bool
+    cost_usd: str
+
+
+async def ls(settings: Settings, *, json: bool) -> int:
+    screen = Screen(settings)
+    async with open_shelf(settings) as shelf:
+        views = [_view(settings, shelf, model) for model in shelf.catalog.ids]
+    if json:
+        for view in views:
+            screen.json(msgspec.json.encode(view))
+        return 0
+    heads = ["MODEL", "ALIAS", "WINDOW", "OUT", "$/M IN", "CACHED", "OUT", "PRICE OF", "KEY"]
+    screen.table(heads, [_row(view) for view in views])
+    local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
+    notes = Screen(settings, stderr=True)
+    notes.whole((f"and any model of {local}, openrouter: write provider:name", "dim"))
+    notes.whole((".mainspring/models.toml adds and corrects", "dim"))
+    return 0
+
+
+def _view(settings: Settings, shelf: Shelf, model: str) -> ModelView:
+    facts: ModelFacts = shelf.catalog.lookup(model)
+    tariff = shelf.catalog.listing(model).price
+    provider = PROVIDERS.get(model.partition(":")[0])
+    key = None if provider is None else provider.key
+    price = tariff or facts.price
+    return ModelView(
+        id=model,
+        aliases=[alias for alias, known in shelf.catalog.aliases.items() if known == model],
+        window=facts.window,
+        max_output=facts.max_output,
+        input=str(price.input),
+        output=str(price.output),
+        cache_read=str(price.cache_read),
+        cache_write=str(price.cache_write),
+        price_date=facts.price.date,
+        key=key,
+        key_is_set=key is None or key in settings.keys,
+    )
+
+
+def _row(view: ModelView) -> list[Part]:
+    key: Part = ("set", "green") if view.key_is_set else ("no", "dim")
+    return [
+        (view.id, "bold" if view.key_is_set else ""),
+        (", ".join(view.aliases), "cyan"),
+        (token_count(view.window), ""),
+        (token_count(view.max_output), ""),
+        (f"{view.input:>6}", ""),
+        (f"{view.cache_read:>6}", "dim"),
+        (f"{view.output:>5}", ""),
+        (view.price_date, "dim"),
+        ("none needed", "dim") if view.key is None else key,
+    ]
+
+
+async def test(settings: Settings, *, name: str, json: bool) -> int:
+    """Raises: ProviderFailed."""
+    screen = Screen(settings)
+    async with open_shelf(settings) as shelf:
+        trial = await trials.ask_once(shelf.open(name), name)
+        cost = shelf.cost(trial.reply.model, trial.reply.usage)
+    usage = trial.reply.usage
+    text = " ".join(getattr(part, "text", "") for part in trial.reply.content).strip()
+    if json:
+        view = TestView(
+            model=trial.reply.model,
+            text=text,
+            first_seconds=round(trial.first_seconds, 4),
+            seconds=round(trial.seconds, 4),
+            usage=usage,
+            usage_is_estimated=trial.reply.usage_is_estimated,
+            cost_usd=str(cost),
+        )
+        screen.json(msgspec.json.encode(view))
+        return 0
+    estimated = " (estimated: the provider counted nothing)" * trial.reply.usage_is_estimated
+    screen.line(("✓ ", "green"), (trial.reply.model, "bold"), (f"  {text}", ""))
+    for what, value in (
+        ("first token", seconds_shown(timedelta(seconds=trial.first_seconds))),
+        ("whole reply", seconds_shown(timedelta(seconds=trial.seconds))),
+        ("tokens", f"{prompt_tokens(usage)} in, {usage.output_tokens} out{estimated}"),
+        ("cost", dollars(cost)),
+    ):
+        screen.line(padded((f"  {what}", "dim"), 16), (value, ""))
+    if trial.switched is not None:
+        screen.whole((f"  failed over to {trial.switched}", "yellow"))
+    if trial.reply.model == OFFLINE:
+        screen.whole(("  this is the offline demonstration model", "yellow"))
+    return 0
+
+
+async def drill(settings: Settings, *, names: str, json: bool) -> int:
+    """Raises: InvalidInput."""
+    screen = Screen(settings)
+    failed = 0
+    async with open_shelf(settings) as shelf:
+        router = shelf.router(names)
+        route = router.drill()
+        first, *rest = router.candidates()
+        if not json:
+            screen.line((f"{first} is taken to be down; ", "dim"), (rest[0], "bold"), (":", "dim"))
+        async with aclosing(trials.drill(route, first)) as checks:
+            async for check in checks:
+                failed += not check.ok
+                if json:
+                    screen.json(msgspec.json.encode(check))
+                    continue
+                mark: Part = ("✓ ", "green") if check.ok else ("✗ ", "red")
+                took = seconds_shown(timedelta(seconds=check.seconds))
+                screen.line(mark, padded((check.what, ""), 22), (f"{took}  {check.detail}", "dim"))
+    return 1 if failed else 0

@@ -1,0 +1,166 @@
+"""What `mainspring run` does: one prompt, run to its end, told as it happens."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core.envelope import Event, encode_line
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Usage
+from mainspring.edges.cli.gist import short
+from mainspring.edges.cli.render import Screen
+from mainspring.edges.cli.stage import Left, Stage, open_stage, status_line, watched
+from mainspring.edges.cli.teller import Teller, key_argument
+from mainspring.harness.reasons import Terminal
+from mainspring.runtime.outline import waiting_calls
+from mainspring.runtime.sessions import Result, Session, unheard
+from mainspring.wiring.agents import Wanted
+
+__all__ = ["Wanted", "run"]
+
+DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
+STATUS: dict[Terminal, int] = {
+    "completed": DONE,
+    "requires_action": WAITS,
+    "max_turns": LIMIT,
+    "budget_reached": LIMIT,
+    "interrupted_streaming": INTERRUPTED,
+    "interrupted_tools": INTERRUPTED,
+}
+"""Exit status; any other reason is a failure."""
+_GO_ON = "go on: mainspring run --resume {}"
+
+
+class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
+    """What `--json` prints last."""
+
+    session_id: str
+    reason: str
+    text: str
+    turns: int
+    usage: Usage
+    cost_usd: str
+    detail: str | None
+    waiting_for: tuple[str, ...]
+    exit_status: int
+
+
+async def run(
+    settings: Settings, *, wanted: Wanted, prompt: str | None, resume: str | None, json: bool
+) -> int:
+    text = await _asked(prompt, required=resume is None)
+    async with open_stage(settings, wanted, resume) as stage:
+        session = stage.session or await stage.start()
+        sent = None if text is None else await session.send(text)
+        if json:
+            return await _as_json(settings, stage, session)
+        teller = Teller(settings, own=set() if sent is None else {sent.event_id})
+        result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
+        teller.close()
+        return await _report(settings, stage, session, result)
+
+
+async def _asked(prompt: str | None, *, required: bool) -> str | None:
+    """The prompt, from the command line or from standard input."""
+    if prompt == "-" or (prompt is None and required):
+        piped = await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+        prompt = piped.decode(errors="replace").strip()
+    if required and not prompt:
+        nothing = InvalidInput("nothing was asked: standard input is empty")
+        nothing.add_note("mainspring run 'what to do'")
+        raise nothing
+    return prompt or None
+
+
+async def _as_json(settings: Settings, stage: Stage, session: Session) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+
+    def tell(event: Event) -> None:
+        screen.json(encode_line(event))
+
+    if stage.session is None:
+        for event in await session.events():
+            tell(event)
+    result = await watched(
+        session, emit=unheard, tell=tell, say=lambda words: notes.whole((words, "dim"))
+    )
+    match result:
+        case Result():
+            status = STATUS.get(result.reason, FAILED)
+            screen.json(msgspec.json.encode(_view(result, status)))
+            return status
+        case Left():
+            return INTERRUPTED
+        case None:
+            return DONE
+
+
+def _view(result: Result, status: int) -> ResultView:
+    return ResultView(
+        session_id=result.session_id,
+        reason=result.reason,
+        text=result.text,
+        turns=result.turns,
+        usage=result.usage,
+        cost_usd=str(result.cost_usd),
+        detail=result.detail,
+        waiting_for=result.waiting_for,
+        exit_status=status,
+    )
+
+
+async def _report(
+    settings: Settings, stage: Stage, session: Session, result: Result | Left | None
+) -> int:
+    notes = Screen(settings, stderr=True)
+    say = partial(_say, notes)
+    name = session.id if notes.width is None else short(session.id)
+    match result:
+        case None:
+            before = stage.outline
+            reason = f" ({before.reason})" if before is not None and before.reason else ""
+            say(f"nothing to do: session {name} is idle{reason}; give a prompt to go on", "dim")
+            return DONE
+        case Left():
+            say(f"left; session {name} is kept", "yellow")
+            say(_GO_ON.format(name), "dim")
+            return INTERRUPTED
+        case Result():
+            await report_end(notes, session, result)
+            say(status_line(notes, result, resume=_GO_ON), "dim")
+            return STATUS.get(result.reason, FAILED)
+
+
+async def report_end(notes: Screen, session: Session, result: Result) -> None:
+    """Why it ended, unless it is simply done; and what waits for whom."""
+    _say(notes, "", "")
+    match result.reason:
+        case "completed":
+            return
+        case "requires_action":
+            await _tell_waiting(notes, session)
+        case "interrupted_streaming" | "interrupted_tools":
+            _say(notes, "interrupted", "yellow")
+        case reason:
+            why = f": {result.detail}" if result.detail else ""
+            _say(notes, f"{reason.replace('_', ' ')}{why}", "bold red")
+
+
+async def _tell_waiting(notes: Screen, session: Session) -> None:
+    name = session.id if notes.width is None else short(session.id)
+    for call in await waiting_calls(session.log, await session.log.session(session.id)):
+        call_name = call.id if notes.width is None else short(call.id)
+        notes.line(
+            ("waits ", "bold yellow"), (call.name, "bold"), (f" {key_argument(call.input)}", "")
+        )
+        _say(notes, f"  mainspring sessions answer {name} {call_name} allow|deny", "")
+
+
+def _say(notes: Screen, words: str, style: str) -> None:
+    notes.whole((words, style))

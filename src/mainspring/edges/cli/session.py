@@ -1,0 +1,85 @@
+"""`mainspring sessions`: how its commands are called."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.lazy import LazyModule
+from mainspring.edges.cli.log import Json, SessionArgument, rm
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import session_acts
+else:
+    session_acts = LazyModule("mainspring.edges.cli.session_acts")
+
+app = typer.Typer(
+    help="List sessions, read what was said, fork, cancel, answer and delete them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class Verdict(StrEnum):
+    allow = "allow"
+    deny = "deny"
+
+
+@app.command()
+def ls(
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    json: Json = False,
+) -> Action:
+    """List sessions, newest first: how they stand, what they took."""
+    return partial(session_acts.ls, limit=limit, json=json)
+
+
+@app.command()
+def show(session: SessionArgument) -> Action:
+    """Show a session as a conversation."""
+    return partial(session_acts.show, meant=session)
+
+
+@app.command()
+def fork(
+    session: SessionArgument,
+    at: Annotated[
+        int | None, typer.Option("--at", min=1, metavar="N", help="After this event; else the end.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What to call it.")] = None,
+    json: Json = False,
+) -> Action:
+    """Begin a new session with this one's events."""
+    return partial(session_acts.fork, meant=session, at=at, title=title, json=json)
+
+
+@app.command()
+def cancel(session: SessionArgument) -> Action:
+    """Interrupt what runs, in whatever process; what was said and done is kept."""
+    return partial(session_acts.cancel, meant=session)
+
+
+@app.command()
+def answer(
+    session: SessionArgument,
+    call: Annotated[
+        str, typer.Argument(metavar="CALL", help="The call's id, or a part that no other has.")
+    ],
+    verdict: Annotated[Verdict, typer.Argument(help="May it run?", metavar="allow|deny")],
+    message: Annotated[
+        str | None, typer.Option("--message", help="Told to the agent with a denial.")
+    ] = None,
+) -> Action:
+    """Answer a call that waits for a person."""
+    if message is not None and verdict is Verdict.allow:
+        raise typer.BadParameter("a message goes with deny", param_hint="--message")
+    return partial(
+        session_acts.answer, meant=session, call=call, verdict=verdict.value, message=message
+    )
+
+
+app.command("rm")(rm)

@@ -1,0 +1,191 @@
+"""What `mainspring sessions` does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, LeaseHeld
+from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
+from mainspring.edges.cli.gist import cut, short
+from mainspring.edges.cli.render import Part, Screen, ago, dollars
+from mainspring.edges.cli.sessions import existing_log, find_session
+from mainspring.edges.cli.teller import Teller
+from mainspring.harness.thread import OpenCall
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.outline import Outline, Status, outline, waiting_calls
+from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.stores import has_store
+
+_STYLES: dict[Status, str] = {
+    "new": "dim",
+    "running": "green",
+    "unfinished": "yellow",
+    "requires_action": "bold yellow",
+    "idle": "",
+}
+
+
+class OutlineView(Struct, frozen=True, kw_only=True):
+    """A session as `--json` prints it."""
+
+    id: str
+    title: str | None
+    agent: str | None
+    model: str | None
+    status: str
+    reason: str | None
+    turns: int
+    usage: Usage
+    cost_usd: str
+    created: datetime
+    updated: datetime
+    holder: str | None
+    parent: str | None
+
+
+async def ls(settings: Settings, *, limit: int, json: bool) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    found: list[Outline] = []
+    if has_store(settings):
+        async with existing_log(settings) as log:
+            rows = await log.sessions(limit=limit + 1)
+            found = [await outline(log, row) for row in rows]
+    if json:
+        for each in found[:limit]:
+            screen.json(msgspec.json.encode(_view(each)))
+        return 0
+    if not found:
+        notes.whole((f"no sessions yet in {settings.place}", ""))
+        notes.whole(("`mainspring run 'what to do'` makes one", "dim"))
+        return 0
+    now = clock.now()
+    heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
+    screen.table(heads, [_row(screen, each, now) for each in found[:limit]])
+    if len(found) > limit:
+        notes.whole((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+    return 0
+
+
+def _view(each: Outline) -> OutlineView:
+    return OutlineView(
+        id=each.id,
+        title=each.title,
+        agent=each.agent,
+        model=each.model,
+        status=each.status,
+        reason=each.reason,
+        turns=each.turns,
+        usage=each.usage,
+        cost_usd=str(each.cost_usd),
+        created=each.created,
+        updated=each.updated,
+        holder=each.holder,
+        parent=each.parent,
+    )
+
+
+def _row(screen: Screen, each: Outline, now: datetime) -> list[Part]:
+    is_plain = each.status != "idle" or each.reason == "completed"
+    status = each.status if is_plain else f"{each.status} ({each.reason})"
+    return [
+        (each.id if screen.width is None else short(each.id), "bold"),
+        (status, _STYLES[each.status]),
+        (f"{each.turns:>5}", ""),
+        (dollars(each.cost_usd), ""),
+        (ago(now - each.updated), ""),
+        (cut(each.title or ""), ""),
+    ]
+
+
+async def show(settings: Settings, *, meant: str) -> int:
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        teller = Teller(settings, is_live=False, is_whole=True)
+        for event in await log.read(session.id):
+            if event.thread_id == session.thread_id:
+                teller.event(event)
+        teller.close()
+    return 0
+
+
+async def fork(
+    settings: Settings, *, meant: str, at: int | None, title: str | None, json: bool
+) -> int:
+    screen = Screen(settings)
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        forked = await log.fork(session.id, at=at, title=title)
+    if json:
+        view = {"id": forked.id, "parent": session.id, "parent_seq": forked.parent_seq}
+        screen.json(msgspec.json.encode(view))
+        return 0
+    screen.line(("forked ", "green"), (forked.id, ""), (f"  from event {forked.parent_seq}", "dim"))
+    hint = f"go on: mainspring run --resume {short(forked.id)} 'what to do'"
+    Screen(settings, stderr=True).whole((hint, "dim"))
+    return 0
+
+
+async def cancel(settings: Settings, *, meant: str) -> int:
+    """Whoever runs it hears of it; if nobody does, we end it ourselves, without any model."""
+    screen = Screen(settings)
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        stands = await outline(log, session)
+        if stands.status in ("running", "unfinished"):
+            await log.submit(session.id, UserInterrupt())
+    if stands.status == "unfinished":
+        async with open_runtime(settings) as runtime:
+            with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
+                await (await runtime.resume(Agent(), session.id)).run()
+    if stands.status not in ("running", "unfinished"):
+        screen.line((f"{session.id} does not run: {stands.status}", ""))
+        return 1
+    screen.line(("cancelled ", "yellow"), (session.id, ""))
+    return 0
+
+
+async def answer(
+    settings: Settings,
+    *,
+    meant: str,
+    call: str,
+    verdict: Literal["allow", "deny"],
+    message: str | None,
+) -> int:
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        waiting = await waiting_calls(log, session)
+        found = _called(call, waiting)
+        await log.submit(
+            session.id,
+            UserToolConfirmation(tool_use_id=found.id, result=verdict, deny_message=message),
+            client_id=f"answer-{found.id}",
+        )
+        left = len(waiting) - 1
+    style = "green" if verdict == "allow" else "red"
+    Screen(settings).line((f"{verdict} ", style), (found.name, "bold"), (f"  {found.id}", "dim"))
+    rest = f"{left} more wait for an answer; then: " if left else ""
+    hint = f"{rest}mainspring run --resume {short(session.id)}"
+    Screen(settings, stderr=True).whole((hint, "dim"))
+    return 0
+
+
+def _called(meant: str, waiting: list[OpenCall]) -> OpenCall:
+    """Raises: InvalidInput."""
+    found = [call for call in waiting if meant == call.id] or [
+        call for call in waiting if meant and meant in call.id
+    ]
+    if len(found) == 1:
+        return found[0]
+    problem = "could be any of several calls" if found else "is not a call that waits"
+    wrong = InvalidInput(f"{meant} {problem}")
+    listed = ", ".join(f"{call.name} {short(call.id)}" for call in waiting)
+    wrong.add_note(f"these wait: {listed}" if listed else "no call of this session waits")
+    raise wrong
