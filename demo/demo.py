@@ -1,176 +1,145 @@
-"""`make demo`: what a session log is good for, shown with real processes and a real `kill -9`."""
+"""`make demo`: an agent repairs a small project, is killed with SIGKILL half-way, and goes on.
+
+No key, no server: the offline model does the talking. Everything else is real: the log, the tools,
+the processes and the kill.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from contextlib import closing
+import tempfile
+from decimal import Decimal
 from pathlib import Path
-from subprocess import PIPE, Popen
-from tempfile import TemporaryDirectory
 
 import anyio
-import msgspec
 from rich.console import Console
-from rich.markup import escape
-from rich.rule import Rule
+from rich.text import Text
 
-from mainspring.core.content import TextBlock
-from mainspring.core.envelope import Event, EventLine, message_text
-from mainspring.core.events import AgentMessage, AgentToolUse, UserMessage
-from mainspring.core.facts import SessionCreated
-from mainspring.log.session_log import SessionLog
-from mainspring.log.sqlite import open_sqlite
-from mainspring.log.transfer import export_lines
-from mainspring.log.upcast import read_line
-from mainspring.log.verify import VerifyReport, verify
+from mainspring import Agent, Event, SessionLog, open_runtime
+from mainspring.core.content import plain_text
+from mainspring.core.events import (
+    AgentMessage,
+    AgentToolResult,
+    AgentToolUse,
+    ModelRequestEnded,
+    StatusIdle,
+    UserMessage,
+)
+from mainspring.core.facts import SessionWoken, ToolCallInDoubt, ToolCallStarted
+from mainspring.harness.limits import prompt_tokens
+from mainspring.log.verify import verify
 
-WORKERS = Path(__file__).with_name("workers.py")
-COLORS = {"user": "cyan", "agent": "green", "tool_call": "yellow", "session": "magenta"}
-ASKED = "Release version 1.4.0, please."
-ADDED = "One more thing: next time, staging first."
-INSTEAD = "Wait. Before releasing, let me run the tests."
-
+ROOT = Path(__file__).parent.parent
+TASK = "A test of this project fails. Find out why, repair it, and show that it works."
 console = Console(highlight=False, soft_wrap=True)
 
 
-class Step:
-    number = 0
+async def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="mainspring-demo-") as folder:
+        workspace = Path(folder) / "project"
+        shutil.copytree(ROOT / "demo" / "project", workspace)
+        store = str(Path(folder) / "demo.db")
+        async with open_runtime(store=store) as runtime:
+            session = await runtime.start(Agent(name="repairer"), TASK, title="Repair prices")
+            say("bold", "An agent repairs a project; we kill it half-way.")
+            say("dim", f"session {session.id}, log {store}\n")
+            with anyio.fail_after(60):
+                await first_life(runtime.log, session.id, store, workspace)
+                await second_life(runtime.log, session.id, store, workspace)
+            await show(runtime.log, session.id, workspace)
+    return 0
 
 
-def step(title: str, *words: str) -> None:
-    Step.number += 1
-    console.print()
-    console.print(Rule(f"[bold]{Step.number}. {title}", align="left", style="dim"))
-    for line in words:
-        console.print(line, style="dim")
-
-
-def show(event: Event) -> None:
-    color = COLORS.get(event.type.split(".")[0], "white")
-    text = message_text(event.payload)
-    if isinstance(event.payload, AgentToolUse):
-        text = str(event.payload.input["command"])
-    kind = f"{event.type:<24}" if text else event.type
-    console.print(f"  [dim]{event.seq:>3}[/]  [{color}]{kind}[/] {escape(text)}".rstrip())
-
-
-def verdict(report: VerifyReport) -> str:
-    return "[green]whole[/]" if report.ok else "[bold red]broken[/]"
-
-
-def started(role: str, path: Path, session_id: str) -> Popen[str]:
-    command = [sys.executable, str(WORKERS), role, str(path), session_id]
-    return Popen(command, stdout=PIPE, text=True)
-
-
-def said(text: str) -> UserMessage:
-    return UserMessage(content=(TextBlock(text),))
-
-
-async def crash(log: SessionLog, path: Path) -> str:
-    step("A session is a log", "One SQLite file. No server, no account.")
-    session = await log.create(SessionCreated(agent_name="releaser", title="Release 1.4.0"))
-    await log.submit(session.id, said(ASKED))
-    console.print(f"  {session.id}  in  {path.name}")
-    console.print(f"  a client sends: [cyan]{ASKED}[/]  (to the inbox: clients need no lease)")
-
-    step("A worker begins, and is killed", "kill -9, after the tool call began, before its result.")
-    worker = started("first", path, session.id)
-    acknowledged, _ = worker.communicate(timeout=20)
-    for event in await log.read(session.id):
-        show(event)
-    assert worker.returncode == -signal.SIGKILL
-    console.print(f"  [bold red]process {worker.pid}: killed by SIGKILL[/]")
-    report = await verify(log, session.id)
-    console.print(
-        f"  {acknowledged.strip()} events were acknowledged to it; {report.events} are there,"
-        f" their chain is {verdict(report)}"
+def start(store: str, session_id: str, workspace: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "demo" / "worker.py"), store, session_id, str(workspace)],
+        cwd=ROOT,
+        env={**os.environ, "MAINSPRING_MODEL": "scripted:demo"},
     )
-    return session.id
 
 
-async def wake(log: SessionLog, path: Path, session_id: str) -> None:
-    step(
-        "Another process wakes it; a third one watches",
-        "The dead worker's lease must run out first: two writers are impossible.",
-        "A person writes meanwhile. The call in doubt is looked into, not repeated.",
-    )
-    begun = time.perf_counter()
-    screen = started("screen", path, session_id)
-    worker = started("second", path, session_id)
-    await log.submit(session_id, said(ADDED))
-    last = (await log.session(session_id)).head.seq
-    waited, _ = worker.communicate(timeout=20)
-    for line in waited.splitlines():
-        console.print(f"  {line}", style="yellow")
-    seen, _ = screen.communicate(timeout=20)
-    for line in seen.splitlines():
-        event = read_line(msgspec.json.decode(line, type=EventLine))
-        if event.seq > last:
-            show(event)
-    seconds = time.perf_counter() - begun
-    console.print(f"  seen live by process {screen.pid}; {seconds:.1f} s in all, waiting included")
+async def first_life(log: SessionLog, session_id: str, store: str, workspace: Path) -> None:
+    worker = start(store, session_id, workspace)
+    say("bold cyan", f"process {worker.pid} takes the session")
+    writes: set[str] = set()
+    async for event in log.follow(session_id):
+        tell(event)
+        if isinstance(event.payload, AgentToolUse) and event.payload.name == "write_file":
+            writes.add(event.id)
+        if isinstance(event.payload, ToolCallStarted) and event.payload.tool_use_id in writes:
+            os.kill(worker.pid, signal.SIGKILL)
+            await anyio.to_thread.run_sync(worker.wait)
+            say("bold red", f"kill -9 {worker.pid}: in the middle of writing the file\n")
+            return
 
 
-async def fork(log: SessionLog, session_id: str) -> None:
-    step("What if? A fork", "A new session that begins with the first events. Nothing is copied.")
-    forked = await log.fork(session_id, at=3, title="tests first")
-    writer = await log.hold(forked.id, owner="demo")
-    await writer.append(AgentMessage(content=(TextBlock(INSTEAD),)))
-    await writer.release()
-    for event in await log.read(forked.id):
-        show(event)
-    console.print("  events 1 to 3 are the first session's own, read by reference")
+async def second_life(log: SessionLog, session_id: str, store: str, workspace: Path) -> None:
+    seen = (await log.session(session_id)).head.seq
+    worker = start(store, session_id, workspace)
+    say("bold cyan", f"process {worker.pid} takes over where the log ends, after event {seen}")
+    async for event in log.follow(session_id, after=seen):
+        tell(event)
+        if isinstance(event.payload, StatusIdle):
+            await anyio.to_thread.run_sync(worker.wait)
+            return
 
 
-async def prove(log: SessionLog, path: Path, session_id: str) -> None:
-    step("Nobody can rewrite it unnoticed", "Each event carries the hash of the one before it.")
+def tell(event: Event) -> None:
+    """One line an event that a person would want to see."""
+    match event.payload:
+        case UserMessage(content=content):
+            line(event, "bold", f"user: {plain_text(content)}")
+        case AgentMessage(content=content):
+            line(event, "green", f"agent: {plain_text(content)}")
+        case AgentToolUse(name=name, input=given):
+            path = given.get("path")
+            line(event, "yellow", f"  -> {name}({path or ''})")
+        case AgentToolResult(content=content):
+            text = plain_text(content).strip().splitlines() or [""]
+            line(event, "dim", f"     {text[-1]}")
+        case SessionWoken(attempt=attempt):
+            line(event, "cyan", f"  woken, attempt {attempt}")
+        case ToolCallInDoubt(policy=policy):
+            line(event, "cyan", f"  one call was started and not settled: {policy}")
+        case _:
+            pass
+
+
+def line(event: Event, style: str, text: str) -> None:
+    console.print(Text.assemble((f"{event.seq:>4} ", "dim"), (text, style)))
+
+
+def say(style: str, text: str) -> None:
+    console.print(Text(text, style=style))
+
+
+async def show(log: SessionLog, session_id: str, workspace: Path) -> None:
+    payloads = [event.payload for event in await log.read(session_id)]
+    ends = [payload for payload in payloads if isinstance(payload, ModelRequestEnded)]
     report = await verify(log, session_id)
-    console.print(f"  verify: {report.events} events, {verdict(report)}")
-    forged = path.with_name("forged.db")
-    with closing(sqlite3.connect(path)) as original, closing(sqlite3.connect(forged)) as copy:
-        original.backup(copy)
-        copy.execute("update event set body = replace(body, '1.4.0', '6.6.6') where seq = 4")
-        copy.commit()
-    console.print("  in a copy of the file, somebody changes one event:")
-    async with open_sqlite(forged) as store:
-        for problem in (await verify(SessionLog(store), session_id)).problems:
-            console.print(f"  verify: [bold red]event {problem.seq} {problem.what}[/]")
-
-
-async def take_away(log: SessionLog, path: Path, session_id: str) -> None:
-    step("Take it with you", "Lines of JSON; another store makes the very same session of them.")
-    lines = [line async for line in export_lines(log, session_id)]
-    target = path.with_name("release.jsonl")
-    target.write_bytes(b"\n".join(lines) + b"\n")
-    console.print(f"  {target.name}: {len(lines)} lines, {target.stat().st_size:,} bytes")
-    console.print(f"  {lines[-1].decode()}", style="dim")
-
-
-async def main() -> None:
-    begun = time.perf_counter()
-    console.print("[bold]Mainspring[/]: an agent's session that survives its process")
-    with TemporaryDirectory(prefix="mainspring-demo-") as folder:
-        path = Path(folder) / "mainspring.db"
-        async with open_sqlite(path) as store:
-            log = SessionLog(store)
-            session_id = await crash(log, path)
-            await wake(log, path, session_id)
-            await fork(log, session_id)
-            await prove(log, path, session_id)
-            await take_away(log, path, session_id)
-    console.print()
-    console.print(
-        f"{time.perf_counter() - begun:.1f} s. Read on: README.md, docs/log.md", style="bold"
-    )
+    cached = sum(end.model_usage.cache_read_input_tokens for end in ends)
+    given = sum(prompt_tokens(end.model_usage) for end in ends)
+    cost = sum(Decimal(end.cost_usd or 0) for end in ends)
+    calls = sum(isinstance(payload, AgentToolUse) for payload in payloads)
+    settled = sum(isinstance(payload, AgentToolResult) for payload in payloads)
+    fixed = "price - price * rebate" in (workspace / "prices.py").read_text(encoding="utf-8")
+    say("bold", "\nWhat is left:")
+    for what, found in {
+        "the project": "repaired" if fixed else "NOT repaired",
+        "the log": f"{report.events} events, chain {'intact' if report.ok else 'BROKEN'}",
+        "the calls": f"{calls} asked, {settled} settled, each exactly once",
+        "the model": f"{len(ends)} requests, {given} tokens in,"
+        f" {cached * 100 // max(given, 1)} % of them from cache",
+        "the cost": f"${cost:.4f} (the offline model is free)",
+    }.items():
+        say("", f"  {what:<13} {found}")
+    if not (fixed and report.ok and calls == settled):
+        raise SystemExit("the demonstration did not go as it should")
 
 
 if __name__ == "__main__":
-    try:
-        anyio.run(main)
-    except subprocess.TimeoutExpired as late:
-        sys.exit(f"a process of the demo did not end: {late}")
+    sys.exit(anyio.run(main))

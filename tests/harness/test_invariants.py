@@ -53,14 +53,19 @@ def cut(line: Line) -> Line:
 
 
 KINDS = st.sampled_from(["overloaded", "stalled", "forbidden", "prompt_too_long", "malformed"])
-STEPS: st.SearchStrategy[Answer] = st.one_of(
-    *[some_calls()] * 8,
+OTHERS: st.SearchStrategy[Answer] = st.one_of(
     st.just(says("Well then.")),
     some_calls().map(cut),
     st.just(says("It goes on and", reason="max_tokens")),
     st.just(says("No.", reason="refusal")),
     st.builds(fails, KINDS, after=st.sampled_from([None, says("I was about to")])),
 )
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Answer:
+    """Calls, most of the time."""
+    return draw(some_calls() if draw(st.sampled_from([*[True] * 7, False])) else OTHERS)
 
 
 async def speak(world: World) -> None:
@@ -83,8 +88,13 @@ async def answer_twice(world: World) -> None:
     await world.answer(allows=False, times=2)
 
 
+async def die(world: World) -> None:
+    """In the midst of a reply, of a call, or right after an effect."""
+    world.life.die()
+
+
 HAPPENINGS: st.SearchStrategy[Happening] = st.sampled_from(
-    [speak, interrupt, confirm_the_wrong, answer_once, answer_twice]
+    [speak, interrupt, confirm_the_wrong, answer_once, answer_twice, die, die, die]
 )
 T = TypeVar("T")
 
@@ -228,7 +238,7 @@ async def check_world(
 
 
 STORY = {
-    "script": st.lists(STEPS, min_size=2, max_size=8),
+    "script": st.lists(steps(), min_size=2, max_size=8),
     "happenings": SCHEDULES,
     "deaths": DEATHS,
     "allows": st.booleans(),

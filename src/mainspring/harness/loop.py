@@ -107,9 +107,9 @@ def _abandon_request(desk: Desk) -> None:
 
 async def _hear(desk: Desk) -> None:
     heard = await desk.listen()
-    if any(isinstance(event.payload, UserMessage) for event in heard):
-        if not desk.thread.interrupted:  # else the interrupt comes first
-            desk.note(fact.LoopContinued(reason="inbox_message"))
+    has_message = any(isinstance(event.payload, UserMessage) for event in heard)
+    if has_message and not desk.thread.interrupted:  # else the interrupt comes first
+        desk.note(fact.LoopContinued(reason="inbox_message"))
 
 
 async def _is_overtaken(desk: Desk, ended: Ended) -> bool:

@@ -7,10 +7,12 @@ is being waited for) it has to be repeated far more often. What the user says be
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.core.content import Block
 from mainspring.core.envelope import AnyPayload
@@ -54,8 +56,7 @@ class Tolerance:
 TOLERANCE = Tolerance()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Struct, frozen=True, kw_only=True):
     """A call that was made, as hashes."""
 
     id: str
@@ -63,8 +64,7 @@ class Made:
     result: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repetition:
+class Repetition(Struct, frozen=True, kw_only=True):
     recent: tuple[Made, ...] = ()
     known: tuple[str, ...] = ()
     """Calls with their results, the newest last."""

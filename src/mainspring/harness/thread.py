@@ -7,8 +7,11 @@ to decide what is next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
@@ -20,8 +23,7 @@ from mainspring.harness.repetition import Repetition
 Kind: TypeAlias = Literal["tool", "custom"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCall:
+class OpenCall(Struct, frozen=True, kw_only=True):
     """A call of the newest round: proposed, authorized, started, settled."""
 
     id: str

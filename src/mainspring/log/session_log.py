@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import anyio.lowlevel
@@ -18,6 +19,7 @@ from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated, SessionForked
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
+from mainspring.log.patience import patiently
 from mainspring.log.store import Head, InboxItem, Row, SessionRow, Span, Store
 from mainspring.log.writer import Writer
 
@@ -117,7 +119,10 @@ class SessionLog:
     async def session(self, session_id: str) -> SessionRow:
         return await self.store.session(session_id)
 
-    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
+    async def sessions(
+        self, *, before: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
+        """Newest first; `before` is the last one seen."""
         return await self.store.sessions(before=before, limit=limit)
 
     async def hold(self, session_id: str, *, owner: str, seconds: float = 30) -> Writer:
@@ -251,14 +256,14 @@ class SessionLog:
         watch = self.store.watch(session_id)
         for segment in await self.lineage(session_id):
             while after < segment.upto:
-                rows = await self._page(segment, after)
+                rows = await patiently(partial(self._page, segment, after))
                 for row in rows:  # filtered here, so that the cursor moves past what is skipped
                     if _matches(row, kinds, wanted):
                         yield to_event(segment.session_id, row)
                 if rows:
                     after = rows[-1].seq
                 else:
-                    await self.store.session(session_id)
+                    await patiently(partial(self.store.session, session_id))
                     await watch.wait()
 
     async def _page(self, segment: Segment, after: int) -> list[Row]:

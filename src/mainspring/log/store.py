@@ -137,8 +137,10 @@ class Store(Protocol):
         """Raises: SessionNotFound."""
         ...
 
-    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
-        """Newest first, by creation; `before` is the `created` of the last one seen."""
+    async def sessions(
+        self, *, before: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
+        """Newest first, by creation and id; `before` is the last one seen."""
         ...
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:

@@ -12,14 +12,12 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import Event, KnownPayload
-from mainspring.core.errors import Conflict, StoreUnavailable
+from mainspring.core.errors import Conflict
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
+from mainspring.log.patience import patiently
 from mainspring.log.store import Append, Folded, InboxItem, Lease, SessionRow, Store
 from mainspring.log.upcast import read_payload
-
-RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
-"""A database that restarts is back within this; then the caller hears of it."""
 
 
 class Writer:
@@ -170,17 +168,16 @@ class Writer:
 
     async def _commit(self, append: Append) -> None:
         """Repeating an append is safe: it is conditional on a head that only it can move."""
-        for seconds in (*RETRY_SECONDS, None):
+
+        async def attempt() -> None:
             try:
-                return await self._store.append(append)
+                await self._store.append(append)
             except Conflict:
-                if (await self._store.session(self.session_id)).head == append.head:
-                    return  # an earlier try went through before the connection broke
-                raise
-            except StoreUnavailable:
-                if seconds is None:
+                if (await self._store.session(self.session_id)).head != append.head:
                     raise
-                await anyio.sleep(seconds)
+                # an earlier try went through before the connection broke
+
+        await patiently(attempt)
 
     async def put_blob(self, content: bytes, *, media_type: str) -> BlobSource:
         """Keep large content beside the log, once, for as long as a session refers to it."""

@@ -27,8 +27,6 @@ from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
 from mainspring.harness.budget import Purse
 from mainspring.harness.context.history import history_search
-from mainspring.harness.context.prompt import system_prompt
-from mainspring.harness.context.view import Prefix, specs
 from mainspring.harness.desk import Account, Desk
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.loop import run
@@ -39,7 +37,7 @@ from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
-from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent import Agent, prefix_of
 from mainspring.runtime.owner import is_dead, local_owner
 
 LEASE_SECONDS = 5.0
@@ -256,12 +254,7 @@ class Session:
             account=known.account,
             model=runtime.models.open(self.agent.model),
             facts=runtime.models.facts(self.agent.model),
-            prefix=Prefix(
-                model=self.agent.model,
-                system=system_prompt(instructions=self.agent.instructions, rules=self.agent.rules),
-                tools=specs(tools),
-                effort=self.agent.effort,
-            ),
+            prefix=prefix_of(self.agent, tools),
             tools=tools,
             limits=self.agent.limits,
             gates=runtime.gates,

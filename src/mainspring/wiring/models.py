@@ -87,6 +87,18 @@ def default_model(settings: Settings) -> str:
     return OFFLINE
 
 
+def facts_of(catalog: Catalog, name: str) -> ModelFacts:
+    """Of several, what is safe for any: the smallest window, the dearest price."""
+    first, *others = [catalog.lookup(each.strip()) for each in name.split(",")]
+    every = [first, *others]
+    return msgspec.structs.replace(
+        first,
+        window=min(facts.window for facts in every),
+        max_output=min(facts.max_output for facts in every),
+        price=max((facts.price for facts in every), key=lambda price: price.output),
+    )
+
+
 class Shelf:
     """Every model that this process can reach, made when it is first asked for."""
 
@@ -119,14 +131,7 @@ class Shelf:
 
     def facts(self, name: str) -> ModelFacts:
         """Of several, what is safe for any: the smallest window, the dearest price."""
-        first, *others = [self.catalog.lookup(each.strip()) for each in name.split(",")]
-        every = [first, *others]
-        return msgspec.structs.replace(
-            first,
-            window=min(facts.window for facts in every),
-            max_output=min(facts.max_output for facts in every),
-            price=max((facts.price for facts in every), key=lambda price: price.output),
-        )
+        return facts_of(self.catalog, name)
 
     def cost(self, name: str, usage: Usage) -> Decimal:
         return self.catalog.cost(name.split(",", maxsplit=1)[0].strip(), usage)

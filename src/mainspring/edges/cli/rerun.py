@@ -1,5 +1,7 @@
 """x."""
 from dataclasses import dataclass
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     start: int | None

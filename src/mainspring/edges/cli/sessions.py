@@ -45,17 +45,11 @@ async def find_session(log: SessionLog, meant: str) -> SessionRow:
 
 async def every_session(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
     """All sessions, newest first."""
-    before: int | None = None
-    seen: set[str] = set()
-    while True:
-        page = await log.sessions(before=before, limit=_PAGE)
-        new = [session for session in page if session.id not in seen]
-        for session in new:
+    before: SessionRow | None = None
+    while page := await log.sessions(before=before, limit=_PAGE):
+        for session in page:
             yield session
-        if not new:
-            return
-        seen = {session.id for session in page}
-        before = page[-1].created + 1  # those of the same microsecond come again and are skipped
+        before = page[-1]
 
 
 def _is_called(session_id: str, meant: str) -> bool:

@@ -143,6 +143,15 @@ def _prefix_diff(before: Request, now: Request) -> tuple[str, ...]:
     return tuple(lines)[:_DIFF_LINES]
 
 
+def request_lines(request: Request) -> list[str]:
+    """A request as lines to compare, call ids left out."""
+    lines = [*_prefix_lines(request), f"max_tokens {request.max_tokens}"]
+    for message in request.messages:
+        role = "assistant" if isinstance(message, Assistant) else "user"
+        lines += [f"{role}: {line}" for line in told(message).splitlines()]
+    return lines
+
+
 def _prefix_lines(request: Request) -> list[str]:
     lines = [f"model {request.model}", f"effort {request.effort}"]
     lines += [f"tool {msgspec.json.encode(tool).decode()}" for tool in request.tools]

@@ -116,8 +116,9 @@ async def session(db: Connection, session_id: str) -> SessionRow:
     return _session_row(found[0])
 
 
-async def sessions(db: Connection, before: int | None, limit: int) -> list[SessionRow]:
-    found = await _ask(db, sql.SESSIONS, [2**62 if before is None else before, limit])
+async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
+    cursor = (2**62, "") if before is None else (before.created, before.id)
+    found = await _ask(db, sql.SESSIONS, [*cursor, limit])
     return [_session_row(each) for each in found]
 
 

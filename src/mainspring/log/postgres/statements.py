@@ -41,7 +41,9 @@ _SESSIONS: Final = f"""
       from mainspring.session s left join mainspring.session p on p.key = s.parent_key
 """
 SESSION: Final = f"{_SESSIONS} where s.id = %s"
-SESSIONS: Final = f"{_SESSIONS} where s.created < %s order by s.created desc, s.key desc limit %s"
+SESSIONS: Final = f"""{_SESSIONS}
+     where (s.created, s.id) < (%s, %s) order by s.created desc, s.id desc limit %s
+"""
 STALE: Final = f"""
     select id from mainspring.session where updated < %s and lease_until <= {_NOW}
      order by updated limit %s

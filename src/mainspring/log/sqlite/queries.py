@@ -116,10 +116,11 @@ def session(db: sqlite3.Connection, session_id: str) -> SessionRow:
     return _session_row(found)
 
 
-def sessions(db: sqlite3.Connection, before: int | None, limit: int) -> list[SessionRow]:
+def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
+    cursor = (2**62, "") if before is None else (before.created, before.id)
     found = db.execute(
-        f"{_SESSION} where s.created < ? order by s.created desc, s.key desc limit ?",
-        (2**62 if before is None else before, limit),
+        f"{_SESSION} where (s.created, s.id) < (?, ?) order by s.created desc, s.id desc limit ?",
+        (*cursor, limit),
     )
     return [_session_row(each) for each in found]
 

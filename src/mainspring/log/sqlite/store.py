@@ -63,7 +63,9 @@ class SqliteStore:
     async def session(self, session_id: str) -> SessionRow:
         return await self._glance(lambda db: queries.session(db, session_id))
 
-    async def sessions(self, *, before: int | None = None, limit: int = 100) -> list[SessionRow]:
+    async def sessions(
+        self, *, before: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
         return await self._read(lambda db: queries.sessions(db, before, limit))
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:

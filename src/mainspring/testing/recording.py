@@ -1,0 +1,344 @@
+"""A session's log, read as a script: who said and decided what, and when. Plays nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from mainspring.core import events, facts
+from mainspring.core.content import Block, TextBlock, plain_text
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.model import FailedOver, Reply
+from mainspring.core.tool import InDoubt
+from mainspring.harness.context.digest import EARLIER
+from mainspring.harness.context.xray import Shot
+from mainspring.harness.gates import Decision
+from mainspring.harness.loop import INTERRUPTED
+
+CLIENT = (
+    events.UserMessage,
+    events.UserInterrupt,
+    events.UserToolConfirmation,
+    events.UserCustomToolResult,
+    events.UserToolResult,
+    events.UserDefineOutcome,
+    events.SystemMessage,
+)
+PROPOSED = (events.AgentToolUse, events.AgentMcpToolUse, events.AgentCustomToolUse)
+SETTLED = (
+    events.AgentToolResult,
+    events.AgentMcpToolResult,
+    events.UserCustomToolResult,
+    events.UserToolResult,
+)
+LIMITS = ("max_turns", "budget_reached")
+FEEDBACK = ("stop_hook_feedback", "outcome_revision", "budget_continuation")
+
+Fate: TypeAlias = Literal["settled", "crashed", "interrupted"]
+"""What became of one attempt at a call."""
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+class Progress(NamedTuple):
+    """How far a run has come, in what all runs of the same session share."""
+
+    ended: int = 0
+    """Calls of a model."""
+    settled: int = 0
+    """Calls of tools."""
+    idle: int = 0
+    """Runs."""
+
+    def has_reached(self, due: Progress) -> bool:
+        return all(ours >= theirs for ours, theirs in zip(self, due, strict=True))
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedCall:
+    id: str
+    name: str
+    input: dict[str, object]
+    is_custom: bool
+    decision: Decision | None = None
+    fates: list[Fate] = field(default_factory=list[Fate])
+    policy: InDoubt | None = None
+    is_parallel: bool = False
+    content: tuple[Block, ...] | None = None
+    is_error: bool = False
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        return self.name, _ENCODER.encode(self.input)
+
+    @property
+    def is_refused(self) -> bool:
+        """Settled without having been judged or run: its input was wrong."""
+        is_untouched = self.decision is None and not self.fates and self.policy is None
+        is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED
+        return is_untouched and self.content is not None and not is_dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cue:
+    """What was put into the session from outside, and when."""
+
+    payload: AnyPayload
+    due: Progress
+    is_late: bool
+    """It came when the model was done, too late for that run."""
+    stops: bool
+    """An interrupt that stopped a call under way: whoever plays that call sends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideCall:
+    """A call of the model beside the conversation."""
+
+    end: events.ModelRequestEnded | None
+    summary: str | None
+
+
+@dataclass(slots=True)
+class Recording:
+    shots: Sequence[Shot]
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
+    places: dict[str, int] = field(default_factory=dict[str, int])
+    """Of calls, by their ids."""
+    cues: list[Cue] = field(default_factory=list[Cue])
+    sides: list[SideCall] = field(default_factory=list[SideCall])
+    ends: list[tuple[Progress, str | None]] = field(
+        default_factory=list[tuple[Progress, "str | None"]]
+    )
+    """When and why each run ended."""
+    feedback: list[tuple[Progress, facts.LoopContinued]] = field(
+        default_factory=list[tuple[Progress, facts.LoopContinued]]
+    )
+    switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
+    """By the number of the call."""
+    errors: dict[int, str] = field(default_factory=dict[int, str])
+
+    def named(self, call_id: str) -> int | None:
+        """Which call it was, counted from 0."""
+        return self.places.get(call_id)
+
+    def add(self, call: RecordedCall) -> None:
+        self.places[call.id] = len(self.calls)
+        self.calls.append(call)
+
+    def reply(self, shot: Shot) -> Reply:
+        """What to say again; nothing, if there was no reply or it was thrown away."""
+        if shot.reply is not None:
+            return shot.reply
+        end = shot.end
+        return Reply(
+            content=(),
+            usage=events.Usage() if end is None else end.model_usage,
+            reason="max_tokens",
+            model=(end.model if end is not None else None) or shot.request.model,
+        )
+
+
+def read_recording(log: Sequence[Event], *, thread_id: str, shots: Sequence[Shot]) -> Recording:
+    """Pure. Events of other threads are left out."""
+    recording = Recording(shots)
+    own = [event for event in log if event.thread_id == thread_id]
+    progress = Progress()
+    for at, event in enumerate(own):
+        _read(recording, own, at, progress)
+        progress = advanced(progress, event.payload)
+    return recording
+
+
+def advanced(progress: Progress, payload: AnyPayload) -> Progress:
+    match payload:
+        case events.ModelRequestEnded():
+            return progress._replace(ended=progress.ended + 1)
+        case events.StatusIdle():
+            return progress._replace(idle=progress.idle + 1)
+        case _ if isinstance(payload, SETTLED):
+            return progress._replace(settled=progress.settled + 1)
+        case _:
+            return progress
+
+
+def _read(recording: Recording, log: Sequence[Event], at: int, progress: Progress) -> None:
+    payload = log[at].payload
+    if isinstance(payload, (*CLIENT, facts.ContextStatus)):
+        recording.cues.append(
+            Cue(
+                payload=payload,
+                due=progress,
+                is_late=_is_late(log, at),
+                stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
+            )
+        )
+    match payload:
+        case events.ModelRequestStarted(purpose=str()):
+            recording.sides.append(_side(log, at))
+        case events.StatusIdle(reason=reason):
+            recording.ends.append((progress, reason))
+        case facts.LoopContinued(reason=reason) if reason in FEEDBACK:
+            recording.feedback.append((progress, payload))
+        case facts.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
+            switch = FailedOver(from_model=one, to_model=other, reason=reason)
+            recording.switches.setdefault(_turns(log, at), []).append(switch)
+        case events.SessionFailed(error=error):
+            recording.errors[_turns(log, at)] = error.message
+        case _:
+            _read_call(recording, log, at)
+
+
+def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
+    payload = log[at].payload
+    if isinstance(payload, PROPOSED):
+        is_custom = isinstance(payload, events.AgentCustomToolUse)
+        recording.add(
+            RecordedCall(id=log[at].id, name=payload.name, input=payload.input, is_custom=is_custom)
+        )
+    elif isinstance(payload, SETTLED):
+        call = _call(recording, settled_id(payload))
+        if call is not None and call.content is None:
+            call.content, call.is_error = payload.content, payload.is_error
+    elif isinstance(
+        payload, facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt
+    ):
+        call = _call(recording, payload.tool_use_id)
+        if call is not None:
+            _read_step(call, log, at, payload)
+
+
+def _read_step(
+    call: RecordedCall,
+    log: Sequence[Event],
+    at: int,
+    payload: facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt,
+) -> None:
+    match payload:
+        case facts.ToolCallAuthorized(gate="person"):
+            pass  # follows from the answer, which is a cue
+        case facts.ToolCallAuthorized():
+            call.decision = Decision(
+                decision=payload.decision,
+                gate=payload.gate,
+                rule=payload.rule,
+                reason=payload.reason,
+            )
+        case facts.ToolCallStarted():
+            call.fates.append(_fate(log, at, call.id))
+            call.is_parallel = call.is_parallel or _is_parallel(log, at)
+        case facts.ToolCallInDoubt(policy=policy):
+            call.policy = policy
+
+
+def settled_id(
+    payload: events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserCustomToolResult
+    | events.UserToolResult,
+) -> str:
+    match payload:
+        case events.AgentMcpToolResult(mcp_tool_use_id=call_id):
+            return call_id
+        case events.UserCustomToolResult(custom_tool_use_id=call_id):
+            return call_id
+        case _:
+            return payload.tool_use_id
+
+
+def _call(recording: Recording, call_id: str) -> RecordedCall | None:
+    at = recording.named(call_id)
+    return None if at is None else recording.calls[at]
+
+
+def _turns(log: Sequence[Event], at: int) -> int:
+    """How many calls of the model, beside none, were begun."""
+    return sum(
+        isinstance(event.payload, events.ModelRequestStarted) and event.payload.purpose is None
+        for event in log[:at]
+    )
+
+
+def _is_late(log: Sequence[Event], at: int) -> bool:
+    before = next(
+        (e.payload for e in reversed(log[:at]) if isinstance(e.payload, _MILESTONES)), None
+    )
+    after = next((e.payload for e in log[at:] if isinstance(e.payload, _MILESTONES)), None)
+    return isinstance(before, events.ModelRequestEnded) and isinstance(after, events.StatusIdle)
+
+
+_MILESTONES = (
+    *SETTLED,
+    events.ModelRequestStarted,
+    events.ModelRequestEnded,
+    events.StatusIdle,
+    events.StatusRunning,
+)
+
+
+def _stops(log: Sequence[Event], at: int) -> bool:
+    """Whether a call of the model or of a tool ended because of this interrupt."""
+    for event in reversed(log[:at]):
+        match event.payload:
+            case events.ModelRequestEnded(stop_reason=reason):
+                return reason == "interrupted"
+            case facts.ToolCallStarted(tool_use_id=call_id):
+                return _fate(log, log.index(event), call_id) == "interrupted"
+            case events.StatusIdle() | events.StatusRunning():
+                return False
+            case _:
+                pass
+    return False
+
+
+def _fate(log: Sequence[Event], at: int, call_id: str) -> Fate:
+    for event in log[at + 1 :]:
+        match event.payload:
+            case facts.SessionWoken():
+                return "crashed"
+            case payload if isinstance(payload, SETTLED) and settled_id(payload) == call_id:
+                text = plain_text(payload.content)
+                return "interrupted" if payload.is_error and text == INTERRUPTED else "settled"
+            case _:
+                pass
+    return "crashed"
+
+
+def _is_parallel(log: Sequence[Event], at: int) -> bool:
+    """Whether its neighbour was started before either had ended."""
+    beside = [log[index].payload for index in (at - 1, at + 1) if 0 <= index < len(log)]
+    return any(isinstance(payload, facts.ToolCallStarted) for payload in beside)
+
+
+def _side(log: Sequence[Event], at: int) -> SideCall:
+    end = next(
+        (
+            event.payload
+            for event in log[at + 1 :]
+            if isinstance(event.payload, events.ModelRequestEnded)
+            and event.payload.model_request_start_id == log[at].id
+        ),
+        None,
+    )
+    if end is None or end.stop_reason == "abandoned":
+        return SideCall(end=None, summary=None)
+    told = (
+        event.payload.summary
+        for event in log[at + 1 :]
+        if isinstance(event.payload, events.ContextCompacted) and event.payload.layer == "auto"
+    )
+    summary = None if end.is_error else next(told, None)
+    return SideCall(end=end, summary=summary and summary.removeprefix(EARLIER))
+
+
+def side_reply(side: SideCall, model: str) -> Reply:
+    end = side.end
+    return Reply(
+        content=(TextBlock(side.summary),) if side.summary else (),
+        usage=events.Usage() if end is None else end.model_usage,
+        reason="end_turn",
+        model=(end.model if end is not None else None) or model,
+    )

@@ -1,0 +1,315 @@
+"""Replay: a recorded session run again offline, to see whether it would go the same way.
+
+from mainspring.testing.replay import replay_file
+
+def test_the_release_goes_as_it_went():
+    replay_file("release.jsonl").check()
+
+The loop, the context and the compactions are the real ones. The model, the tools, the gates and
+everybody outside say and do what they did then. The first request that differs from the recorded
+one ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import anyio
+
+from mainspring.capabilities.providers.catalog import shipped
+from mainspring.core import events, ids
+from mainspring.core.catalog import ModelFacts
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import SessionCreated
+from mainspring.core.model import Delta, Model
+from mainspring.harness.context.history import history_search
+from mainspring.harness.context.view import Prefix
+from mainspring.harness.desk import Account
+from mainspring.harness.limits import Limits
+from mainspring.harness.loop import run
+from mainspring.harness.thread import Thread, fold
+from mainspring.log.search import search
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.store import SessionRow
+from mainspring.log.transfer import export_lines, import_lines
+from mainspring.runtime.agent import Agent, prefix_of
+from mainspring.runtime.sessions import unheard
+from mainspring.runtime.xrays import read_shots
+from mainspring.testing.recording import Recording, read_recording
+from mainspring.testing.stand_ins import (
+    Crashed,
+    Divergence,
+    RecordedDesk,
+    RecordedGates,
+    RecordedModel,
+    Script,
+    recorded_tools,
+)
+from mainspring.wiring.models import facts_of
+
+Facts: TypeAlias = Callable[[str], ModelFacts]
+
+_OWNER = "replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What came of a replay."""
+
+    session_id: str
+    """The recorded one."""
+    calls: int
+    """Of the model, that were made again."""
+    divergence: Divergence | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.divergence is None
+
+    def check(self) -> None:
+        """Raises: AssertionError."""
+        if self.divergence is not None:
+            raise AssertionError(f"session {self.session_id} went another way: {self.divergence}")
+
+
+def replay_file(
+    path: str | Path, *, agent: Agent | None = None, facts: Facts | None = None
+) -> Replayed:
+    """Replay what `mainspring log export` wrote. For tests: it blocks, and needs nothing around it.
+
+    With an `agent`, its instructions, tools' schemas and limits are put in place of the recorded
+    ones: a change of them that the model would see is a difference.
+    """
+    return anyio.run(partial(_replay_file, Path(path), agent=agent, facts=facts))
+
+
+async def _replay_file(path: Path, *, agent: Agent | None, facts: Facts | None) -> Replayed:
+    content = await anyio.Path(path).read_bytes()
+    async with _copied(_lines(content)) as (log, session):
+        return await _replay(log, session, agent=agent, facts=facts)
+
+
+async def replay(
+    log: SessionLog,
+    session_id: str,
+    *,
+    start: int | None = None,
+    agent: Agent | None = None,
+    facts: Facts | None = None,
+) -> Replayed:
+    """Replay a session of a log, from the beginning or with its events up to `start` as given.
+
+    Nothing is written to the log.
+
+    Raises:
+        SessionNotFound, InvalidInput
+    """
+    async with _copied(export_lines(log, session_id)) as (copy, session):
+        return await _replay(copy, session, start=start, agent=agent, facts=facts)
+
+
+def known_facts(name: str) -> ModelFacts:
+    """Of the shipped catalog; of a model that is not in it, what most have."""
+    try:
+        return facts_of(shipped(), name)
+    except InvalidInput:
+        return ModelFacts(id=name, window=200_000, max_output=64_000)
+
+
+# --- offline ---------------------------------------------------------------------------------
+
+
+async def _replay(
+    log: SessionLog,
+    session: SessionRow,
+    *,
+    start: int | None = None,
+    agent: Agent | None = None,
+    facts: Facts | None = None,
+) -> Replayed:
+    recording = await read_session(log, session)
+    played = await _begin(log, session, start)
+    player = Player(
+        log=log,
+        session=played,
+        recording=recording,
+        facts=facts or known_facts,
+        agent=agent,
+    )
+    calls, divergence = await player.play()
+    return Replayed(session_id=session.id, calls=calls, divergence=divergence)
+
+
+async def read_session(log: SessionLog, session: SessionRow) -> Recording:
+    shots = await read_shots(log, session)
+    return read_recording(await log.read(session.id), thread_id=session.thread_id, shots=shots)
+
+
+async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
+    """A session that stands where the recorded one stood at `start`, or at its own beginning."""
+    recorded = await log.read(session.id)
+    if start is not None:
+        at = whole_steps(recorded, session.thread_id, start)
+        return await log.fork(session.id, at=at)
+    if session.parent_id is not None:
+        return await log.fork(session.id, at=session.parent_seq)
+    first = recorded[0].payload
+    return await log.create(first if isinstance(first, SessionCreated) else None)
+
+
+def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
+    """The last event up to `start` after which nothing is under way."""
+    thread, at = Thread(id=thread_id, is_main=True), 1
+    for event in log:
+        if event.seq > start:
+            break
+        thread.apply(event)
+        is_between = thread.open_request is None and thread.open_reservation is None
+        if is_between and not thread.unsettled():
+            at = event.seq
+    return at
+
+
+@dataclass(slots=True, kw_only=True)
+class Player:
+    """Plays a recording in a session of its own."""
+
+    log: SessionLog
+    session: SessionRow
+    recording: Recording
+    facts: Facts
+    agent: Agent | None = None
+    live: Model | None = None
+    """Answers from the first difference on."""
+    emit: Callable[[Delta], None] = unheard
+    tell: Callable[[Event], None] = unheard
+
+    async def play(self) -> tuple[int, Divergence | None]:
+        """How many calls were made, and where it left the recording, if it did."""
+        script = Script(
+            recording=self.recording, interrupt=self._interrupt, tells_status=self.agent is None
+        )
+        script.restart(await self.log.read(self.session.id))
+        skipped = script.begun
+        model = RecordedModel(script)
+        reason: str | None = None
+        while script.progress.idle < len(self.recording.ends) or self._is_unfinished(script):
+            before = script.progress, script.begun
+            desk = await self._desk(script, model)
+            try:
+                ended = await run(desk)
+                reason = None if ended is None else ended.reason
+            except* Crashed:
+                script.restart(await self.log.read(self.session.id))
+                if script.begun >= len(self.recording.shots) and not self._goes_on(script):
+                    return script.begun - skipped, None
+                continue
+            if model.replay.diverged is not None or (script.progress, script.begun) == before:
+                break
+        return script.begun - skipped, self._divergence(script, model, reason)
+
+    def _is_unfinished(self, script: Script) -> bool:
+        """The recorded session was left in the middle of a run."""
+        return script.begun < len(self.recording.shots)
+
+    def _goes_on(self, script: Script) -> bool:
+        return script.progress.idle < len(self.recording.ends)
+
+    def _divergence(
+        self, script: Script, model: RecordedModel, reason: str | None
+    ) -> Divergence | None:
+        if script.divergence is not None:
+            return script.divergence
+        made, recorded = script.begun, len(self.recording.shots)
+        if model.replay.diverged is not None:
+            return Divergence(call=made, what=f"it was never made: the recording has {recorded}")
+        if made < recorded:
+            why = f"ended with {reason}" if reason else "had nothing more to do"
+            return Divergence(call=made + 1, what=f"it is not made any more: the session {why}")
+        ends = [why for _, why in self.recording.ends]
+        if reason is not None and ends and reason != ends[-1]:
+            return Divergence(call=made, what=f"the session ended with {reason}, not {ends[-1]}")
+        return None
+
+    async def _interrupt(self) -> object:
+        return await self.log.submit(
+            self.session.id, events.UserInterrupt(), client_id=ids.new_id(ids.EVENT)
+        )
+
+    async def _desk(self, script: Script, model: Model) -> RecordedDesk:
+        writer = await self.log.hold(self.session.id, owner=_OWNER)
+        log = await self.log.read(self.session.id)
+        prefix = self._prefix(script)
+        desk = RecordedDesk(
+            writer=writer,
+            thread=fold(log, thread_id=writer.thread_id, is_main=True),
+            account=Account.of(log),
+            model=model,
+            facts=self.facts(prefix.model),
+            prefix=prefix,
+            tools=recorded_tools(script, prefix.tools),
+            custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
+            gates=RecordedGates(script),
+            emit=self.emit,
+            tell=self.tell,
+            new_id=ids.new_id,
+            price=script.cost,
+        )
+        desk.script = script
+        desk.own_limits = Limits() if self.agent is None else self.agent.limits
+        return desk
+
+    def _prefix(self, script: Script) -> Prefix:
+        """Of the next call, as recorded; or the agent's."""
+        if self.agent is not None:
+            history = history_search(lambda query, limit: search(self.log, query, limit=limit))
+            tools = {tool.spec.name: tool for tool in (*self.agent.tools, history)}
+            return prefix_of(self.agent, tools)
+        shots = self.recording.shots
+        if not shots:
+            return Prefix(model="none", system=(), tools=())
+        request = shots[min(script.begun, len(shots) - 1)].request
+        return Prefix(
+            model=request.model, system=request.system, tools=request.tools, effort=request.effort
+        )
+
+
+# --- live ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be different this time."""
+
+    model: str
+    prompt: str | None = None
+    """Said in place of the first words after the start."""
+    start: int | None = None
+
+
+@asynccontextmanager
+async def _copied(
+    lines: AsyncIterator[bytes],
+) -> AsyncGenerator[tuple[SessionLog, SessionRow], None]:
+    """The session in a store that is gone afterwards."""
+    with TemporaryDirectory(prefix="mainspring-replay-") as folder:
+        async with open_sqlite(Path(folder) / "replay.db") as store:
+            log = SessionLog(store)
+            added = await import_lines(log, lines)
+            yield log, await log.session(added[-1])
+
+
+async def _lines(content: bytes) -> AsyncGenerator[bytes, None]:
+    for line in content.splitlines():
+        yield line
+
+
+__all__ = ["Change", "Divergence", "Facts", "Replayed", "known_facts", "replay", "replay_file"]
