@@ -31,7 +31,7 @@ STAMPS: list[float] = []
 async def echo(x: str) -> str:
     """Say it again."""
     STAMPS.append(time.perf_counter())
-    return f"echo:{x}"
+    return f"echo:{x} {len(STAMPS)}"  # never the same twice: that would be a loop
 
 
 def agent(turns: int) -> Agent:
@@ -199,3 +199,23 @@ async def measure() -> list[Measure]:
                 *await history(runtime),
                 *await memory(runtime),
             ]
+
+
+async def beside_peers(mode: str) -> dict[str, float]:
+    """The peers' two figures, measured as they measure them, on the server that they use."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with runtime_at("http://127.0.0.1:8901/v1", Path(folder)) as runtime:
+            await one(runtime, 10)
+            STAMPS.clear()
+            if mode == "conc":
+                [rate] = await crowd(runtime)
+                return {"turns_s": rate.value}
+            times: list[float] = []
+            for _ in range(30):
+                await one(runtime, 10)
+                times += gaps()
+            return {"p50_ms": median(times)}
+
+
+if __name__ == "__main__":  # bench/peers.py calls it so
+    print(json.dumps(anyio.run(beside_peers, sys.argv[1])))

@@ -88,8 +88,6 @@ class Cue:
 
     payload: AnyPayload
     due: Progress
-    is_late: bool
-    """It came when the model was done, too late for that run."""
     stops: bool
     """An interrupt that stopped a call under way: whoever plays that call sends it."""
 
@@ -172,7 +170,6 @@ def _read(recording: Recording, log: Sequence[Event], at: int, progress: Progres
             Cue(
                 payload=payload,
                 due=progress,
-                is_late=_is_late(log, at),
                 stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
             )
         )
@@ -260,23 +257,6 @@ def _turns(log: Sequence[Event], at: int) -> int:
         isinstance(event.payload, events.ModelRequestStarted) and event.payload.purpose is None
         for event in log[:at]
     )
-
-
-def _is_late(log: Sequence[Event], at: int) -> bool:
-    before = next(
-        (e.payload for e in reversed(log[:at]) if isinstance(e.payload, _MILESTONES)), None
-    )
-    after = next((e.payload for e in log[at:] if isinstance(e.payload, _MILESTONES)), None)
-    return isinstance(before, events.ModelRequestEnded) and isinstance(after, events.StatusIdle)
-
-
-_MILESTONES = (
-    *SETTLED,
-    events.ModelRequestStarted,
-    events.ModelRequestEnded,
-    events.StatusIdle,
-    events.StatusRunning,
-)
 
 
 def _stops(log: Sequence[Event], at: int) -> bool:

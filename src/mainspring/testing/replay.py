@@ -28,7 +28,7 @@ from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SessionCreated
-from mainspring.core.model import Delta, Model
+from mainspring.core.model import Model
 from mainspring.harness.context.history import history_search
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.desk import Account
@@ -41,7 +41,6 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.log.transfer import export_lines, import_lines
 from mainspring.runtime.agent import Agent, prefix_of
-from mainspring.runtime.sessions import unheard
 from mainspring.runtime.xrays import read_shots
 from mainspring.testing.recording import Recording, read_recording
 from mainspring.testing.stand_ins import (
@@ -187,10 +186,6 @@ class Player:
     recording: Recording
     facts: Facts
     agent: Agent | None = None
-    live: Model | None = None
-    """Answers from the first difference on."""
-    emit: Callable[[Delta], None] = unheard
-    tell: Callable[[Event], None] = unheard
 
     async def play(self) -> tuple[int, Divergence | None]:
         """How many calls were made, and where it left the recording, if it did."""
@@ -201,27 +196,25 @@ class Player:
         skipped = script.begun
         model = RecordedModel(script)
         reason: str | None = None
-        while script.progress.idle < len(self.recording.ends) or self._is_unfinished(script):
+        while self._goes_on(script):
             before = script.progress, script.begun
             desk = await self._desk(script, model)
+            has_crashed = False
             try:
                 ended = await run(desk)
                 reason = None if ended is None else ended.reason
             except* Crashed:
+                has_crashed = True
+            if has_crashed:
                 script.restart(await self.log.read(self.session.id))
-                if script.begun >= len(self.recording.shots) and not self._goes_on(script):
-                    return script.begun - skipped, None
-                continue
-            if model.replay.diverged is not None or (script.progress, script.begun) == before:
+            elif model.replay.diverged is not None or (script.progress, script.begun) == before:
                 break
         return script.begun - skipped, self._divergence(script, model, reason)
 
-    def _is_unfinished(self, script: Script) -> bool:
-        """The recorded session was left in the middle of a run."""
-        return script.begun < len(self.recording.shots)
-
     def _goes_on(self, script: Script) -> bool:
-        return script.progress.idle < len(self.recording.ends)
+        """A recorded session that was left in the middle of a run ends with its last call."""
+        made, ended = script.begun, script.progress.idle
+        return made < len(self.recording.shots) or ended < len(self.recording.ends)
 
     def _divergence(
         self, script: Script, model: RecordedModel, reason: str | None
@@ -258,8 +251,6 @@ class Player:
             tools=recorded_tools(script, prefix.tools),
             custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
             gates=RecordedGates(script),
-            emit=self.emit,
-            tell=self.tell,
             new_id=ids.new_id,
             price=script.cost,
         )
@@ -282,17 +273,7 @@ class Player:
         )
 
 
-# --- live ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What is to be different this time."""
-
-    model: str
-    prompt: str | None = None
-    """Said in place of the first words after the start."""
-    start: int | None = None
+# --- the copy ---------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -312,4 +293,4 @@ async def _lines(content: bytes) -> AsyncGenerator[bytes, None]:
         yield line
 
 
-__all__ = ["Change", "Divergence", "Facts", "Replayed", "known_facts", "replay", "replay_file"]
+__all__ = ["Divergence", "Facts", "Replayed", "known_facts", "replay", "replay_file"]

@@ -17,7 +17,7 @@ from mainspring.core import events, facts
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import ProviderFailed, ProviderFailure
-from mainspring.core.model import Delta, Model, Reply, Request, ToolSpec
+from mainspring.core.model import Delta, Reply, Request, ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.context.anatomy import request_lines
 from mainspring.harness.context.xray import Shot, canonical
@@ -74,7 +74,6 @@ class Script:
     begun: int = 0
     sides: int = 0
     cued: int = 0
-    is_stopping: bool = False
     is_beside: bool = False
     """The call of the model under way is none of the conversation."""
     calls: dict[str, int] = field(default_factory=dict[str, int])
@@ -104,7 +103,6 @@ class Script:
             self.begun += payload.purpose is None
             self.is_beside = payload.purpose is not None
             self.sides += self.is_beside
-            self.is_stopping = False
 
     def due(self) -> list[KnownPayload]:
         """What comes from outside now."""
@@ -116,8 +114,6 @@ class Script:
         found: list[KnownPayload] = []
         for cue in cues[self.cued :]:
             if cue.stops or not self.progress.has_reached(cue.due):
-                break
-            if cue.is_late and not self.is_stopping:
                 break
             found.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
         return found
@@ -174,16 +170,30 @@ class Script:
         return next((live for live, index in self.calls.items() if index == at), recorded_id)
 
 
-class RecordedModel:
-    """Replays replies, failures, interruptions and crashes; on request, goes on with `live`."""
+def known_results(recording: Recording, specs: Iterable[ToolSpec]) -> list[Tool]:
+    """Tools that know the results of recorded calls, whenever and however often they are asked."""
+    return [_known(recording, spec) for spec in specs]
 
-    def __init__(self, script: Script, *, live: Model | None = None) -> None:
+
+def _known(recording: Recording, spec: ToolSpec) -> Tool:
+    known = {call.key: call for call in reversed(recording.calls)}
+
+    async def run(call: Call) -> Outcome:
+        found = known.get((spec.name, _ENCODER.encode(call.input)))
+        return _outcome(found) or Outcome.text(NOT_RECORDED, ok=False)
+
+    return Tool(spec=spec, run=run, traits=lambda _: Traits(max_chars=_NO_CAP))
+
+
+class RecordedModel:
+    """Replays replies, failures, interruptions and crashes."""
+
+    def __init__(self, script: Script) -> None:
         recording = script.recording
         self.script = script
         self.replay = Replay(
             [(str(shot.number), recording.reply(shot)) for shot in recording.shots[script.begun :]],
             compare=script.compare,
-            live=live,
         )
         self._answered = 0
 
@@ -260,7 +270,6 @@ class RecordedGates:
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
         script = self._script
-        script.is_stopping = True
         for due, feedback in script.recording.feedback:
             if due == script.progress:
                 return Continue(feedback.reason, feedback.detail)  # pyright: ignore[reportArgumentType] (one of FEEDBACK)
@@ -294,6 +303,7 @@ class RecordedDesk(Desk):
 
 
 def recorded_tools(script: Script, specs: Iterable[ToolSpec]) -> Mapping[str, Tool]:
+    """Each call has the fate of the recorded one in its place; any other, of one like it."""
     tools: dict[str, Tool] = {}
     for spec in specs:
         does = _RecordedTool(script, spec.name)

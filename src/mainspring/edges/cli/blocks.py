@@ -36,7 +36,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self.tail = ""
-        """The end of the line that is not complete."""
+        """The end of what is not complete."""
         self._partial: list[str] = []
         self._lines: list[str] = []
         self._is_list = False
@@ -49,8 +49,10 @@ class Blocks:
         *complete, rest = text.split("\n")
         pieces: list[Piece] = []
         for line in complete:
-            pieces += self._line("".join(self._partial) + line)
-            self._partial, self.tail = [], ""
+            given = self._line("".join(self._partial) + line)
+            self._partial = []
+            pieces += given
+            self.tail = "" if given or not self._lines else f"{self.tail}{line} "[-_TAIL:]
         if rest:
             self._partial.append(rest)
             self.tail = (self.tail + rest)[-_TAIL:]

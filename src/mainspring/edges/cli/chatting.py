@@ -11,7 +11,7 @@ from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
 from mainspring.edges.cli.running import report_end
-from mainspring.edges.cli.stage import Left, Stage, open_stage, status_line, watched
+from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller
 from mainspring.harness.context.anatomy import cached_share
 from mainspring.harness.limits import prompt_tokens
@@ -57,35 +57,38 @@ class _Chat:
         self._agent = stage.agent
         self._session: Session | None = stage.session
         self._notes = Screen(settings, stderr=True)
+        self._presses = 0
 
     async def run(self) -> int:
-        await self._greet()
+        """The exit status, once somebody has left."""
+        self._greet()
         status: int | None = None
         if self._session is not None:
             status = await self._turn(self._session, set())  # what was left unfinished
-        presses = 0
         while status is None:
-            try:
-                message = self._keyboard.message().strip()
-            except EOFError:
-                self._say("")
-                break
-            except KeyboardInterrupt:
-                presses += 1
-                if presses > 1:
-                    status = INTERRUPTED
-                self._say("" if presses > 1 else "\nCtrl-C again, Ctrl-D or /exit leaves", "dim")
-                continue
-            presses = 0
-            if message.startswith("/"):
-                if await self._command(*message[1:].split(maxsplit=1)):
-                    break
-            elif message:
-                status = await self._send(message)
+            status = await self._exchange()
         self._part()
-        return status or 0
+        return status
 
-    async def _greet(self) -> None:
+    async def _exchange(self) -> int | None:
+        """One message and what it leads to; an exit status, if the chat is over."""
+        try:
+            message = self._keyboard.message().strip()
+        except EOFError:
+            self._say("")
+            return 0
+        except KeyboardInterrupt:
+            self._say("")
+            self._presses += 1
+            if self._presses == 1:
+                self._say("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
+            return None if self._presses == 1 else INTERRUPTED
+        self._presses = 0
+        if message.startswith("/"):
+            return await self._command(*message[1:].split(maxsplit=1))
+        return await self._send(message) if message else None
+
+    def _greet(self) -> None:
         before = self._stage.outline
         if before is not None:
             title = f": {before.title}" if before.title else ""
@@ -115,18 +118,17 @@ class _Chat:
         match result:
             case Result():
                 await report_end(self._notes, session, result)
-                self._say(status_line(self._notes, result), "dim")
+                tell_status(self._notes, result)
             case Left():
                 return INTERRUPTED
             case None:
                 pass
         return None
 
-    async def _command(self, name: str = "", argument: str = "") -> bool:
-        """Whether to leave."""
+    async def _command(self, name: str = "", argument: str = "") -> int | None:
         match name:
             case "exit" | "quit":
-                return True
+                return 0
             case "cost":
                 await self._tell_cost()
             case "model":
@@ -136,7 +138,7 @@ class _Chat:
                     self._say(f"there is no /{name}", "yellow")
                 for what, meaning in _HELP:
                     self._notes.whole((f"  {what:<14}", "bold"), (meaning, ""))
-        return False
+        return None
 
     async def _tell_cost(self) -> None:
         if self._session is None:

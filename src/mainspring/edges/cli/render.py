@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from mainspring.config import Settings
@@ -77,6 +78,13 @@ class Screen:
         """Something that Rich lays out; for terminals."""
         self._console.print(renderable)
 
+    def block(self, renderable: RenderableType) -> None:
+        """As `show`, without empty lines around it."""
+        lines = self._console.render_lines(renderable, pad=False)
+        full = [index for index, line in enumerate(lines) if _has_words(line)]
+        for line in lines[full[0] : full[-1] + 1] if full else ():
+            self._console.print(Segments([*line, Segment.line()]), soft_wrap=True)
+
     def raw(self, text: str) -> None:
         """Text as it is, at once."""
         self._stream.write(text)
@@ -86,6 +94,10 @@ class Screen:
         """One JSON value on a line of its own, at once: whoever reads may act on it."""
         self._stream.buffer.write(encoded + b"\n")
         self._stream.flush()
+
+
+def _has_words(line: Sequence[Segment]) -> bool:
+    return any(segment.text.strip() for segment in line)
 
 
 def padded(part: Part, width: int) -> Part:

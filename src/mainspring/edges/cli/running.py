@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen
-from mainspring.edges.cli.stage import Left, Stage, open_stage, status_line, watched
+from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
 from mainspring.harness.reasons import Terminal
 from mainspring.runtime.outline import waiting_calls
@@ -133,7 +133,7 @@ async def _report(
             return INTERRUPTED
         case Result():
             await report_end(notes, session, result)
-            say(status_line(notes, result, resume=_GO_ON), "dim")
+            tell_status(notes, result, command="mainspring run")
             return STATUS.get(result.reason, FAILED)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from rich.cells import cell_len
-from rich.markdown import Markdown
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -14,6 +16,18 @@ from mainspring.edges.cli.render import Screen, one_line
 
 _CODE_THEME = "ansi_dark"
 _ERASE = "\r\x1b[2K"
+
+
+class _Heading(Heading):
+    """At the left, where people look."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _Markdown(Markdown):
+    elements: ClassVar = {**Markdown.elements, "heading_open": _Heading}
 
 
 class Speech:
@@ -58,7 +72,10 @@ class Speech:
             return
         words, room = one_line(text).strip(), self._screen.width - 2
         if cell_len(words) > room:
-            words = f"…{words[-room // 2 :]}"  # half: characters may be two columns wide
+            words = words[-room + 1 :]
+            while cell_len(words) >= room:  # characters may be two columns wide
+                words = words[1:]
+            words = f"…{words}"
         if words:
             self._screen.raw(f"{_ERASE}\x1b[2m{words}\x1b[0m")
             self._has_tail = True
@@ -77,7 +94,7 @@ class Speech:
             match piece:
                 case Prose(text):
                     self._begin("prose")
-                    self._screen.show(Markdown(text, hyperlinks=False, code_theme=_CODE_THEME))
+                    self._screen.block(_Markdown(text, hyperlinks=False, code_theme=_CODE_THEME))
                 case CodeLine():
                     self._show_code(piece)
 

@@ -105,18 +105,24 @@ async def watched(
     return result
 
 
-def status_line(screen: Screen, result: Result, *, resume: str = "") -> str:
-    """What it took, and how to go on."""
+def tell_status(notes: Screen, result: Result, *, command: str = "") -> None:
+    """What it took, and the command that goes on with it; in one line if there is room."""
     share = cached_share(result.usage)
     cached = "" if not share else f" ({share:.0%} cached)"
-    name = result.session_id if screen.width is None else short(result.session_id)
-    return " · ".join(
+    name = result.session_id if notes.width is None else short(result.session_id)
+    status = " · ".join(
         (
             counted(result.turns, "turn"),
             f"{token_count(prompt_tokens(result.usage))} in{cached},"
             f" {token_count(result.usage.output_tokens)} out",
             dollars(result.cost_usd),
             f"session {name}",
-            *([resume.format(name)] if resume else []),
         )
     )
+    hint = f"go on: {command} --resume {name}" if command else ""
+    whole = f"{status} · {hint}" if hint else status
+    if notes.width is None or len(whole) <= notes.width:
+        notes.whole((whole, "dim"))
+        return
+    notes.whole((status, "dim"))
+    notes.whole((hint, "dim"))

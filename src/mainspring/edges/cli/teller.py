@@ -199,7 +199,7 @@ class Teller:
 
     def _begin(self, kind: str) -> None:
         """An empty line between things of different kinds, and between blocks of words."""
-        if self._out.width is not None:
+        if self._out.width is not None or self.is_whole:
             is_apart = self._last and (kind != self._last or kind in ("prose", "code", "user"))
         else:
             is_apart = kind == "prose" and self._has_output

@@ -1,0 +1,144 @@
+"""A turn of ours beside a turn of other frameworks, all against one model server in one run.
+
+`python bench/peers.py [ROUNDS]` makes an environment for each peer under `.bench/`, which takes a
+minute the first time, then interleaves them. The peers are `../shared/research/engines_bench`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from report import Measure, as_table, note
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ROOT.parent / "shared" / "research" / "engines_bench"
+PORT = 8901  # as the peers' script has it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    name: str
+    environment: str
+    durable: bool
+
+
+ENVIRONMENTS = {
+    "pydantic": ["pydantic-ai-slim[openai]", "dbos", "httptools", "uvloop"],
+    "lang": ["langgraph", "langchain-openai", "langgraph-checkpoint-sqlite", "aiosqlite"],
+    "oai": ["openai-agents"],
+}
+PEERS = (
+    Peer(name="pydantic", environment="pydantic", durable=False),
+    Peer(name="pydantic:dbos", environment="pydantic", durable=True),
+    Peer(name="langgraph", environment="lang", durable=False),
+    Peer(name="langgraph:sqlite", environment="lang", durable=True),
+    Peer(name="oai:sqlite", environment="oai", durable=True),
+)
+OURS = "mainspring"
+
+
+def python_of(environment: str) -> str:
+    place = ROOT / ".bench" / environment
+    if not (place / "ready").exists():
+        note(f"installing {environment} ...")
+        uv = [sys.executable, "-m", "uv"]
+        subprocess.run([*uv, "venv", "-q", "--clear", str(place)], check=True)
+        python = str(place / "bin" / "python")
+        subprocess.run(
+            [*uv, "pip", "install", "-q", "--python", python, *ENVIRONMENTS[environment]],
+            check=True,
+        )
+        (place / "ready").touch()
+    return str(place / "bin" / "python")
+
+
+def figures(command: list[str]) -> dict[str, float]:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "BENCH_DIR": str(ROOT / ".bench" / "data")},
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr[-500:]}")
+    return json.loads(lines[-1])
+
+
+def run_all(rounds: int) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {}
+    commands = {
+        peer.name: [python_of(peer.environment), str(SCRIPTS / "peer.py"), peer.name]
+        for peer in PEERS
+    }
+    commands[OURS] = [sys.executable, str(ROOT / "bench" / "turns.py")]
+    for number in range(rounds):
+        for name, command in commands.items():
+            note(f"round {number + 1}: {name}")
+            kept = found.setdefault(name, {"p50_ms": [], "turns_s": []})
+            kept["p50_ms"].append(figures([*command, "lat"])["p50_ms"])
+            kept["turns_s"].append(figures([*command, "conc"])["turns_s"])
+    return found
+
+
+def measures(found: dict[str, dict[str, list[float]]]) -> list[Measure]:
+    p50 = {name: median(each["p50_ms"]) for name, each in found.items()}
+    rate = {name: median(each["turns_s"]) for name, each in found.items()}
+    durable = [peer.name for peer in PEERS if peer.durable]
+    fastest = min(durable, key=lambda name: p50[name])
+    busiest = max(durable, key=lambda name: rate[name])
+    lines = [
+        Measure(
+            name=f"{name}, p50 of a turn",
+            value=p50[name],
+            unit="ms",
+            detail=f"{rate[name]:.0f} turns/s at 64",
+        )
+        for name in found
+    ]
+    return [
+        *lines,
+        Measure(
+            name="ours / fastest of all peers",
+            value=p50[OURS] / min(value for name, value in p50.items() if name != OURS),
+            unit="x",
+            target="<= 1",
+        ),
+        Measure(
+            name=f"ours / fastest durable peer ({fastest})",
+            value=p50[OURS] / p50[fastest],
+            unit="x",
+            target="<= 0.5",
+        ),
+        Measure(
+            name=f"turns/s at 64, ours / best durable peer ({busiest})",
+            value=rate[OURS] / rate[busiest],
+            unit="x",
+            target=">= 2",
+        ),
+    ]
+
+
+def main() -> int:
+    if not SCRIPTS.is_dir():
+        raise SystemExit(f"the peers' scripts are not there: {SCRIPTS.name}")
+    server = subprocess.Popen([python_of("pydantic"), str(SCRIPTS / "fake_model.py"), str(PORT)])
+    try:
+        found = measures(run_all(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
+    finally:
+        server.terminate()
+        server.wait()
+    print(as_table(found))
+    return int(any(each.is_met is False for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""All commands. They parse and return an action; `act` is where it is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring import __version__
+from mainspring.edges.cli import doctor, insight, log, model, session, talk
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import perform
+else:
+    perform = LazyModule("mainspring.edges.cli.perform")
+
+
+def act(action: Action, store: str | None, debug: bool, **_: object) -> None:
+    raise typer.Exit(perform.perform(action, store=store, debug=debug))
+
+
+app = typer.Typer(
+    name="mainspring",
+    help="Durable agents: run them, keep them inside their limits, read their record.",
+    epilog="--store and --debug are understood anywhere on the line.",
+    result_callback=act,
+    rich_markup_mode=None,  # Rich would double the time that --help takes
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(talk.run)
+app.command("chat")(talk.chat)
+app.add_typer(session.app, name="sessions")
+app.add_typer(log.app, name="log")
+app.command("cost")(insight.cost)
+app.add_typer(insight.context, name="context")
+app.command("replay")(insight.replay)
+app.add_typer(insight.test, name="test")
+app.add_typer(model.app, name="models")
+app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mainspring {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def mainspring(
+    context: typer.Context,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="A SQLite file or postgresql://... [default: $MAINSPRING_STORE, else"
+            " .mainspring/mainspring.db here or in a folder above]",
+            metavar="URL",
+        ),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback when something breaks.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    del store, debug, version  # `act` gets them
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit

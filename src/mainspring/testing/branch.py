@@ -1,0 +1,110 @@
+"""A recorded session that goes on otherwise: another model or other words, in a fork, live.
+
+Tools are not run: they answer what they answered then, or that it was not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from mainspring.core import events
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Delta
+from mainspring.harness.context.history import NAME as HISTORY
+from mainspring.harness.context.view import Prefix
+from mainspring.harness.desk import Desk
+from mainspring.harness.thread import fold
+from mainspring.log.writer import Writer
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.sessions import Known, Runtime, Session
+from mainspring.runtime.xrays import read_shots
+from mainspring.testing.recording import read_recording
+from mainspring.testing.replay import whole_steps
+from mainspring.testing.stand_ins import known_results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be different this time."""
+
+    model: str | None = None
+    """None: the recorded one."""
+    prompt: str | None = None
+    """Said in place of the first words after the start."""
+    start: int | None = None
+    """Events up to here are as recorded; `None`: those before the first words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    session: Session
+    """The fork."""
+    at: int
+    is_open: bool
+    """There is something to do before anybody says anything."""
+    messages: tuple[str, ...]
+    """To be said, one after the other."""
+
+
+async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
+    """Raises: SessionNotFound. InvalidInput: the session never asked a model."""
+    session = await runtime.log.session(session_id)
+    log = await runtime.log.read(session_id)
+    shots = await read_shots(runtime.log, session)
+    if not shots:
+        raise InvalidInput(f"session {session_id} has not called a model")
+    at = _start(log, session.thread_id, change.start)
+    said = [
+        plain_text(event.payload.content)
+        for event in log
+        if event.seq > at and isinstance(event.payload, events.UserMessage)
+    ]
+    if change.prompt is not None:
+        said = [change.prompt, *said[1:]]
+    request = next((shot.request for shot in shots if shot.started.seq > at), shots[-1].request)
+    recording = read_recording(log, thread_id=session.thread_id, shots=shots)
+    specs = [spec for spec in request.tools if spec.name != HISTORY]
+    agent = Agent(model=change.model or request.model, tools=known_results(recording, specs))
+    prefix = Prefix(
+        model=agent.model, system=request.system, tools=request.tools, effort=request.effort
+    )
+    runtime.models.open(agent.model)
+    forked = await runtime.log.fork(session_id, at=at, title=f"replay with {agent.model}")
+    thread = fold(log[:at], thread_id=session.thread_id, is_main=True)
+    return Branch(
+        session=_Forked(runtime, agent, forked.id, prefix),
+        at=at,
+        is_open=change.prompt is None and (thread.running or not thread.is_answered),
+        messages=tuple(said),
+    )
+
+
+def _start(log: list[Event], thread_id: str, start: int | None) -> int:
+    if start is not None:
+        return whole_steps(log, thread_id, start)
+    first = next((event.seq for event in log if isinstance(event.payload, events.UserMessage)), 2)
+    return max(1, first - 1)
+
+
+class _Forked(Session):
+    """With the recorded prefix, whatever an agent would make of it today."""
+
+    def __init__(self, runtime: Runtime, agent: Agent, session_id: str, prefix: Prefix) -> None:
+        super().__init__(runtime, agent, session_id)
+        self._prefix = prefix
+
+    def _desk(
+        self,
+        writer: Writer,
+        known: Known,
+        emit: Callable[[Delta], None],
+        tell: Callable[[Event], None],
+    ) -> Desk:
+        desk = super()._desk(writer, known, emit, tell)
+        desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
+        return desk

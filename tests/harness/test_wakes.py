@@ -1,0 +1,199 @@
+"""What comes in at the wrong moment is neither lost nor taken for something else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+import anyio
+import msgspec
+from tests.harness.stage import Stage, stage, texts
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.content import TextBlock
+from mainspring.core.events import UserInterrupt, UserMessage, UserToolConfirmation
+from mainspring.core.facts import ToolCallInDoubt
+from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
+from mainspring.core.tool import Call, InDoubt, Outcome, Tool, Traits
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.loop import run
+from mainspring.harness.reasons import Continue, Ended
+from mainspring.harness.thread import Thread
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Append, Store
+
+
+class AsksFor(OpenGates):
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        decision = "ask" if call.input.get("x") == "ask" else "allow"
+        return Decision(decision=decision, gate="rule")
+
+
+def acting(run: Callable[[Call], Awaitable[Outcome]], in_doubt: InDoubt = "report") -> Tool:
+    return Tool(
+        spec=ToolSpec(name="act", description="", input_schema={}),
+        run=run,
+        traits=lambda _: Traits(in_doubt=in_doubt),
+    )
+
+
+async def pending(play: Stage) -> int:
+    return len(await play.log.store.pending(play.session_id))
+
+
+async def test_what_changes_nothing_is_taken_out_of_the_inbox_all_the_same(tmp_path: Path):
+    async with stage(tmp_path, Scripted(says("hello"))) as play:
+        await play.play("hi")
+        wrong = UserToolConfirmation(tool_use_id="sevt_nobody", result="allow")
+        assert await play.play(wrong, UserInterrupt()) is None
+        assert await pending(play) == 0
+        assert (await play.kinds())[-2:] == ["user.tool_confirmation", "user.interrupt"]
+
+
+async def test_a_message_that_comes_as_the_run_ends_is_answered_by_it(tmp_path: Path):
+    class Slow(OpenGates):
+        async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+            if len(model.requests) == 1:
+                await play.send("one more thing")
+            return None
+
+    model = Scripted(says("done"), says("that too"))
+    async with stage(tmp_path, model, gates=Slow()) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.message") == ["done", "that too"]
+        assert await play.continued() == ["inbox_message"]
+        assert await play.play() is None
+
+
+async def test_an_answer_that_comes_while_other_calls_still_run_is_not_overlooked(tmp_path: Path):
+    async def answer(call: Call) -> Outcome:
+        if call.input.get("x") != "ask":
+            [asked] = [
+                event.id
+                for event in await play.events()
+                if event.type == "agent.tool_use" and b'"ask"' in event.body
+            ]
+            await play.send(UserToolConfirmation(tool_use_id=asked, result="allow"))
+        return Outcome.text("ok")
+
+    model = Scripted(calls("act", x="1") + calls("act", x="ask"), says("done"))
+    async with stage(tmp_path, model, acting(answer), gates=AsksFor()) as play:
+        assert await play.play("go") == Ended("completed")
+        assert await play.ended() == ["completed"]
+
+
+async def test_an_interrupt_with_a_message_turns_the_agent_to_the_message(tmp_path: Path):
+    class Slow:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+            if len(request.messages) > 1:
+                async for item in Scripted(says("something else then")).stream(request):
+                    yield item
+                return
+            yield TextDelta("I do as")
+            await play.send(UserInterrupt(), "No, something else.")
+            await anyio.sleep_forever()
+
+    async with stage(tmp_path, Slow()) as play:
+        with anyio.fail_after(5):
+            assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.message") == ["I do as", "something else then"]
+        assert await play.continued() == ["inbox_message"]
+
+
+async def test_an_interrupt_with_a_message_settles_the_calls_that_run(tmp_path: Path):
+    async def hang(call: Call) -> Outcome:
+        await play.send(UserInterrupt(), "No, something else.")
+        await anyio.sleep_forever()
+        return Outcome.text("never")
+
+    model = Scripted(calls("act") + calls("act"), says("something else then"))
+    async with stage(tmp_path, model, acting(hang)) as play:
+        with anyio.fail_after(5):
+            assert await play.play("go") == Ended("completed")
+        sent = msgspec.json.encode(model.requests[1].messages[-1])
+        assert sent.count(b"Interrupted by the user") == 2
+        assert sent.index(b"Interrupted by") < sent.index(b"No, something else.")
+
+
+class PowerCut(Exception):
+    pass
+
+
+async def test_a_permission_is_not_taken_for_the_answer_to_a_call_in_doubt(tmp_path: Path):
+    ran: list[str] = []
+
+    async def sign(call: Call) -> Outcome:
+        ran.append(call.id)
+        if len(ran) <= 2:
+            raise PowerCut
+        return Outcome.text("signed")
+
+    async def die(*payloads: UserToolConfirmation) -> None:
+        await play.send(*payloads)
+        cut = False
+        try:
+            await run(await play.desk())
+        except* PowerCut:
+            cut = True
+        assert cut
+
+    model = Scripted(calls("act", x="ask"), says("done"))
+    async with stage(tmp_path, model, acting(sign, "ask"), gates=AsksFor()) as play:
+        waiting = await play.play("go")
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        allowed = UserToolConfirmation(tool_use_id=call_id, result="allow")
+        await die(allowed)
+        await play.send(allowed)  # a second click, from before anybody knew of the crash
+        assert await play.play() == Ended("requires_action", waiting_for=(call_id,))
+        assert len(ran) == 1
+        await die(allowed)  # a person looked, and it had not been done
+        assert await play.play() == Ended("requires_action", waiting_for=(call_id,))
+        assert len(ran) == 2, "that was an answer about the first attempt only"
+        assert await play.play(allowed) == Ended("completed")
+        doubts = [e for e in await play.events() if isinstance(e.payload, ToolCallInDoubt)]
+        assert len(doubts) == 2
+
+
+async def test_a_message_before_an_interrupt_waits_for_the_next_run(tmp_path: Path):
+    async def hang(call: Call) -> Outcome:
+        await play.send(UserMessage(content=(TextBlock("and then this"),)), UserInterrupt())
+        await anyio.sleep_forever()
+        return Outcome.text("never")
+
+    async with stage(tmp_path, Scripted(calls("act"), says("well")), acting(hang)) as play:
+        with anyio.fail_after(5):
+            assert await play.play("go") == Ended("interrupted_tools")
+        assert await play.play() == Ended("completed")
+
+
+class Busy:
+    """A store with no connection left for a while: who waits for one can be cancelled."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.is_waiting = anyio.Event()
+        self.is_free = anyio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def append(self, append: Append) -> None:
+        self.is_waiting.set()
+        await self.is_free.wait()
+        await self._store.append(append)
+
+
+async def test_a_commit_is_not_lost_when_what_waits_for_it_is_cancelled(tmp_path: Path):
+    async with stage(tmp_path, Scripted(says("hello"))) as play:
+        busy = Busy(play.log.store)
+        writer = await SessionLog(cast("Store", busy)).hold(play.session_id, owner="worker")
+        [event] = writer.stage(UserMessage(content=(TextBlock("kept"),)))
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(writer.commit)
+                await busy.is_waiting.wait()
+                group.cancel_scope.cancel()
+                busy.is_free.set()
+        assert (await play.events())[-1].id == event.id

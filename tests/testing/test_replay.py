@@ -1,0 +1,315 @@
+"""Replay: whatever happened to a session happens again, and a change is found where it shows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.harness.stage import FACTS, Stage, echo, stage
+from tests.harness.test_compact import GOAL, SMALL, TINY, Worker, is_summary, reader
+
+from mainspring.capabilities.providers.scripted import Answer, Scripted, calls, fails, says, thinks
+from mainspring.core.content import TextBlock
+from mainspring.core.events import UserCustomToolResult, UserInterrupt, UserToolConfirmation
+from mainspring.core.model import Delta, Reply, Request, TextDelta
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.limits import Limits
+from mainspring.harness.reasons import Continue, Ended
+from mainspring.harness.thread import Thread
+from mainspring.log.transfer import export_lines
+from mainspring.runtime.agent import Agent
+from mainspring.testing.replay import Replayed, replay, replay_file
+
+
+async def again(play: Stage, **options: object) -> Replayed:
+    with anyio.fail_after(20):
+        return await replay(
+            play.log,
+            play.session_id,
+            facts=lambda _: play.facts,
+            **options,  # pyright: ignore[reportArgumentType] (options of replay, by name)
+        )
+
+
+async def identical(play: Stage, *, calls: int) -> None:
+    before = await play.events()
+    found = await again(play)
+    assert (found.divergence, found.calls) == (None, calls)
+    assert await play.events() == before
+
+
+class Stop(Exception):
+    """Ends a worker where it is, as a kill would."""
+
+
+async def killed(play: Stage, *said: str) -> None:
+    """Run until something dies, and forget what was not committed."""
+    with pytest.RaisesGroup(Stop, flatten_subgroups=True, allow_unwrapped=True):
+        await play.play(*said)
+
+
+async def test_a_conversation_with_tools_is_identical(tmp_path: Path):
+    model = Scripted(
+        thinks("hm", signature="s") + says("I look.") + calls("echo", x="1") + calls("echo", x="2"),
+        calls("fly"),
+        says("done"),
+        says("you are welcome"),
+    )
+    async with stage(tmp_path, model, echo()) as play:
+        assert await play.play("go") == Ended("completed")
+        assert await play.play("thanks", "very much") == Ended("completed")
+        await identical(play, calls=4)
+
+
+async def test_calls_side_by_side_and_wrong_inputs_are_identical(tmp_path: Path):
+    class Refusing:
+        @staticmethod
+        def invalid(given: object) -> str | None:
+            return "x must be small." if given == {"x": "large"} else None
+
+    tool = echo(traits=Traits(concurrent=True))
+    strict = Tool(spec=tool.spec, run=tool.run, traits=tool.traits, invalid=Refusing.invalid)
+    model = Scripted(
+        calls("echo", x="1") + calls("echo", x="large") + calls("echo", x="2"), says("done")
+    )
+    async with stage(tmp_path, model, strict) as play:
+        await play.play("go")
+        await identical(play, calls=2)
+
+
+class Asking(OpenGates):
+    def __init__(self) -> None:
+        self.sent_back = False
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        if call.input.get("x") == "no":
+            return Decision(decision="deny", gate="rule", rule="no", reason="x is no")
+        return Decision(decision="ask", gate="mode")
+
+    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+        if self.sent_back:
+            return None
+        self.sent_back = True
+        return Continue("stop_hook_feedback", "The tests were not run.")
+
+
+async def test_answers_denials_and_feedback_come_again(tmp_path: Path):
+    model = Scripted(
+        calls("echo", x="1") + calls("echo", x="no"), says("done"), says("now they were")
+    )
+    async with stage(tmp_path, model, echo(), gates=Asking()) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        assert ended.reason == "requires_action"
+        [waiting] = ended.waiting_for
+        confirmation = UserToolConfirmation(tool_use_id=waiting, result="allow")
+        assert await play.play(confirmation) == Ended("completed")
+        await identical(play, calls=3)
+
+
+async def test_results_of_the_client_s_own_tools_come_again(tmp_path: Path):
+    model = Scripted(calls("pick", x="1"), says("done"))
+    async with stage(tmp_path, model, custom_tools=frozenset({"pick"})) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        result = UserCustomToolResult(
+            custom_tool_use_id=ended.waiting_for[0], content=(TextBlock("blue"),)
+        )
+        assert await play.play(result) == Ended("completed")
+        await identical(play, calls=2)
+
+
+class Talking:
+    """Says something, then waits for ever."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        yield TextDelta("I was about to")
+        await anyio.sleep_forever()
+
+
+async def test_an_interrupted_reply_and_what_comes_after_it_are_identical(tmp_path: Path):
+    async with stage(tmp_path, Talking()) as play:
+        heard = anyio.Event()
+        play.emit = lambda _: heard.set()
+        async with anyio.create_task_group() as group:
+
+            async def interrupt() -> None:
+                await heard.wait()
+                await play.send(UserInterrupt())
+
+            group.start_soon(interrupt)
+            assert await play.play("go") == Ended("interrupted_streaming")
+        play.model = Scripted(says("fine"))
+        assert await play.play("go on") == Ended("completed")
+        await identical(play, calls=2)
+
+
+async def test_interrupted_tools_are_identical(tmp_path: Path):
+    started = anyio.Event()
+
+    async def hang(call: Call) -> Outcome:
+        started.set()
+        await anyio.sleep_forever()
+        return Outcome.text("never")
+
+    tool = Tool(spec=echo("hang").spec, run=hang)
+    model = Scripted(calls("hang") + calls("echo", x="1"), says("what now?"))
+    async with stage(tmp_path, model, tool, echo()) as play:
+        async with anyio.create_task_group() as group:
+
+            async def interrupt() -> None:
+                await started.wait()
+                await play.send(UserInterrupt())
+
+            group.start_soon(interrupt)
+            assert await play.play("go") == Ended("interrupted_tools")
+        assert await play.play("go on") == Ended("completed")
+        await identical(play, calls=2)
+
+
+class Dying:
+    """Dies in the middle of every reply."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        yield TextDelta("I was ab")
+        raise Stop
+
+
+async def test_a_worker_that_died_while_the_model_spoke_dies_again(tmp_path: Path):
+    async with stage(tmp_path, Dying()) as play:
+        await killed(play, "go")
+        await identical(play, calls=1)
+        play.model = Scripted(says("here I am"))
+        assert await play.play() == Ended("completed")
+        await identical(play, calls=2)
+
+
+@pytest.mark.parametrize("policy", ["retry", "report"])
+async def test_a_worker_that_died_in_a_tool_dies_again(tmp_path: Path, policy: str):
+    lives = [Stop()]
+
+    async def act(call: Call) -> Outcome:
+        if lives:
+            raise lives.pop()
+        return Outcome.text("did it")
+
+    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
+    tool = Tool(spec=echo("act").spec, run=act, traits=lambda _: traits)
+    async with stage(tmp_path, Scripted(calls("act"), says("done")), tool) as play:
+        await killed(play, "go")
+        await identical(play, calls=1)
+        assert await play.play() == Ended("completed")
+        await identical(play, calls=2)
+
+
+async def test_failures_and_cut_replies_come_again(tmp_path: Path):
+    model = Scripted(
+        says("too lo", reason="max_tokens"),
+        says("too long again", reason="max_tokens"),
+        says("and the rest"),
+        fails("overloaded", "busy"),
+        says("back"),
+    )
+    async with stage(tmp_path, model) as play:
+        assert await play.play("go") == Ended("completed")
+        ended = await play.play("more")
+        assert ended is not None
+        assert ended.reason == "model_error"
+        assert await play.play("and now?") == Ended("completed")
+        await identical(play, calls=5)
+
+
+async def test_a_limit_ends_it_again_without_being_known(tmp_path: Path):
+    model = Scripted(otherwise=lambda request: calls("echo", x=str(len(request.messages))))
+    async with stage(tmp_path, model, echo(), limits=Limits(max_turns=3)) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        assert ended.reason == "max_turns"
+        await identical(play, calls=3)
+
+
+async def test_a_message_that_came_when_the_model_was_done_comes_again(tmp_path: Path):
+    class Late(OpenGates):
+        def __init__(self) -> None:
+            self.is_due = True
+
+        async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+            if self.is_due:
+                self.is_due = False
+                await play.send("one more thing")
+            return None
+
+    async with stage(tmp_path, Scripted(says("a"), says("b")), gates=Late()) as play:
+        assert await play.play("go") == Ended("completed")
+        await identical(play, calls=2)
+
+
+@pytest.mark.parametrize(
+    "summary", [None, fails("overloaded"), says("blah " * 20_000)], ids=["good", "failed", "long"]
+)
+async def test_compactions_and_their_summaries_are_identical(
+    tmp_path: Path, summary: Answer | None
+):
+    model = Scripted(otherwise=Worker(60, summary))
+    async with stage(tmp_path, model, reader(60), facts=TINY) as play:
+        await play.play(GOAL)
+        assert sum(map(is_summary, model.requests)) > 0
+        turns = [request for request in model.requests if not is_summary(request)]
+        await identical(play, calls=len(turns))
+
+
+async def test_a_request_that_was_refused_as_too_long_is_refused_again(tmp_path: Path):
+    steps = [calls("read", path=f"book/{page}.txt") for page in range(9)]
+    model = Scripted(*steps, fails("prompt_too_long"), says("done"))
+    async with stage(tmp_path, model, reader(), facts=SMALL) as play:
+        assert await play.play(GOAL) == Ended("completed")
+        await identical(play, calls=11)
+
+
+async def test_from_an_event_on_and_of_a_fork_it_is_identical(tmp_path: Path):
+    model = Scripted(calls("echo", x="1"), says("a"), says("b"), says("c"))
+    async with stage(tmp_path, model, echo()) as play:
+        await play.play("one")
+        await play.play("two")
+        for start in range(1, len(await play.events()) + 1):
+            found = await again(play, start=start)
+            assert found.divergence is None
+        fork = await play.log.fork(play.session_id, at=len(await play.events()))
+        play.session_id = fork.id
+        await play.play("three")
+        await identical(play, calls=1)
+
+
+# --- differences -----------------------------------------------------------------------------
+
+
+async def test_another_prompt_of_the_agent_differs_at_the_first_call(tmp_path: Path):
+    async with stage(tmp_path, Scripted(says("hello"))) as play:
+        await play.play("hi")
+        agent = Agent(model=FACTS.id, instructions="Be rude.")
+        found = await again(play, agent=agent)
+        assert found.divergence is not None
+        assert found.divergence.call == 1
+        assert any("+Be rude." in line for line in found.divergence.diff)
+        with pytest.raises(AssertionError, match="what the model is given has changed"):
+            found.check()
+
+
+async def test_an_exported_session_replays_from_its_file(tmp_path: Path):
+    async with stage(tmp_path, Scripted(calls("echo", x="1"), says("done")), echo()) as play:
+        await play.play("go")
+        path = tmp_path / "session.jsonl"
+        lines = [line async for line in export_lines(play.log, play.session_id)]
+        path.write_bytes(b"\n".join(lines))
+        assert (await anyio.to_thread.run_sync(replay_file, path)).ok
+
+
+async def test_a_run_that_ends_earlier_says_so(tmp_path: Path):
+    async with stage(tmp_path, Scripted(calls("echo", x="1"), says("done")), echo()) as play:
+        await play.play("go")
+        agent = Agent(model=FACTS.id, limits=Limits(max_turns=1))
+        found = await again(play, agent=agent)
+        assert found.divergence is not None
