@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
 import pytest
+from tests.cli.upstream import Upstream, serving
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import (
@@ -69,6 +70,13 @@ def mainspring(place: Path, environ: dict[str, str]) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def upstream() -> Generator[Upstream, None, None]:
+    """A model server on this machine."""
+    with serving() as server:
+        yield server
 
 
 @asynccontextmanager

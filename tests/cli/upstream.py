@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
@@ -40,72 +40,86 @@ class Upstream:
         return content if isinstance(content, str) else content[-1]["text"]
 
 
-@contextmanager
-def serving() -> Generator[Upstream, None, None]:
-    upstream = Upstream()
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.upstream = upstream
+        upstream.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-        def do_POST(self) -> None:  # noqa: N802 (the name that the server looks for)
-            length = int(self.headers["content-length"])
-            upstream.requests.append(json.loads(self.rfile.read(length)))
-            parts = upstream.answers.pop(0) if upstream.answers else ("That is all I know.",)
-            upstream.asked.release()
-            if isinstance(parts[0], int):
-                self._fail(parts[0])
-                return
-            self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
-            self.send_header("connection", "close")
-            self.end_headers()
-            try:
-                self._stream(parts)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # who asked has gone away
-            self.close_connection = True
 
-        def _fail(self, status: int) -> None:
-            body = json.dumps({"error": {"message": "as the test says"}}).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
 
-        def _stream(self, parts: tuple[Part, ...]) -> None:
-            calls = 0
-            for part in parts:
-                if isinstance(part, threading.Event):
-                    part.wait(60)
-                elif isinstance(part, str):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, _Server)
+        upstream = self.server.upstream
+        length = int(self.headers["content-length"])
+        upstream.requests.append(json.loads(self.rfile.read(length)))
+        parts = upstream.answers.pop(0) if upstream.answers else ("That is all I know.",)
+        upstream.asked.release()
+        self.close_connection = True
+        if isinstance(parts[0], int):
+            self._fail(parts[0])
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        with suppress(BrokenPipeError, ConnectionResetError):  # who asked may have gone away
+            self._stream(parts)
+
+    def _fail(self, status: int) -> None:
+        body = json.dumps({"error": {"message": "as the test says"}}).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, parts: tuple[Part, ...]) -> None:
+        calls = 0
+        for part in parts:
+            match part:
+                case str():
                     for piece in part.splitlines(keepends=True):
                         self._send({"content": piece})
-                elif isinstance(part, dict):
+                case dict():
                     use = {"index": calls, "id": f"call_{calls}", "type": "function"}
                     self._send({"tool_calls": [{**use, "function": part}]})
                     calls += 1
-            reason = "tool_calls" if calls else "stop"
-            usage = {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}
-            usage |= {"prompt_tokens_details": {"cached_tokens": 900}}
-            self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-            self._event({"choices": [], "usage": usage})
-            self.wfile.write(b"data: [DONE]\n\n")
+                case threading.Event():
+                    part.wait(60)
+                case int():
+                    raise AssertionError("a status stands alone")
+        reason = "tool_calls" if calls else "stop"
+        usage = {
+            "prompt_tokens": 1000,
+            "completion_tokens": 20,
+            "total_tokens": 1020,
+            "prompt_tokens_details": {"cached_tokens": 900},
+        }
+        self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+        self._event({"choices": [], "usage": usage})
+        self.wfile.write(b"data: [DONE]\n\n")
 
-        def _send(self, delta: dict[str, Any]) -> None:
-            self._event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    def _send(self, delta: dict[str, Any]) -> None:
+        self._event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
-        def _event(self, chunk: dict[str, Any]) -> None:
-            whole = {"id": "c1", "object": "chat.completion.chunk", "model": "test", **chunk}
-            self.wfile.write(b"data: " + json.dumps(whole).encode() + b"\n\n")
-            self.wfile.flush()
+    def _event(self, chunk: dict[str, Any]) -> None:
+        whole = {"id": "c1", "object": "chat.completion.chunk", "model": "test", **chunk}
+        self.wfile.write(b"data: " + json.dumps(whole).encode() + b"\n\n")
+        self.wfile.flush()
 
-        def log_message(self, format: str, *args: object) -> None:
-            return
+    def log_message(self, format: str, *args: object) -> None:
+        return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    upstream.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+
+@contextmanager
+def serving() -> Generator[Upstream, None, None]:
+    upstream = Upstream()
+    server = _Server(upstream)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

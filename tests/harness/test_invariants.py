@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.world import CUSTOM, POLICIES, Happening, World
@@ -245,7 +245,7 @@ STORY = {
 }
 
 
-@settings(max_examples=50)
+@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(**STORY)
 async def test_the_invariants_hold_whatever_happens(
     folder: Path,

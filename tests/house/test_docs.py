@@ -1,12 +1,21 @@
-"""The documents tell of everything there is, and link to what exists."""
+"""The documents tell of everything there is, link to what exists, and show what happens."""
 
 import re
+import runpy
+from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 
+import mainspring
+from mainspring.capabilities.providers.catalog import Catalog, Listing
+from mainspring.capabilities.tools.define import ToolOptions
 from mainspring.core.envelope import PAYLOAD_TYPES
+from mainspring.harness.limits import Limits
+from mainspring.harness.reasons import Onward, Terminal
+from mainspring.wiring.models import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -27,6 +36,61 @@ def test_every_field_of_an_event_is_documented(kind: str):
     fields = msgspec.structs.fields(PAYLOAD_TYPES[kind])
     expected = [f"`{each.encode_name}`{'' if each.required else '?'} " for each in fields]
     assert [field for field in expected if field not in rows()[kind]] == []
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        pytest.param("python.md", mainspring.__all__, id="public names"),
+        pytest.param("python.md", ToolOptions.__annotations__, id="options of a tool"),
+        pytest.param("harness.md", get_args(Terminal), id="terminal reasons"),
+        pytest.param("harness.md", get_args(Onward), id="continue reasons"),
+        pytest.param("models.md", PROVIDERS, id="providers"),
+        pytest.param("models.md", Listing.__struct_fields__, id="facts about a model"),
+    ],
+)
+def test_every_name_has_its_place_in_a_table(document: str, names: Iterable[str]):
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    cells = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert [name for name in names if name not in told] == []
+
+
+def test_every_limit_is_documented():
+    text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    assert [name for name in Limits.__slots__ if f"`{name}`" not in text] == []
+
+
+def examples() -> Iterable[object]:
+    """Programs that are followed by what they print."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        found = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", text, re.DOTALL)
+        for number, (program, printed) in enumerate(found, 1):
+            yield pytest.param(program, printed, id=f"{document.name} {number}")
+
+
+@pytest.mark.parametrize(("program", "printed"), list(examples()))
+def test_an_example_prints_what_the_document_says(
+    program: str,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    file = tmp_path / "example.py"
+    file.write_text(program, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAINSPRING_STORE", "example.db")
+    runpy.run_path(str(file))
+    assert capsys.readouterr().out == printed
+
+
+def test_the_models_that_are_added_as_an_example_are_understood(tmp_path: Path):
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    file = tmp_path / "models.toml"
+    file.write_text("".join(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)), encoding="utf-8")
+    assert Catalog.load(file).lookup("local").window == 40_960
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -16,6 +16,7 @@ from mainspring.harness.desk import Account
 from mainspring.harness.thread import OpenCall, Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
+from mainspring.runtime.owner import is_dead
 
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
@@ -105,7 +106,7 @@ async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
 
 
 async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:
-    if session.owner is not None:
+    if session.owner is not None and not is_dead(session.owner):
         return "running"
     if thread.running or await _is_called_for(log, session.id):
         return "unfinished"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
@@ -14,14 +14,19 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
 from mainspring.edges.cli.gist import cut, short
+from mainspring.edges.cli.lazy import LazyModule
 from mainspring.edges.cli.render import Part, Screen, ago, dollars
 from mainspring.edges.cli.sessions import existing_log, find_session
 from mainspring.edges.cli.teller import Teller
 from mainspring.harness.thread import OpenCall
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.outline import Outline, Status, outline, waiting_calls
-from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.stores import has_store
+
+if TYPE_CHECKING:
+    from mainspring.wiring import runtime as wiring
+else:
+    wiring = LazyModule("mainspring.wiring.runtime")  # brings the clients of models with it
 
 _STYLES: dict[Status, str] = {
     "new": "dim",
@@ -141,7 +146,7 @@ async def cancel(settings: Settings, *, meant: str) -> int:
         if stands.status in ("running", "unfinished"):
             await log.submit(session.id, UserInterrupt())
     if stands.status == "unfinished":
-        async with open_runtime(settings) as runtime:
+        async with wiring.open_runtime(settings) as runtime:
             with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
                 await (await runtime.resume(Agent(), session.id)).run()
     if stands.status not in ("running", "unfinished"):

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown
-from rich.syntax import Syntax
 from rich.text import Text
 
 from mainspring.edges.cli.blocks import Blocks, CodeLine, Piece, Prose
+from mainspring.edges.cli.lazy import LazyModule
 from mainspring.edges.cli.render import Screen, one_line
 
-_CODE_THEME = "ansi_dark"
+if TYPE_CHECKING:
+    from rich.syntax import Syntax
+
+    from mainspring.edges.cli import marked
+else:
+    marked = LazyModule("mainspring.edges.cli.marked")
+
 _ERASE = "\r\x1b[2K"
-
-
-class _Heading(Heading):
-    """At the left, where people look."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        yield self.text
-
-
-class _Markdown(Markdown):
-    elements: ClassVar = {**Markdown.elements, "heading_open": _Heading}
 
 
 class Speech:
@@ -94,25 +86,20 @@ class Speech:
             match piece:
                 case Prose(text):
                     self._begin("prose")
-                    self._screen.block(_Markdown(text, hyperlinks=False, code_theme=_CODE_THEME))
+                    self._screen.block(marked.marked(text))
                 case CodeLine():
                     self._show_code(piece)
 
     def _show_code(self, line: CodeLine) -> None:
         if line.is_first:
             self._begin("code")
-            self._code = _syntax(line.language)
+            self._code = marked.syntax_of(line.language)
         shown = Text("  ", no_wrap=True, overflow="ignore")
         shown.append(
             Text(line.text, "cyan") if self._code is None else self._code.highlight(line.text)
         )
         shown.rstrip()
         self._screen.show(shown)
-
-
-def _syntax(language: str) -> Syntax | None:
-    syntax = Syntax("", language, theme=_CODE_THEME, background_color="default")
-    return syntax if language and syntax.lexer is not None else None
 
 
 def clean(text: str) -> str:

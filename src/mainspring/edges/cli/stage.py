@@ -94,7 +94,7 @@ async def watched(
             async def heed() -> None:
                 await anext(aiter(presses))
                 say("interrupting; Ctrl-C again leaves at once")
-                await session.interrupt()
+                group.start_soon(session.interrupt)  # it may take its time; the next press counts
                 await anext(aiter(presses))
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()

@@ -1,0 +1,99 @@
+"""The command at a terminal of its own: what it shows is read, keys are pressed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+_SECONDS = 30
+_ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
+_STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
+
+
+class Terminal:
+    def __init__(self, process: subprocess.Popen[bytes], handle: int) -> None:
+        self.process = process
+        self._handle = handle
+        self._raw = b""
+        self._seen = 0
+
+    def expect(self, words: str) -> str:
+        """Read on until the words are there, after those that were expected before."""
+        while (at := self.text.find(words, self._seen)) < 0:
+            if not self._read():
+                raise AssertionError(f"{words!r} did not come after: {self.text[self._seen :]!r}")
+        shown = self.text[self._seen : at + len(words)]
+        self._seen = at + len(words)
+        return shown
+
+    def type(self, keys: str) -> None:
+        os.write(self._handle, keys.encode())
+
+    def wait(self) -> int:
+        """The exit status, once everything is read."""
+        while self._read():
+            pass
+        return self.process.wait(_SECONDS)
+
+    @property
+    def raw(self) -> str:
+        return self._raw.decode(errors="replace")
+
+    @property
+    def text(self) -> str:
+        """What it shows, without colours."""
+        return _STEERING.sub("", _ERASED.sub("", self.raw)).replace("\r\n", "\n")
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._handle], [], [], _SECONDS)
+        if not ready:
+            raise AssertionError(f"nothing came for {_SECONDS} s after: {self.text!r}")
+        try:
+            chunk = os.read(self._handle, 65536)
+        except OSError:  # how Linux says that the other end is closed
+            return False
+        self._raw += chunk
+        return bool(chunk)
+
+
+@contextmanager
+def at_terminal(
+    *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 80
+) -> Generator[Terminal, None, None]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LEADER, *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+_LEADER = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C comes here
+sys.argv[0] = "mainspring"
+from mainspring.edges.cli.main import main
+main()
+"""

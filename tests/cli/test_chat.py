@@ -1,0 +1,127 @@
+"""`mainspring chat` at a terminal: lines that go on, commands, Ctrl-C and leaving."""
+
+import json
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+import pytest
+from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.upstream import Upstream
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
+
+
+@pytest.fixture
+def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+    @contextmanager
+    def begin(*arguments: str) -> Generator[Terminal, None, None]:
+        env = {**environ, **upstream.variables}
+        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
+            terminal.expect("/help")
+            terminal.expect("> ")
+            yield terminal
+
+    return begin
+
+
+def test_messages_are_answered_in_turn_and_ctrl_d_leaves(
+    chat: Chat, upstream: Upstream, mainspring: Run, place: Path
+):
+    upstream.says("Good day.")
+    upstream.says("Still here.")
+    with chat() as terminal:
+        terminal.type("hello\r")
+        terminal.expect("Good day.")
+        terminal.expect("1 turn · 1.0k in (90% cached), 20 out · $0.00")
+        terminal.expect("> ")
+        terminal.type("and now?\r")
+        terminal.expect("Still here.")
+        terminal.expect("> ")
+        terminal.type("\x04")
+        terminal.expect("go on: mainspring chat --resume ")
+        assert terminal.wait() == 0
+    [session] = mainspring("sessions", "ls", "--json").stdout.splitlines()
+    assert json.loads(session)["turns"] == 2
+    assert (place / ".mainspring/chat_history").read_text() == "hello\nand now?\n"
+
+
+def test_a_message_goes_on_after_a_backslash_and_in_an_open_fence(chat: Chat, upstream: Upstream):
+    with chat() as terminal:
+        terminal.type("first\\\r")
+        terminal.expect("… ")
+        terminal.type("second\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        assert upstream.last_words() == "first\nsecond"
+        for line in ("look:\x1b\r```", "code", "```"):  # Alt-Enter is a new line
+            terminal.type(f"{line}\r")
+        terminal.expect("all I know")
+        assert upstream.last_words() == "look:\n```\ncode\n```"
+
+
+def test_commands_tell_change_and_leave(chat: Chat, upstream: Upstream):
+    with chat() as terminal:
+        terminal.type("/cost\r")
+        terminal.expect("nothing yet")
+        terminal.type("/modle\r")
+        terminal.expect("there is no /modle")
+        terminal.expect("/model NAME")
+        terminal.type("/model nonsense\r")
+        terminal.expect("no model 'nonsense'")
+        terminal.type("/model ollama:other\r")
+        terminal.expect("ollama:other answers from here on")
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        assert upstream.requests[-1]["model"] == "other"
+        terminal.type("/cost\r")
+        terminal.expect("1 turn, 1.0k in (90% cached), 20 out, $0.00")
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0
+
+
+def test_ctrl_c_interrupts_the_reply_and_the_chat_goes_on(chat: Chat, upstream: Upstream):
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    upstream.says("Never mind.")
+    with chat() as terminal:
+        terminal.type("go\r")
+        terminal.expect("about to")
+        terminal.type("\x03")
+        terminal.expect("interrupted")
+        terminal.expect("> ")
+        held.set()
+        terminal.type("sorry\r")
+        terminal.expect("Never mind.")
+
+
+def test_ctrl_c_twice_at_the_prompt_leaves(chat: Chat):
+    with chat() as terminal:
+        terminal.type("half a mess\x03")
+        terminal.expect("Ctrl-C again, Ctrl-D or /exit leaves")
+        terminal.expect("> ")
+        terminal.type("\x03")
+        assert terminal.wait() == 130
+
+
+def test_a_chat_is_taken_up_again(chat: Chat, upstream: Upstream, mainspring: Run):
+    assert mainspring("run", "remember seven", **upstream.variables).returncode == 0
+    session = json.loads(mainspring("sessions", "ls", "--json").stdout)["id"]
+    with chat("--resume", session[-8:]) as terminal:
+        assert "remember seven" in terminal.text
+        terminal.type("what was it?\r")
+        terminal.expect("all I know")
+    sent = [message["content"] for message in upstream.requests[-1]["messages"]]
+    assert "remember seven" in sent
+
+
+def test_without_a_terminal_lines_are_messages(mainspring: Run, upstream: Upstream):
+    upstream.says("One.")
+    upstream.says("Two.")
+    result = mainspring("chat", stdin="a\nb\n", **upstream.variables)
+    assert result.returncode == 0
+    assert result.stdout == "One.\nTwo.\n"

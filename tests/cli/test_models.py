@@ -1,0 +1,153 @@
+"""`mainspring models`, `cost` and `context`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias
+
+import pytest
+from tests.cli.upstream import Upstream, call
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+PRICED = """
+[models."ollama:dear"]
+window = 100_000
+max_output = 4_000
+price = { input = "10", output = "100", cache_read = "1", cache_write = "10" }
+price_date = "2026-11-01"
+"""
+
+
+def lines(result: CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def priced(place: Path) -> str:
+    (place / ".mainspring").mkdir(exist_ok=True)
+    (place / ".mainspring/models.toml").write_text(PRICED)
+    return "ollama:dear"
+
+
+def test_ls_has_windows_prices_and_whether_a_key_is_set(mainspring: Run, priced: str):
+    views = {view["id"]: view for view in lines(mainspring("models", "ls", "--json"))}
+    assert views[priced]["price_date"] == "2026-11-01"
+    assert (views[priced]["window"], views[priced]["key_is_set"]) == (100_000, True)
+    assert views["scripted:demo"]["key"] is None
+    [sonnet] = [view for view in views.values() if "sonnet" in view["aliases"]]
+    assert (sonnet["key"], sonnet["key_is_set"]) == ("ANTHROPIC_API_KEY", False)
+    shown = mainspring("models", "ls", ANTHROPIC_API_KEY="sk-test").stdout
+    [row] = [row for row in shown.splitlines() if row.startswith(sonnet["id"])]
+    assert row.split()[-1] == "set"
+    assert "sk-test" not in shown
+
+
+def test_test_makes_one_call_and_tells_what_it_took(
+    mainspring: Run, upstream: Upstream, priced: str
+):
+    upstream.says("ready")
+    address = {"OLLAMA_BASE_URL": upstream.url}
+    [view] = lines(mainspring("models", "test", priced, "--json", **address))
+    assert (view["model"], view["text"]) == (priced, "ready")
+    assert 0 < view["first_seconds"] <= view["seconds"]
+    assert view["cost_usd"] == "0.0039"
+    upstream.says(401)
+    failed = mainspring("models", "test", priced, **address)
+    assert failed.returncode == 1
+    assert "as the test says" in failed.stderr
+    assert "did you mean" in mainspring("models", "test", "sonet").stderr
+
+
+def test_drill_has_the_second_model_do_the_work(mainspring: Run, upstream: Upstream):
+    upstream.says("ready")
+    upstream.says(call("look_up", key="alpha"))
+    upstream.says("It is indigo-47.")
+    address = {"OLLAMA_BASE_URL": upstream.url}
+    result = mainspring("models", "drill", "ollama:first,ollama:second", **address)
+    assert result.returncode == 0
+    assert result.stdout.count("✓") == 3
+    assert {request["model"] for request in upstream.requests} == {"second"}
+    unfit = mainspring("models", "drill", "ollama:first,ollama:second", "--json", **address)
+    assert unfit.returncode == 1
+    checks = [json.loads(line) for line in unfit.stdout.splitlines()]
+    assert [check["ok"] for check in checks] == [True, False, False]
+    alone = mainspring("models", "drill", "ollama:first", **address)
+    assert "there is nothing to fail over to" in alone.stderr
+
+
+# --- cost ------------------------------------------------------------------------------------
+
+
+def test_cost_adds_up_by_what_is_asked_for(mainspring: Run, upstream: Upstream, priced: str):
+    address = {"OLLAMA_BASE_URL": upstream.url}
+    upstream.says(call("history_search", query="x"))
+    mainspring("run", "one", "--model", priced, **address)
+    mainspring("run", "two", "--model", "ollama:free", **address)
+    first, second = lines(mainspring("cost", "--json"))
+    assert (first["cost_usd"], first["calls"], second["cost_usd"]) == ("0.0078", 2, "0")
+    models = lines(mainspring("cost", "--by", "model", "--json"))
+    assert {bill["key"]: bill["calls"] for bill in models} == {priced: 2, "ollama:free": 1}
+    [agent] = lines(mainspring("cost", "--by", "agent", "--json"))
+    assert (agent["key"], agent["usage"]["output_tokens"]) == ("project", 60)
+    assert len(lines(mainspring("cost", "--by", "day", "--json"))) == 1
+    shown = mainspring("cost").stdout.splitlines()
+    assert shown[-1].split()[:2] == ["total", "$0.0078"]
+    [fork] = lines(mainspring("sessions", "fork", first["key"], "--json"))
+    assert lines(mainspring("cost", fork["id"], "--json")) == []
+
+
+# --- context ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(mainspring: Run, upstream: Upstream) -> str:
+    """One of three calls, the last with another model."""
+    upstream.says("I look.", call("history_search", query="key"))
+    mainspring("run", "find the key", **upstream.variables)
+    [view] = lines(mainspring("sessions", "ls", "--json"))
+    other = {**upstream.variables, "MAINSPRING_MODEL": "ollama:x"}
+    mainspring("run", "and now?", "--resume", view["id"], "--model", "ollama:other", **other)
+    return view["id"]
+
+
+def test_context_shows_every_call_in_parts(mainspring: Run, session: str):
+    calls = lines(mainspring("context", "show", session, "--json"))
+    assert [each["call"] for each in calls] == [1, 2, 3]
+    assert [each["cache_break"] for each in calls] == [None, None, "model changed"]
+    for each in calls:
+        assert sum(each["parts"][part] for part in PARTS) == 1000
+        assert each["tokens_are_measured"] is True
+    assert [each["kept_messages"] for each in calls] == [0, 1, 3]
+    listing = mainspring("context", "show", session).stdout
+    assert "model changed" in listing
+    detail = mainspring("context", "show", session, "--call", "3").stdout
+    assert "against call 2: 3 messages the same" in detail
+    assert "-model ollama:test" in detail
+    assert "+model ollama:other" in detail
+    assert "+ user       and now?" in detail
+    assert "there is no call 4" in mainspring("context", "show", session, "--call", "4").stderr
+
+
+PARTS = ("tools", "system_static", "system_dynamic", "history", "newest")
+
+
+def test_a_raw_request_is_what_was_sent(mainspring: Run, upstream: Upstream, session: str):
+    requests = lines(mainspring("context", "show", session, "--raw"))
+    assert len(requests) == len(upstream.requests) == 3
+    for rebuilt, sent in zip(requests, upstream.requests, strict=True):
+        texts = [
+            part["text"]
+            for message in rebuilt["messages"]
+            if message["role"] == "user"
+            for part in message["content"]
+            if part["type"] == "text"
+        ]
+        said = [each["content"] for each in sent["messages"] if each["role"] == "user"]
+        assert texts == said
+        assert [tool["name"] for tool in rebuilt["tools"]] == [
+            tool["function"]["name"] for tool in sent["tools"]
+        ]
+        assert sent["messages"][0]["content"] == "\n\n".join(rebuilt["system"])

@@ -1,0 +1,256 @@
+"""`mainspring run`: the real command, with the offline model or a model server of the test's."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias
+
+from tests.cli.terminal import at_terminal
+from tests.cli.upstream import Upstream, call
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+STORY = """\
+# The story
+
+Once upon a **time**.
+
+```python
+print("end")
+```
+"""
+
+
+def sessions(mainspring: Run) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in mainspring("sessions", "ls", "--json").stdout.splitlines()]
+
+
+def test_the_offline_model_answers_and_says_that_it_is_one(mainspring: Run):
+    result = mainspring("run", "hello")
+    assert result.returncode == 0
+    assert result.stdout.startswith("[offline demonstration model] You said: 'hello'")
+    assert "offline demonstration model: it has no intelligence" in result.stderr
+    assert "1 turn · " in result.stderr
+    [session] = sessions(mainspring)
+    assert f"mainspring run --resume {session['id']}" in result.stderr
+
+
+def test_piped_the_reply_is_plain_and_alone_on_standard_output(mainspring: Run, upstream: Upstream):
+    upstream.says("I look.", call("history_search", query="key"))
+    upstream.says(STORY)
+    result = mainspring("run", "-", stdin="tell it\n", **upstream.variables)
+    assert result.returncode == 0
+    assert result.stdout == f"I look.\n\n{STORY}"
+    assert "✓ history_search key" in result.stderr
+    assert "2 turns · 2.0k in (90% cached), 40 out · $0.00" in result.stderr
+    assert upstream.requests[0]["messages"][-1]["content"] == "tell it"
+
+
+def test_at_a_terminal_the_reply_is_markdown_and_a_call_one_line(
+    upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    upstream.says(call("history_search", query="key"), call("history_search", query="x", limit=0))
+    upstream.says(STORY)
+    env = {**environ, **upstream.variables}
+    with at_terminal("run", "tell it", cwd=place, env=env) as terminal:
+        assert terminal.wait() == 0
+    lines = [line.rstrip() for line in terminal.text.splitlines()]
+    assert any(line.startswith("✓ history_search key  ") for line in lines)
+    assert "✗ history_search x" in lines
+    assert "The story" in lines
+    assert "Once upon a time." in lines
+    assert '  print("end")' in lines
+    assert "# The story" not in terminal.text
+    assert "\x1b[" in terminal.raw
+
+
+def test_words_that_could_steer_a_terminal_are_not_passed_on(
+    upstream: Upstream, mainspring: Run, place: Path, environ: dict[str, str]
+):
+    upstream.says("red \x1b[31m alert \x07")
+    upstream.says("red \x1b[31m alert \x07")
+    env = {**environ, **upstream.variables, "NO_COLOR": "1"}
+    with at_terminal("run", "go", cwd=place, env=env) as terminal:
+        assert terminal.wait() == 0
+    assert "\x1b[31m" not in terminal.raw
+    assert "\x07" not in terminal.raw
+    assert "\x1b" not in mainspring("run", "go", **upstream.variables).stdout
+
+
+def test_json_is_every_event_and_then_the_result(mainspring: Run):
+    result = mainspring("run", "hello", "--json")
+    *told, last = [json.loads(line) for line in result.stdout.splitlines()]
+    shown = mainspring("log", "show", last["session_id"], "--json").stdout
+    assert told == [json.loads(line) for line in shown.splitlines()]
+    assert (last["type"], last["reason"], last["exit_status"]) == ("result", "completed", 0)
+    assert last["text"].startswith("[offline demonstration model]")
+
+
+def test_nothing_asked_is_an_error(mainspring: Run):
+    assert "nothing was asked" in mainspring("run").stderr
+    assert mainspring("run").returncode == 1
+    assert sessions(mainspring) == []
+
+
+def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run):
+    result = mainspring("run", "hello", "--model", "sonnet")
+    assert result.returncode == 1
+    assert "ANTHROPIC_API_KEY is not set" in result.stderr
+    assert "--model scripted:demo" in result.stderr
+    assert sessions(mainspring) == []
+
+
+def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
+    upstream.says(400)
+    result = mainspring("run", "hello", **upstream.variables)
+    assert result.returncode == 1
+    assert "as the test says" in result.stderr
+    assert sessions(mainspring)[0]["reason"] == "model_error"
+
+
+# --- agents and limits -----------------------------------------------------------------------
+
+
+def test_the_folder_s_instructions_are_given_to_the_model(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    (place / "AGENTS.md").write_text("Answer in rhymes.")
+    mainspring("run", "hello", **upstream.variables)
+    assert "Answer in rhymes." in json.dumps(upstream.requests[0]["messages"][0])
+
+
+def test_an_agent_s_folder_says_what_it_is_and_resuming_finds_it_again(
+    mainspring: Run, upstream: Upstream, place: Path, tmp_path: Path
+):
+    folder = place / "agents" / "poet"
+    folder.mkdir(parents=True)
+    (folder / "CLAUDE.md").write_text("Answer in rhymes.")
+    (folder / "agent.yaml").write_text(
+        "name: bard\nmodel: ollama:verse\nrules: [Never swear.]\ncolour: blue\n"
+    )
+    address = {"OLLAMA_BASE_URL": upstream.url}
+    result = mainspring("run", "hello", "--agent", "agents/poet", **address)
+    assert result.returncode == 0
+    assert "agent.yaml:4: colour is not known" in result.stderr
+    first = upstream.requests[0]
+    assert first["model"] == "verse"
+    assert "Never swear." in json.dumps(first["messages"][0])
+    [session] = sessions(mainspring)
+    assert (session["agent"], session["model"]) == ("bard", "ollama:verse")
+    elsewhere = ["--resume", session["id"], "--store", str(place / ".mainspring/mainspring.db")]
+    mainspring("run", "more", *elsewhere, cwd=tmp_path, **address)
+    second = upstream.requests[1]
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    assert second["model"] == "verse"
+
+
+def test_what_is_wrong_in_an_agent_s_file_is_named_with_its_line(mainspring: Run, place: Path):
+    (place / "agent.yaml").write_text("name: x\nlimits:\n  max_turns: many\n")
+    result = mainspring("run", "hello")
+    assert result.returncode == 1
+    assert "agent.yaml:3: max_turns must be a whole number, not 'many'" in result.stderr
+    assert "there is no such folder" in mainspring("run", "x", "--agent", "nowhere").stderr
+
+
+def test_a_limit_ends_it_with_status_4(mainspring: Run, upstream: Upstream):
+    for number in range(3):
+        upstream.says(call("history_search", query=str(number)))
+    result = mainspring("run", "go", "--max-turns", "2", **upstream.variables)
+    assert result.returncode == 4
+    assert "max turns: 2 of 2 turns taken" in result.stderr
+    assert len(upstream.requests) == 2
+
+
+def test_money_is_an_amount_above_nothing(mainspring: Run):
+    assert mainspring("run", "x", "--max-cost", "much").returncode == 2
+    assert mainspring("run", "x", "--max-cost", "0").returncode == 2
+    assert mainspring("run", "x", "--max-cost", "$0.50").returncode == 0
+
+
+# --- interrupted, killed, resumed ------------------------------------------------------------
+
+
+def test_ctrl_c_interrupts_the_reply_and_keeps_what_was_said(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    env = {**environ, **upstream.variables}
+    with at_terminal("run", "go", cwd=place, env=env) as terminal:
+        terminal.expect("about to")
+        terminal.type("\x03")
+        terminal.expect("interrupting")
+        assert terminal.wait() == 130
+    held.set()
+    assert "interrupted" in terminal.text
+    [session] = sessions(mainspring)
+    assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
+    shown = mainspring("sessions", "show", session["id"]).stdout
+    assert "I was about to" in shown
+
+
+def test_ctrl_c_twice_leaves_at_once_and_the_session_can_go_on(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str], store: Path
+):
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    env = {**environ, **upstream.variables}
+    with at_terminal("run", "go", cwd=place, env=env) as terminal:
+        terminal.expect("about to")
+        with closing(sqlite3.connect(store, isolation_level=None)) as db:
+            db.execute("begin immediate")  # the interrupt cannot be written down
+            terminal.type("\x03")
+            terminal.expect("interrupting")
+            terminal.type("\x03")
+            terminal.expect("^C")
+            db.execute("rollback")
+        assert terminal.wait() == 130
+    held.set()
+    assert "left; session" in terminal.text
+    [session] = sessions(mainspring)
+    result = mainspring("run", "go on", "--resume", session["id"][-8:], **upstream.variables)
+    assert result.returncode == 0
+    assert "That is all I know." in result.stdout
+
+
+def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    with subprocess.Popen(
+        [sys.executable, "-m", "mainspring", "run", "write it down"],
+        cwd=place,
+        env={**environ, **upstream.variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert upstream.asked.acquire(timeout=30)
+        process.send_signal(signal.SIGKILL)
+    held.set()
+    [session] = sessions(mainspring)
+    assert session["status"] == "unfinished"
+    upstream.says("Written down.")
+    result = mainspring("run", "--resume", session["id"], **upstream.variables)
+    assert result.returncode == 0
+    assert result.stdout == "Written down.\n"
+    assert "goes on where it stopped" in result.stderr
+    assert upstream.last_words() == "write it down"
+    again = mainspring("run", "--resume", session["id"], **upstream.variables)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stderr
+
+
+def test_resuming_what_is_not_there_creates_nothing(mainspring: Run, place: Path):
+    result = mainspring("run", "--resume", "abc")
+    assert result.returncode == 1
+    assert "there are no sessions yet" in result.stderr
+    assert list(place.iterdir()) == []

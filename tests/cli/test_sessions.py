@@ -1,0 +1,217 @@
+"""`mainspring sessions`: how sessions stand, what was said, and what can be done to them."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias
+
+import anyio
+import pytest
+from tests.cli.conftest import opened
+from tests.cli.upstream import Upstream, call
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.sessions import Result
+from mainspring.wiring.runtime import open_runtime
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+
+def listed(mainspring: Run) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in mainspring("sessions", "ls", "--json").stdout.splitlines()]
+
+
+def test_ls_tells_how_sessions_stand_and_what_they_took(
+    mainspring: Run, upstream: Upstream, session_id: str, fork_id: str
+):
+    mainspring("run", "count to three", "--max-turns", "1", **upstream.variables)
+    upstream.says(call("history_search", query="x"))
+    mainspring("run", "look for it", "--max-turns", "1", **upstream.variables)
+    head, *rows = mainspring("sessions", "ls").stdout.splitlines()
+    assert head.split() == ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
+    assert "idle (max_turns)" in rows[0]
+    assert rows[0].endswith("look for it")
+    assert " idle " in rows[1]
+    assert rows[1].endswith("count to three")
+    assert rows[2].startswith(fork_id)
+    assert " running " in rows[2]
+    assert rows[3].startswith(session_id)
+    views = listed(mainspring)
+    assert [view["turns"] for view in views] == [1, 1, 0, 0]
+    assert views[1]["usage"]["cache_read_input_tokens"] == 900
+    assert (views[1]["model"], views[1]["agent"]) == ("ollama:test", "project")
+
+
+def test_an_empty_place_says_how_to_begin(mainspring: Run, place: Path):
+    assert "mainspring run" in mainspring("sessions", "ls").stderr
+    assert list(place.iterdir()) == []
+
+
+def test_show_is_the_conversation(mainspring: Run, session_id: str):
+    shown = mainspring("sessions", "show", session_id)
+    assert shown.stdout.splitlines() == [
+        "> It fails at midnight.",
+        "> Why?",
+        "",
+        "✗ shell pytest",
+        "  1 failed \N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}[0m",
+        "",
+        "One date is local, the other is UTC.",
+    ]
+    assert shown.stderr == ""
+
+
+def test_a_fork_goes_its_own_way(mainspring: Run, upstream: Upstream):
+    mainspring("run", "one", **upstream.variables)
+    [first] = listed(mainspring)
+    result = mainspring("sessions", "fork", first["id"][-8:], "--title", "other", "--json")
+    fork = json.loads(result.stdout)
+    assert fork["parent"] == first["id"]
+    mainspring("run", "two", "--resume", fork["id"], **upstream.variables)
+    views = {view["id"]: view for view in listed(mainspring)}
+    assert (views[fork["id"]]["title"], views[fork["id"]]["turns"]) == ("other", 2)
+    assert views[first["id"]]["turns"] == 1
+    refused = mainspring("sessions", "fork", first["id"], "--at", "99")
+    assert "it cannot fork at 99" in refused.stderr
+
+
+def test_cancel_interrupts_what_another_process_runs(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    with subprocess.Popen(
+        [sys.executable, "-m", "mainspring", "run", "go"],
+        cwd=place,
+        env={**environ, **upstream.variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert upstream.asked.acquire(timeout=30)
+        [session] = listed(mainspring)
+        assert session["status"] == "running"
+        assert mainspring("sessions", "cancel", session["id"]).returncode == 0
+        assert process.wait(30) == 130
+        held.set()
+    [session] = listed(mainspring)
+    assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
+    again = mainspring("sessions", "cancel", session["id"])
+    assert again.returncode == 1
+    assert "does not run: idle" in again.stdout
+
+
+def test_cancel_ends_what_a_killed_process_left(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    with subprocess.Popen(
+        [sys.executable, "-m", "mainspring", "run", "go"],
+        cwd=place,
+        env={**environ, **upstream.variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert upstream.asked.acquire(timeout=30)
+        process.send_signal(signal.SIGKILL)
+    held.set()
+    [session] = listed(mainspring)
+    assert mainspring("sessions", "cancel", session["id"]).returncode == 0
+    [session] = listed(mainspring)
+    assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
+    assert len(upstream.requests) == 1
+
+
+def test_rm_deletes(mainspring: Run, session_id: str):
+    assert mainspring("sessions", "rm", session_id, "--yes").returncode == 0
+    assert listed(mainspring) == []
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+
+class Asking(OpenGates):
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        return Decision(decision="ask", gate="mode")
+
+
+async def _deploy(call: Call) -> Outcome:
+    return Outcome.text("deployed")
+
+
+DEPLOYER = Agent(
+    model="scripted:test",
+    tools=[
+        Tool(
+            spec=ToolSpec(name="deploy", description="", input_schema={"type": "object"}),
+            run=_deploy,
+        )
+    ],
+)
+
+
+async def _play(store: Path, session_id: str | None, *steps: Any) -> Result:
+    async with open_runtime(store=str(store)) as runtime:
+        runtime.gates = Asking()
+        runtime.models.put("scripted:test", Scripted(*steps))
+        if session_id is None:
+            session = await runtime.start(DEPLOYER, "ship it")
+        else:
+            session = await runtime.resume(DEPLOYER, session_id)
+        with anyio.fail_after(20):
+            result = await session.run()
+        assert result is not None
+        return result
+
+
+@pytest.fixture
+def waiting(store: Path) -> Result:
+    """A session in which two calls wait for a person."""
+    steps = calls("deploy", path="prod") + calls("deploy", path="test")
+    return anyio.run(_play, store, None, steps)
+
+
+def test_an_answer_lets_a_call_run_or_tells_why_not(mainspring: Run, waiting: Result, store: Path):
+    one, other = waiting.waiting_for
+    assert listed(mainspring)[0]["status"] == "requires_action"
+    denied = mainspring(
+        "sessions", "answer", waiting.session_id, one[-8:], "deny", "--message", "not on Friday"
+    )
+    assert denied.returncode == 0
+    assert denied.stdout.startswith("deny deploy")
+    allowed = mainspring("sessions", "answer", waiting.session_id, other, "allow")
+    assert f"mainspring run --resume {waiting.session_id[-8:]}" in allowed.stderr
+    result = anyio.run(_play, store, waiting.session_id, says("half of it"))
+    assert result.reason == "completed"
+    shown = mainspring("sessions", "show", waiting.session_id).stdout
+    assert "✗ deploy prod" in shown
+    assert "not on Friday" in shown
+    assert "✓ deploy test" in shown
+
+
+def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waiting: Result):
+    result = mainspring("sessions", "answer", waiting.session_id, "nonsense", "allow")
+    assert result.returncode == 1
+    assert "nonsense is not a call that waits" in result.stderr
+    assert f"deploy {waiting.waiting_for[0][-8:]}" in result.stderr
+    wrong = mainspring("sessions", "answer", waiting.session_id, "x", "perhaps")
+    assert wrong.returncode == 2
+
+
+async def test_the_answer_is_in_the_inbox_once(mainspring: Run, waiting: Result, store: Path):
+    call_id = waiting.waiting_for[0]
+    for _ in range(2):
+        await anyio.to_thread.run_sync(
+            lambda: mainspring("sessions", "answer", waiting.session_id, call_id, "allow")
+        )
+    async with opened(store) as log:
+        assert len(await log.store.pending(waiting.session_id)) == 1
