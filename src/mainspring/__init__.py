@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         ProviderFailed,
         StoreFailed,
     )
-    from mainspring.core.model import Delta, Model, Reply, Request
+    from mainspring.core.model import Delta, Model, Reply, Request, ToolSpec
     from mainspring.core.tool import Call, Outcome, Tool, Traits
-    from mainspring.harness.gates import Decision, Gates
+    from mainspring.harness.budget import Purse
+    from mainspring.harness.gates import Decision, Gates, OpenGates
     from mainspring.harness.limits import Limits
+    from mainspring.harness.reasons import Continue, Ended
     from mainspring.log.session_log import SessionLog
     from mainspring.runtime.agent import Agent
     from mainspring.runtime.sessions import Result, Runtime, Session
@@ -34,10 +36,12 @@ _HOMES = {
     "mainspring.core.content": "Block DocumentBlock ImageBlock TextBlock",
     "mainspring.core.envelope": "Event",
     "mainspring.core.errors": "InvalidInput LogError MainspringError ProviderFailed StoreFailed",
-    "mainspring.core.model": "Delta Model Reply Request",
+    "mainspring.core.model": "Delta Model Reply Request ToolSpec",
     "mainspring.core.tool": "Call Outcome Tool Traits",
-    "mainspring.harness.gates": "Decision Gates",
+    "mainspring.harness.budget": "Purse",
+    "mainspring.harness.gates": "Decision Gates OpenGates",
     "mainspring.harness.limits": "Limits",
+    "mainspring.harness.reasons": "Continue Ended",
     "mainspring.log.session_log": "SessionLog",
     "mainspring.runtime.agent": "Agent",
     "mainspring.runtime.sessions": "Result Runtime Session",
@@ -49,9 +53,11 @@ __all__ = [
     "Agent",
     "Block",
     "Call",
+    "Continue",
     "Decision",
     "Delta",
     "DocumentBlock",
+    "Ended",
     "Event",
     "Gates",
     "ImageBlock",
@@ -60,8 +66,10 @@ __all__ = [
     "LogError",
     "MainspringError",
     "Model",
+    "OpenGates",
     "Outcome",
     "ProviderFailed",
+    "Purse",
     "Reply",
     "Request",
     "Result",
@@ -73,6 +81,7 @@ __all__ = [
     "TextBlock",
     "Tool",
     "ToolError",
+    "ToolSpec",
     "Traits",
     "calls",
     "fails",

@@ -36,7 +36,7 @@ def test_the_offline_model_answers_and_says_that_it_is_one(mainspring: Run):
     result = mainspring("run", "hello")
     assert result.returncode == 0
     assert result.stdout.startswith("[offline demonstration model] You said: 'hello'")
-    assert "offline demonstration model: it has no intelligence" in result.stderr
+    assert "this is the offline demonstration model" in result.stderr
     assert "1 turn · " in result.stderr
     [session] = sessions(mainspring)
     assert f"mainspring run --resume {session['id']}" in result.stderr

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
 
-from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.capabilities.providers.scripted import Line, Scripted, calls, says
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.gates import Decision, OpenGates
@@ -159,7 +159,7 @@ DEPLOYER = Agent(
 )
 
 
-async def _play(store: Path, session_id: str | None, *steps: Any) -> Result:
+async def _play(store: Path, session_id: str | None, *steps: Line) -> Result:
     async with open_runtime(store=str(store)) as runtime:
         runtime.gates = Asking()
         runtime.models.put("scripted:test", Scripted(*steps))
@@ -205,6 +205,15 @@ def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waitin
     assert f"deploy {waiting.waiting_for[0][-8:]}" in result.stderr
     wrong = mainspring("sessions", "answer", waiting.session_id, "x", "perhaps")
     assert wrong.returncode == 2
+
+
+def test_run_says_what_waits_and_how_to_answer_it(mainspring: Run, waiting: Result):
+    result = mainspring("run", "--resume", waiting.session_id, "--model", "demo")
+    assert result.returncode == 3
+    for call_id, path in zip(waiting.waiting_for, ("prod", "test"), strict=True):
+        assert f"waits deploy {path}" in result.stderr
+        answer = f"mainspring sessions answer {waiting.session_id} {call_id} allow|deny"
+        assert answer in result.stderr
 
 
 async def test_the_answer_is_in_the_inbox_once(mainspring: Run, waiting: Result, store: Path):

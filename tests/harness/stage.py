@@ -76,7 +76,9 @@ class Stage:
             model=self.model,
             facts=self.facts,
             prefix=Prefix(
-                model=self.facts.id, system=system_prompt(rules=self.rules), tools=specs(self.tools)
+                model=self.facts.id,
+                system=system_prompt(rules=self.rules),
+                tools=specs(tool.spec for tool in self.tools.values()),
             ),
             tools=self.tools,
             custom_tools=self.custom_tools,

@@ -82,10 +82,11 @@ class Fenced(LogError):
 
 
 class LeaseHeld(LogError):
-    def __init__(self, session_id: str, *, owner: str, seconds: float) -> None:
+    def __init__(self, session_id: str, *, owner: str, epoch: int, seconds: float) -> None:
         super().__init__(f"session {session_id} is held by {owner} for another {seconds:.1f} s")
         self.session_id = session_id
         self.owner = owner
+        self.epoch = epoch
         self.seconds = seconds
 
 

@@ -17,6 +17,7 @@ from mainspring.core.events import AgentMcpToolResult, AgentToolResult
 from mainspring.core.model import INVALID_JSON
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.desk import Desk
+from mainspring.harness.limits import calls_over
 from mainspring.harness.reasons import Continue, Ended, Step
 from mainspring.harness.thread import OpenCall
 
@@ -24,6 +25,8 @@ UNKNOWN = (
     "The system stopped while this call ran. Whether it took effect is not known: look before you"
     " do it again."
 )
+
+TOO_MANY = "Not done: the limit on tool calls is reached. Finish with what you have."
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -57,10 +60,15 @@ Plan: TypeAlias = Ready | Waiting | Answered
 
 async def run_round(desk: Desk) -> Step | None:
     """Settle the newest reply's calls, as far as they can be."""
-    plans = [await _plan(desk, call) for call in desk.thread.unsettled()]
+    unsettled = desk.thread.unsettled()
+    allowed = len(unsettled) - calls_over(desk.account.spent, desk.limits)
+    plans = [
+        await _plan(desk, call) if index < allowed or call.started else _refused(call, TOO_MANY)
+        for index, call in enumerate(unsettled)
+    ]
     for plan in plans:
         if isinstance(plan, Answered):
-            _settle(desk, plan.call, plan.outcome)
+            settle(desk, plan.call, plan.outcome)
     for group in _groups(plans):
         await _run_group(desk, group)
         if desk.thread.unsettled() and await _is_interrupted(desk):
@@ -207,7 +215,7 @@ async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
         nonlocal left
         with CancelScope(shield=ready.traits.on_interrupt == "block"):
             outcome = await ready.tool.run(_call(desk, ready.call))
-            _settle(desk, ready.call, await _capped(desk, outcome, ready.traits.max_chars))
+            settle(desk, ready.call, await _capped(desk, outcome, ready.traits.max_chars))
             left -= 1
             if left:
                 await desk.commit()  # the last one is committed with what comes next
@@ -225,7 +233,8 @@ async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
         outer.cancel_scope.cancel()
 
 
-def _settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
+def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
+    """Give a call its one result."""
     if call.name.startswith("mcp__"):
         desk.note(
             AgentMcpToolResult(
@@ -246,8 +255,8 @@ async def _capped(desk: Desk, outcome: Outcome, max_chars: int) -> Outcome:
     kept = await desk.writer.put_blob(text.encode(), media_type="text/plain")
     half = max_chars // 2
     preview = (
-        f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; the whole result is"
-        f" blob {kept.hash} ...]\n{text[-half:]}"
+        f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
+        f" the whole of blob {kept.hash} ...]\n{text[-half:]}"
     )
     media: list[Block] = [
         block for block in outcome.content if not isinstance(block, TextBlock | BlobBlock)

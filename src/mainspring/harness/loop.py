@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from mainspring.core import facts as fact
 from mainspring.core.events import (
-    AgentToolResult,
     ModelRequestEnded,
     StatusIdle,
     StatusRunning,
@@ -16,7 +15,7 @@ from mainspring.core.events import (
     UserMessage,
 )
 from mainspring.core.tool import Outcome
-from mainspring.harness.calls import run_round
+from mainspring.harness.calls import run_round, settle
 from mainspring.harness.desk import Desk
 from mainspring.harness.limits import continuation
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
@@ -144,8 +143,7 @@ def _interrupt(desk: Desk) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
     open_calls = desk.thread.unsettled()
     for call in open_calls:
-        outcome = Outcome.text(INTERRUPTED, ok=False)
-        desk.note(AgentToolResult(tool_use_id=call.id, content=outcome.content, is_error=True))
+        settle(desk, call, Outcome.text(INTERRUPTED, ok=False))
     if desk.thread.redirected:
         return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")

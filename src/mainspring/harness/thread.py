@@ -48,7 +48,6 @@ class Tries:
     escalated: bool = False
     continued: int = 0
     compacted: int = 0
-    unstreamed: bool = False
     stop_feedback: int = 0
 
 

@@ -125,13 +125,24 @@ class SessionLog:
         """Newest first; `before` is the last one seen."""
         return await self.store.sessions(before=before, limit=limit)
 
-    async def hold(self, session_id: str, *, owner: str, seconds: float = 30) -> Writer:
+    async def hold(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float = 30,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Writer:
         """Take the session's lease and with it the right to append.
 
+        `instead_of`: the owner and epoch of a `LeaseHeld` whose holder is known to be gone.
+
         Raises:
-            LeaseHeld: somebody else has it.
+            LeaseHeld: somebody has it, be it under the same name.
         """
-        lease = await self.store.acquire(session_id, owner=owner, seconds=seconds)
+        lease = await self.store.acquire(
+            session_id, owner=owner, seconds=seconds, instead_of=instead_of
+        )
         session = await self.store.session(session_id)
         return Writer(
             self.store,

@@ -159,8 +159,21 @@ class Store(Protocol):
 
     async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]: ...
 
-    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
-        """Raises: LeaseHeld, SessionNotFound. The same owner gets a new epoch at once."""
+    async def acquire(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Lease:
+        """Take the lease if it is free or has expired; the same owner has no claim to a second one.
+
+        `instead_of` is the owner and epoch of a `LeaseHeld`, whose holder is known to be gone: its
+        lease is taken before it expires, unless somebody else did so first.
+
+        Raises: LeaseHeld, SessionNotFound.
+        """
         ...
 
     async def renew(self, lease: Lease) -> None:

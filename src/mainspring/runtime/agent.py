@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mainspring.core.model import Effort
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Effort, ToolSpec
 from mainspring.core.tool import Tool
 from mainspring.harness.context.prompt import system_prompt
 from mainspring.harness.context.view import Prefix, specs
@@ -16,9 +17,12 @@ from mainspring.harness.limits import Limits
 class Agent:
     name: str = "assistant"
     instructions: str = ""
-    model: str = "scripted:demo"
-    """`provider:name`, or several in order of preference, separated by commas."""
+    model: str = "default"
+    """`provider:name`, or several in order of preference, separated by commas; `default` is what
+    MAINSPRING_MODEL says, else a provider that there is a key for, else the offline model."""
     tools: Sequence[Tool] = ()
+    client_tools: Sequence[ToolSpec] = ()
+    """Tools that the caller runs: the session waits for `Session.settle`."""
     limits: Limits = field(default_factory=Limits)
     effort: Effort = "none"
     rules: Sequence[str] = ()
@@ -30,6 +34,22 @@ def prefix_of(agent: Agent, tools: Mapping[str, Tool]) -> Prefix:
     return Prefix(
         model=agent.model,
         system=system_prompt(instructions=agent.instructions, rules=agent.rules),
-        tools=specs(tools),
+        tools=specs([*(tool.spec for tool in tools.values()), *agent.client_tools]),
         effort=agent.effort,
     )
+
+
+def tools_of(agent: Agent, *built_in: Tool) -> dict[str, Tool]:
+    """The agent's tools and ours, by name.
+
+    Raises:
+        InvalidInput: two of them have the same name.
+    """
+    tools: dict[str, Tool] = {}
+    for tool in (*agent.tools, *built_in):
+        if tool.spec.name in tools:
+            raise InvalidInput(f"{agent.name} has two tools called {tool.spec.name!r}")
+        tools[tool.spec.name] = tool
+    if both := sorted(spec.name for spec in agent.client_tools if spec.name in tools):
+        raise InvalidInput(f"{agent.name} has two tools called {both[0]!r}")
+    return tools

@@ -13,7 +13,7 @@ from mainspring.core import ids
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.errors import LeaseHeld
+from mainspring.core.errors import BlobNotFound, LeaseHeld
 from mainspring.core.events import (
     AgentMessage,
     Usage,
@@ -26,7 +26,7 @@ from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
 from mainspring.harness.budget import Purse
-from mainspring.harness.context.history import history_search
+from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.desk import Account, Desk
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.loop import run
@@ -37,7 +37,7 @@ from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
-from mainspring.runtime.agent import Agent, prefix_of
+from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.owner import is_dead, local_owner
 
 LEASE_SECONDS = 5.0
@@ -50,6 +50,8 @@ class Models(Protocol):
     def open(self, name: str) -> Model: ...
 
     def put(self, name: str, model: Model) -> None: ...
+
+    def resolve(self, name: str) -> str: ...
 
     def facts(self, name: str) -> ModelFacts: ...
 
@@ -107,6 +109,7 @@ class Runtime:
         metadata: Mapping[str, str] | None = None,
     ) -> Session:
         """A new session of the agent, with a first message in its inbox if one is given."""
+        agent = self._resolved(agent)
         created = await self.log.create(
             SessionCreated(
                 agent_name=agent.name, title=title, metadata=dict(metadata) if metadata else None
@@ -119,7 +122,11 @@ class Runtime:
 
     async def resume(self, agent: Agent, session_id: str) -> Session:
         """Raises: SessionNotFound."""
-        return Session(self, agent, (await self.log.session(session_id)).id)
+        session = await self.log.session(session_id)
+        return Session(self, self._resolved(agent), session.id)
+
+    def _resolved(self, agent: Agent) -> Agent:
+        return replace(agent, model=self.models.resolve(agent.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +254,7 @@ class Session:
         tell: Callable[[Event], None],
     ) -> Desk:
         runtime = self._runtime
-        tools = {tool.spec.name: tool for tool in (*self.agent.tools, self._history())}
+        tools = tools_of(self.agent, *self._history())
         return Desk(
             writer=writer,
             thread=known.thread,
@@ -256,6 +263,7 @@ class Session:
             facts=runtime.models.facts(self.agent.model),
             prefix=prefix_of(self.agent, tools),
             tools=tools,
+            custom_tools=frozenset(spec.name for spec in self.agent.client_tools),
             limits=self.agent.limits,
             gates=runtime.gates,
             purse=replace(runtime.purse, agent=self.agent.name),
@@ -265,10 +273,25 @@ class Session:
             price=runtime.models.cost,
         )
 
-    def _history(self) -> Tool:
-        return history_search(
-            lambda query, limit: search(self._log, query, session_id=self.id, limit=limit)
+    def _history(self) -> tuple[Tool, Tool]:
+        """What finds and reads again what a compaction or a cap took out of sight."""
+        return (
+            history_search(
+                lambda query, limit: search(self._log, query, session_id=self.id, limit=limit)
+            ),
+            history_read(self._kept),
         )
+
+    async def _kept(self, digest: str) -> bytes:
+        """A blob of this session's; those of others are not to be had.
+
+        Raises:
+            BlobNotFound
+        """
+        for segment in await self._log.lineage(self.id):
+            if digest in await self._log.store.blobs(segment.session_id):
+                return await self._log.blob(digest)
+        raise BlobNotFound(digest)
 
     async def _last_words(self) -> str:
         for event in reversed(await self._log.tail(self.id, 50)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -18,11 +18,12 @@ from mainspring.capabilities.providers.openai_responses.client import ResponsesM
 from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing import Candidate, Routing
 from mainspring.config import Settings
-from mainspring.core.catalog import ModelFacts
+from mainspring.core.catalog import FREE, ModelFacts, Price, cost_of
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Model
 
+DEFAULT = "default"
 OFFLINE = "scripted:demo"
 
 
@@ -89,13 +90,23 @@ def default_model(settings: Settings) -> str:
 
 def facts_of(catalog: Catalog, name: str) -> ModelFacts:
     """Of several, what is safe for any: the smallest window, the dearest price."""
-    first, *others = [catalog.lookup(each.strip()) for each in name.split(",")]
-    every = [first, *others]
+    return safest([catalog.lookup(each.strip()) for each in name.split(",")])
+
+
+def safest(every: Sequence[ModelFacts]) -> ModelFacts:
+    """The smallest window, and of each kind of token the dearest price."""
+    prices = [facts.price for facts in every]
     return msgspec.structs.replace(
-        first,
+        every[0],
         window=min(facts.window for facts in every),
         max_output=min(facts.max_output for facts in every),
-        price=max((facts.price for facts in every), key=lambda price: price.output),
+        price=Price(
+            input=max(price.input for price in prices),
+            output=max(price.output for price in prices),
+            cache_read=max(price.cache_read for price in prices),
+            cache_write=max(price.cache_write for price in prices),
+            date=min(price.date for price in prices),
+        ),
     )
 
 
@@ -112,6 +123,7 @@ class Shelf:
     def put(self, name: str, model: Model) -> None:
         """Have `model` answer to a name: for tests, demonstrations and models of one's own."""
         self._made[name] = model
+        self._routers.clear()
 
     def open(self, name: str) -> Model:
         """A model by its name, or several separated by commas: the next stands in for the last.
@@ -129,12 +141,25 @@ class Shelf:
             self._routers[name] = Router(Routing({"main": candidates}))
         return self._routers[name]
 
+    def resolve(self, name: str) -> str:
+        """The name that a session's log gets: `default` said out."""
+        return default_model(self._settings) if name == DEFAULT and name not in self._made else name
+
     def facts(self, name: str) -> ModelFacts:
-        """Of several, what is safe for any: the smallest window, the dearest price."""
-        return facts_of(self.catalog, name)
+        return safest([self._facts(each.strip()) for each in name.split(",")])
 
     def cost(self, name: str, usage: Usage) -> Decimal:
-        return self.catalog.cost(name.split(",", maxsplit=1)[0].strip(), usage)
+        first = name.split(",", maxsplit=1)[0].strip()
+        return cost_of(usage, FREE) if self._is_strange(first) else self.catalog.cost(first, usage)
+
+    def _facts(self, name: str) -> ModelFacts:
+        if self._is_strange(name):
+            return ModelFacts(id=name, window=200_000, max_output=32_000)
+        return self.catalog.lookup(name)
+
+    def _is_strange(self, name: str) -> bool:
+        """Put here by its user, and not in the catalog."""
+        return name in self._made and name not in (*self.catalog.ids, *self.catalog.aliases)
 
     def _candidate(self, name: str) -> Candidate:
         if name in self._made:

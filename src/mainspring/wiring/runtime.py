@@ -13,6 +13,8 @@ from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.http import Http
 from mainspring.config import FOLDER, Settings, read_settings
 from mainspring.core.model import Delta, Model
+from mainspring.harness.budget import Purse
+from mainspring.harness.gates import Gates
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.sessions import Result, Runtime, unheard
 from mainspring.wiring.models import Shelf
@@ -28,12 +30,16 @@ async def open_shelf(settings: Settings) -> AsyncGenerator[Shelf, None]:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings | None = None, *, store: str | None = None
+    settings: Settings | None = None,
+    *,
+    store: str | None = None,
+    gates: Gates | None = None,
+    purse: Purse | None = None,
 ) -> AsyncGenerator[Runtime, None]:
     """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default."""
     settings = settings or read_settings(store=store)
     async with open_log(settings) as log, open_shelf(settings) as shelf:
-        yield Runtime(log, shelf)
+        yield Runtime(log, shelf, gates=gates, purse=purse)
 
 
 def run(

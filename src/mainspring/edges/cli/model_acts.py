@@ -17,6 +17,8 @@ from mainspring.runtime import trials
 from mainspring.wiring.models import OFFLINE, PROVIDERS, Shelf
 from mainspring.wiring.runtime import open_shelf
 
+_WIDE = 100
+
 
 class ModelView(Struct, frozen=True, kw_only=True):
     id: str
@@ -51,12 +53,14 @@ async def ls(settings: Settings, *, json: bool) -> int:
         for view in views:
             screen.json(msgspec.json.encode(view))
         return 0
-    heads = ["MODEL", "ALIAS", "WINDOW", "OUT", "$/M IN", "CACHED", "OUT", "PRICE OF", "KEY"]
-    screen.table(heads, [_row(view) for view in views])
+    is_wide = screen.width is None or screen.width >= _WIDE
+    heads = ["MODEL", "KEY", "ALIAS", "WINDOW", "$ IN", "$ OUT", "PRICE OF"]
+    more = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
+    screen.table([*heads, *more], [_row(view, is_wide=is_wide) for view in views])
     local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
     notes = Screen(settings, stderr=True)
-    notes.whole((f"and any model of {local}, openrouter: write provider:name", "dim"))
-    notes.whole((".mainspring/models.toml adds and corrects", "dim"))
+    notes.whole(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
+    notes.whole((f"and any model of openrouter, {local}, as provider:name", "dim"))
     return 0
 
 
@@ -81,19 +85,21 @@ def _view(settings: Settings, shelf: Shelf, model: str) -> ModelView:
     )
 
 
-def _row(view: ModelView) -> list[Part]:
+def _row(view: ModelView, *, is_wide: bool) -> list[Part]:
     key: Part = ("set", "green") if view.key_is_set else ("no", "dim")
-    return [
+    row: list[Part] = [
         (view.id, "bold" if view.key_is_set else ""),
+        ("-", "dim") if view.key is None else key,
         (", ".join(view.aliases), "cyan"),
-        (token_count(view.window), ""),
-        (token_count(view.max_output), ""),
-        (f"{view.input:>6}", ""),
-        (f"{view.cache_read:>6}", "dim"),
+        (f"{token_count(view.window):>6}", ""),
+        (f"{view.input:>5}", ""),
         (f"{view.output:>5}", ""),
         (view.price_date, "dim"),
-        ("none needed", "dim") if view.key is None else key,
     ]
+    if is_wide:
+        row.append((f"{token_count(view.max_output):>5}", ""))
+        row += [(f"{view.cache_read:>8}", ""), (f"{view.cache_write:>9}", "")]
+    return row
 
 
 async def test(settings: Settings, *, name: str, json: bool) -> int:
@@ -141,7 +147,9 @@ async def drill(settings: Settings, *, names: str, json: bool) -> int:
         route = router.drill()
         first, *rest = router.candidates()
         if not json:
-            screen.line((f"{first} is taken to be down; ", "dim"), (rest[0], "bold"), (":", "dim"))
+            screen.line(
+                (f"{first} is taken to be down; ", "dim"), (rest[0], "bold"), (" answers", "dim")
+            )
         async with aclosing(trials.drill(route, first)) as checks:
             async for check in checks:
                 failed += not check.ok

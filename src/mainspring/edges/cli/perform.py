@@ -22,6 +22,10 @@ PIPE_BROKEN = 141
 _TRACEBACK = "--debug or MAINSPRING_DEBUG=1 shows the traceback"
 _HINTS: dict[type[errors.MainspringError], str] = {
     errors.SessionNotFound: "`mainspring log ls` lists the sessions",
+    errors.LeaseHeld: "`mainspring log follow` shows what it does, `mainspring sessions cancel`"
+    " interrupts it",
+    errors.ProviderFailed: "`mainspring models test NAME` asks a model, `mainspring models ls`"
+    " lists them",
     errors.SessionHasForks: "--cascade deletes those too",
     errors.StoreReadOnly: "`mainspring doctor` says who may write where",
     errors.StoreUnavailable: "`mainspring doctor` looks closer",

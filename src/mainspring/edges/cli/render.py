@@ -83,7 +83,7 @@ class Screen:
         lines = self._console.render_lines(renderable, pad=False)
         full = [index for index, line in enumerate(lines) if _has_words(line)]
         for line in lines[full[0] : full[-1] + 1] if full else ():
-            self._console.print(Segments([*line, Segment.line()]), soft_wrap=True)
+            self._console.print(Segments([*_trimmed(line), Segment.line()]), soft_wrap=True)
 
     def raw(self, text: str) -> None:
         """Text as it is, at once."""
@@ -94,6 +94,17 @@ class Screen:
         """One JSON value on a line of its own, at once: whoever reads may act on it."""
         self._stream.buffer.write(encoded + b"\n")
         self._stream.flush()
+
+
+def _trimmed(line: Sequence[Segment]) -> list[Segment]:
+    """Without the spaces at its end: nobody wants to copy them."""
+    kept = [*line]
+    while kept and not kept[-1].text.strip():
+        kept.pop()
+    if kept:
+        text, style, control = kept[-1]
+        kept[-1] = Segment(text.rstrip(), style, control)
+    return kept
 
 
 def _has_words(line: Sequence[Segment]) -> bool:

@@ -152,7 +152,7 @@ async def record(settings: Settings, *, meant: str, output: str) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         test = folder / f"test_{name}.py"
-        await export(settings, meant=session.id, output=str(folder / f"{name}.jsonl"))
+        await export(settings, meant=session.id, output=f"{output}/{name}.jsonl")
         test.write_text(_TEST.format(name=name), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"{output}: {error.strerror or error}") from error

@@ -98,7 +98,7 @@ async def _as_json(settings: Settings, stage: Stage, session: Session) -> int:
         case Left():
             return INTERRUPTED
         case None:
-            return DONE
+            return WAITS if _is_waiting(stage) else DONE
 
 
 def _view(result: Result, status: int) -> ResultView:
@@ -123,10 +123,7 @@ async def _report(
     name = session.id if notes.width is None else short(session.id)
     match result:
         case None:
-            before = stage.outline
-            reason = f" ({before.reason})" if before is not None and before.reason else ""
-            say(f"nothing to do: session {name} is idle{reason}; give a prompt to go on", "dim")
-            return DONE
+            return await _tell_idle(notes, stage, session)
         case Left():
             say(f"left; session {name} is kept", "yellow")
             say(_GO_ON.format(name), "dim")
@@ -135,6 +132,21 @@ async def _report(
             await report_end(notes, session, result)
             tell_status(notes, result, command="mainspring run")
             return STATUS.get(result.reason, FAILED)
+
+
+def _is_waiting(stage: Stage) -> bool:
+    return stage.outline is not None and stage.outline.status == "requires_action"
+
+
+async def _tell_idle(notes: Screen, stage: Stage, session: Session) -> int:
+    if _is_waiting(stage):
+        await _tell_waiting(notes, session)
+        return WAITS
+    name = session.id if notes.width is None else short(session.id)
+    before = stage.outline
+    reason = f" ({before.reason})" if before is not None and before.reason else ""
+    _say(notes, f"nothing to do: session {name} is idle{reason}; give a prompt to go on", "dim")
+    return DONE
 
 
 async def report_end(notes: Screen, session: Session, result: Result) -> None:

@@ -24,10 +24,7 @@ from mainspring.wiring.agents import Wanted, open_agent, origin
 from mainspring.wiring.models import OFFLINE
 from mainspring.wiring.runtime import open_runtime
 
-OFFLINE_LABEL = (
-    "offline demonstration model: it has no intelligence. Set ANTHROPIC_API_KEY or OPENAI_API_KEY,"
-    " or give --model, for one that thinks"
-)
+OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cached_property
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.core.model import Effort, Request, ToolSpec
-from mainspring.core.tool import Tool
 from mainspring.harness.thread import Thread
 from mainspring.log.blobs import digest_of
 
@@ -40,13 +39,12 @@ class Prefix(Struct, frozen=True, kw_only=True, dict=True):
         return len(self.encoded)
 
 
-def specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
+def specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Definitions in their fixed order: built-ins sorted, then MCP's sorted.
 
     Adding a server never moves the bytes of what stood there before.
     """
-    names = sorted(tools, key=lambda name: (name.startswith("mcp__"), name))
-    return tuple(tools[name].spec for name in names)
+    return tuple(sorted(tools, key=lambda spec: (spec.name.startswith("mcp__"), spec.name)))
 
 
 def view(thread: Thread, prefix: Prefix, *, max_tokens: int, request_id: str = "") -> Request:

@@ -222,15 +222,36 @@ async def pending(db: Connection, session_id: str, limit: int) -> list[InboxItem
 # --- leases ----------------------------------------------------------------------------------
 
 
-async def acquire(db: Connection, session_id: str, owner: str, seconds: float) -> Lease:
-    asked = {"session_id": session_id, "owner": owner, "seconds": seconds}
-    if taken := await _ask(db, sql.ACQUIRE, asked):
-        return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
-    held = await _ask(db, sql.HOLDER, [session_id])
-    if not held:
+async def acquire(
+    db: Connection,
+    session_id: str,
+    owner: str,
+    seconds: float,
+    instead_of: tuple[str, int] | None,
+) -> Lease:
+    holder, epoch = instead_of or (None, None)
+    asked = {
+        "session_id": session_id,
+        "owner": owner,
+        "seconds": seconds,
+        "holder": holder,
+        "epoch": epoch,
+    }
+    for is_last in (False, True):
+        if taken := await _ask(db, sql.ACQUIRE, asked):
+            return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
+        held = await _holder(db, session_id)
+        if is_last or held.seconds > 0:  # else it was let go since, and is there for the asking
+            raise held
+    raise AssertionError("unreachable")
+
+
+async def _holder(db: Connection, session_id: str) -> LeaseHeld:
+    found = await _ask(db, sql.HOLDER, [session_id])
+    if not found:
         raise SessionNotFound(session_id)
-    holder, left = held[0]  # let go since: the next try will have it
-    raise LeaseHeld(session_id, owner=holder or "nobody", seconds=max(0.0, left))
+    owner, epoch, left = found[0]
+    return LeaseHeld(session_id, owner=owner or "nobody", epoch=epoch, seconds=max(0.0, left))
 
 
 async def renew(db: Connection, lease: Lease) -> None:

@@ -148,11 +148,12 @@ ACQUIRE: Final = f"""
        set epoch = epoch + 1, owner = %(owner)s,
            lease_until = {_NOW} + make_interval(secs => %(seconds)s)
      where id = %(session_id)s
-       and (owner is null or owner = %(owner)s or lease_until <= {_NOW})
+       and (owner is null or lease_until <= {_NOW}
+            or (owner = %(holder)s::text and epoch = %(epoch)s::bigint))
     returning epoch
 """
 HOLDER: Final = f"""
-    select owner, extract(epoch from lease_until - {_NOW})::float8
+    select owner, epoch, extract(epoch from greatest(lease_until, {_NOW}) - {_NOW})::float8
       from mainspring.session where id = %s
 """
 RENEW: Final = f"""

@@ -268,21 +268,27 @@ def pending(db: sqlite3.Connection, session_id: str, limit: int) -> list[InboxIt
 # --- leases ----------------------------------------------------------------------------------
 
 
-def acquire(db: sqlite3.Connection, session_id: str, owner: str, seconds: float) -> Lease:
+def acquire(
+    db: sqlite3.Connection,
+    session_id: str,
+    owner: str,
+    seconds: float,
+    instead_of: tuple[str, int] | None,
+) -> Lease:
     taken = db.execute(
-        f"update session set epoch = epoch + 1, owner = ?1, lease_until = {_NOW} + ?2"
-        f" where id = ?3 and (owner is null or owner = ?1 or lease_until <= {_NOW})"
+        f"update session set epoch = epoch + 1, owner = ?, lease_until = {_NOW} + ?"
+        f" where id = ? and (owner is null or lease_until <= {_NOW} or (owner, epoch) = (?, ?))"
         " returning epoch",
-        (owner, seconds, session_id),
+        (owner, seconds, session_id, *(instead_of or (None, None))),
     ).fetchall()
     if taken:
         return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
     held = db.execute(
-        f"select owner, lease_until - {_NOW} from session where id = ?", (session_id,)
+        f"select owner, epoch, lease_until - {_NOW} from session where id = ?", (session_id,)
     ).fetchone()
     if held is None:
         raise SessionNotFound(session_id)
-    raise LeaseHeld(session_id, owner=held[0], seconds=max(0.0, held[1]))
+    raise LeaseHeld(session_id, owner=held[0], epoch=held[1], seconds=max(0.0, held[2]))
 
 
 def renew(db: sqlite3.Connection, lease: Lease) -> None:

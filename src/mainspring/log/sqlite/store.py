@@ -96,8 +96,17 @@ class SqliteStore:
 
     # --- leases ------------------------------------------------------------------------------
 
-    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
-        return await self._write(lambda db: queries.acquire(db, session_id, owner, seconds))
+    async def acquire(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Lease:
+        return await self._write(
+            lambda db: queries.acquire(db, session_id, owner, seconds, instead_of)
+        )
 
     async def renew(self, lease: Lease) -> None:
         await self._write(lambda db: queries.renew(db, lease))
