@@ -101,9 +101,6 @@ async def _serving() -> AsyncGenerator[str, None]:
             process.terminate()
 
 
-# --- the server -------------------------------------------------------------------------------
-
-
 async def _serve() -> None:
     ready: dict[str, bytes] = {}
 

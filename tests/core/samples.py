@@ -88,6 +88,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.StatusIdle(
         stop_reason=events.StopReason(type="requires_action", event_ids=("sevt_1",)),
         reason="requires_action",
+        detail="one call waits",
     ),
     events.StatusRescheduled(),
     events.StatusTerminated(),

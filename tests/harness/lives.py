@@ -90,8 +90,17 @@ class Fused:
         self._fuse.near("after write")
         return kept
 
-    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
-        lease = await self._store.acquire(session_id, owner=owner, seconds=seconds)
+    async def acquire(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Lease:
+        lease = await self._store.acquire(
+            session_id, owner=owner, seconds=seconds, instead_of=instead_of
+        )
         self._fuse.near("after write")
         return lease
 

@@ -67,7 +67,9 @@ class Stage:
             await self.log.submit(self.session_id, payload)
 
     async def desk(self) -> Desk:
-        writer = await self.log.hold(self.session_id, owner="worker")
+        session = await self.log.session(self.session_id)
+        seen = None if session.owner is None else (session.owner, session.epoch)
+        writer = await self.log.hold(self.session_id, owner="worker", instead_of=seen)
         log = await self.log.read(self.session_id)
         return Desk(
             writer=writer,

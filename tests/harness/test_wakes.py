@@ -42,6 +42,11 @@ async def pending(play: Stage) -> int:
     return len(await play.log.store.pending(play.session_id))
 
 
+async def change_of_mind(play: Stage) -> None:
+    with anyio.CancelScope(shield=True):  # the interrupt stops who sends it here
+        await play.send(UserInterrupt(), "No, something else.")
+
+
 async def test_what_changes_nothing_is_taken_out_of_the_inbox_all_the_same(tmp_path: Path):
     async with stage(tmp_path, Scripted(says("hello"))) as play:
         await play.play("hi")
@@ -91,7 +96,7 @@ async def test_an_interrupt_with_a_message_turns_the_agent_to_the_message(tmp_pa
                     yield item
                 return
             yield TextDelta("I do as")
-            await play.send(UserInterrupt(), "No, something else.")
+            await change_of_mind(play)
             await anyio.sleep_forever()
 
     async with stage(tmp_path, Slow()) as play:
@@ -103,7 +108,7 @@ async def test_an_interrupt_with_a_message_turns_the_agent_to_the_message(tmp_pa
 
 async def test_an_interrupt_with_a_message_settles_the_calls_that_run(tmp_path: Path):
     async def hang(call: Call) -> Outcome:
-        await play.send(UserInterrupt(), "No, something else.")
+        await change_of_mind(play)
         await anyio.sleep_forever()
         return Outcome.text("never")
 
@@ -156,7 +161,7 @@ async def test_a_permission_is_not_taken_for_the_answer_to_a_call_in_doubt(tmp_p
         assert len(doubts) == 2
 
 
-async def test_a_message_before_an_interrupt_waits_for_the_next_run(tmp_path: Path):
+async def test_an_interrupt_takes_back_the_messages_before_it(tmp_path: Path):
     async def hang(call: Call) -> Outcome:
         await play.send(UserMessage(content=(TextBlock("and then this"),)), UserInterrupt())
         await anyio.sleep_forever()
@@ -165,7 +170,8 @@ async def test_a_message_before_an_interrupt_waits_for_the_next_run(tmp_path: Pa
     async with stage(tmp_path, Scripted(calls("act"), says("well")), acting(hang)) as play:
         with anyio.fail_after(5):
             assert await play.play("go") == Ended("interrupted_tools")
-        assert await play.play() == Ended("completed")
+        assert await play.play() is None  # the user took back all that was asked before
+        assert await play.play("go on") == Ended("completed")
 
 
 class Busy:

@@ -110,9 +110,6 @@ async def test_a_commit_that_raises_tells_its_leader_and_the_next_goes_on():
     assert batches == [["bad"], ["good"]]
 
 
-# --- the same through the store --------------------------------------------------------------
-
-
 async def test_sessions_that_write_at_once_each_keep_their_order(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
         ids = [(await log.create()).id for _ in range(20)]

@@ -207,9 +207,6 @@ async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
         assert await said(log, writer.session_id) == ["yes"]
 
 
-# --- wake-ups --------------------------------------------------------------------------------
-
-
 async def test_a_waiting_follower_outlasts_a_restart(postgres: Postgres, postgres_url: str):
     async with writing(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
         followed = SessionLog(other).follow(writer.session_id, after=1)
@@ -250,7 +247,10 @@ async def test_polling_finds_what_no_notification_told(postgres_url: str):
         silent = PostgresStore(pool)  # not opened: it announces nothing
         followed = log.follow(writer.session_id, after=1)
         for seq in (2, 3):
-            successor = await SessionLog(silent).hold(writer.session_id, owner="me", seconds=60)
+            seen = await silent.session(writer.session_id)
+            successor = await SessionLog(silent).hold(
+                writer.session_id, owner="me", seconds=60, instead_of=("me", seen.epoch)
+            )
             await successor.append(says("psst"))
             assert (await anext(followed)).seq == seq
         await followed.aclose()
@@ -273,9 +273,6 @@ async def test_many_sessions_are_announced_in_few_notifications(postgres_url: st
     told = {session_id for payload in heard for session_id in payload.split()[1:]}
     assert told == {session.id for session in made}
     assert len(heard) < 200
-
-
-# --- refusals --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -117,9 +117,6 @@ async def write_until_it_fails(writer: Writer) -> tuple[list[str], StoreFailed]:
     raise AssertionError
 
 
-# --- no room ---------------------------------------------------------------------------------
-
-
 async def test_a_full_disk_refuses_loses_nothing_and_goes_on_when_there_is_room(small_disk: Path):
     (small_disk / "ballast").write_bytes(bytes(300_000))
     async with opened(small_disk / "log.db") as log:
@@ -147,9 +144,6 @@ async def test_a_write_that_the_system_forbids_is_undone_and_can_be_repeated(tmp
         await writer.append(says("room again"))
         assert texts(await log.read(session.id)) == [*said, "room again"]
         assert (await verify(log, session.id)).ok
-
-
-# --- may not write ---------------------------------------------------------------------------
 
 
 async def test_a_file_that_may_not_be_written_is_told_as_such(shared: Path):
@@ -198,9 +192,6 @@ async def test_a_place_where_no_file_can_be_is_told_as_such(tmp_path: Path):
     with pytest.raises(StoreFailed, match="cannot be opened"):
         async with opened(tmp_path):
             pass
-
-
-# --- damaged ---------------------------------------------------------------------------------
 
 
 async def test_a_damaged_page_is_told_and_the_rest_can_be_read_and_written(tmp_path: Path):
@@ -259,9 +250,6 @@ async def test_a_cut_write_ahead_log_leaves_a_beginning_of_what_was_said(tmp_pat
             assert texts(await log.read(session_id)) == [*kept, "on"]
 
 
-# --- not ours --------------------------------------------------------------------------------
-
-
 async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
     path = tmp_path / "log.db"
     for content in (b"Dear diary,", b"Dear diary, " * 1000, os.urandom(5000)):
@@ -301,9 +289,6 @@ async def test_a_newer_mainsprings_file_is_left_alone(tmp_path: Path):
         async with opened(path):
             pass
     assert path.read_bytes() == before
-
-
-# --- locked ----------------------------------------------------------------------------------
 
 
 async def test_a_file_locked_for_too_long_is_told_and_goes_on_when_it_is_free(

@@ -113,8 +113,6 @@ class LogMachine(RuleBasedStateMachine):
         self.last = list(self.sessions.values())[pick % len(self.sessions)]
         return self.last
 
-    # --- sessions ----------------------------------------------------------------------------
-
     @rule()
     def create(self) -> None:
         row = self.do(self.log.create)
@@ -149,17 +147,21 @@ class LogMachine(RuleBasedStateMachine):
             with pytest.raises(BlobNotFound):
                 self.do(lambda digest=digest: self.log.blob(digest))
 
-    # --- leases ------------------------------------------------------------------------------
-
     @precondition(lambda self: self.sessions)
     @rule(pick=picks, owner=owners)
     def hold(self, pick: int, owner: str) -> None:
         session = self.pick(pick)
-        if session.holder not in {None, owner}:
-            with pytest.raises(LeaseHeld):
+        seen = None
+        if session.holder is not None:
+            with pytest.raises(LeaseHeld) as held:
                 self.do(lambda: self.log.hold(session.id, owner=owner, seconds=1000))
-            return
-        writer = self.do(lambda: self.log.hold(session.id, owner=owner, seconds=1000))
+            assert held.value.owner == session.holder
+            if session.holder != owner:
+                return
+            seen = (held.value.owner, held.value.epoch)
+        writer = self.do(
+            lambda: self.log.hold(session.id, owner=owner, seconds=1000, instead_of=seen)
+        )
         session.stale += [session.writer] if session.writer else []
         session.writer, session.holder = writer, owner
 
@@ -180,8 +182,6 @@ class LogMachine(RuleBasedStateMachine):
                 self.do(lambda writer=writer: writer.append(says("late")))
             with pytest.raises(Fenced):
                 self.do(writer.renew)
-
-    # --- events ------------------------------------------------------------------------------
 
     @precondition(lambda self: self.sessions)
     @rule(pick=picks, batch=st.lists(texts, min_size=1, max_size=4))
@@ -246,8 +246,6 @@ class LogMachine(RuleBasedStateMachine):
         self._open()
         for session in self.sessions.values():
             session.writer, session.stale = None, []
-
-    # --- agreement ---------------------------------------------------------------------------
 
     @invariant()
     def last_agrees(self) -> None:

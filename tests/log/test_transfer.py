@@ -147,7 +147,6 @@ async def test_a_session_that_went_another_way_here_is_refused(tmp_path: Path):
         assert await exported(there, session_id) == mine
 
 
-# --- broken files ----------------------------------------------------------------------------
 # Line 1 is the header, 2 to 6 are events, 7 and 8 blobs, 9 the end.
 
 Breakage: TypeAlias = Callable[[Lines], Lines]
@@ -286,8 +285,6 @@ async def test_a_fork_on_an_ancestor_that_differs_here_is_refused(tmp_path: Path
         with pytest.raises(InvalidInput, match=r"^line 3: does not follow from session"):
             await import_lines(there, each(lines[5:]))
 
-
-# --- any session -----------------------------------------------------------------------------
 
 STEPS = st.lists(
     st.one_of(

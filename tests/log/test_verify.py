@@ -77,6 +77,14 @@ TAMPERED = {
         ("update session set seq = 5",),
         [(6, "the log ends here, but the session says 5")],
     ),
+    "the session's thread": (
+        ("update session set thread_id = 'x'",),
+        [(1, "begins thread sthr_")],
+    ),
+    "the session's age": (
+        ("update session set created = created - 1",),
+        [(1, "is not from when the session says that it was created")],
+    ),
     "the head's hash": (("update session set hash = zeroblob(32)",), [(6, NOT_LAST)]),
 }
 
@@ -92,7 +100,9 @@ async def test_an_untouched_log_is_sound_and_counted(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
         session_id = await told(log, "one", "two")
         report = await verify(log, session_id)
+        head = (await log.session(session_id)).head
     assert (report.ok, report.events, report.problems) == (True, 3, ())
+    assert report.head == head.hash.hex()
 
 
 @pytest.mark.parametrize(("statements", "expected"), TAMPERED.values(), ids=TAMPERED)

@@ -14,6 +14,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import SqliteStore, open_sqlite
 from mainspring.log.store import Append, Store
 from mainspring.log.verify import verify
+from mainspring.log.writer import Writer
 
 Fault: TypeAlias = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 
@@ -40,6 +41,14 @@ async def lined(path: Path) -> AsyncGenerator[tuple[SessionLog, Line], None]:
     async with open_sqlite(path) as store:
         line = Line(store)
         yield SessionLog(cast("Store", line)), line
+
+
+async def succeeding(log: SessionLog, writer: Writer) -> Writer:
+    """The same worker, started again."""
+    lease = writer.lease
+    return await log.hold(
+        writer.session_id, owner=lease.owner, instead_of=(lease.owner, lease.epoch)
+    )
 
 
 async def lost_before(_: Callable[[], Awaitable[None]]) -> None:
@@ -97,7 +106,7 @@ async def test_a_writer_that_was_replaced_is_fenced_out_though_its_line_broke(tm
     async with lined(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         old = await log.hold(session_id, owner="worker")
-        new = await log.hold(session_id, owner="worker")  # the same one, started again
+        new = await succeeding(log, old)
         line.faults = [lost_before]
         with anyio.fail_after(10), pytest.raises(Fenced):
             await old.append(says("from the past"))
@@ -112,7 +121,7 @@ async def test_a_log_that_grew_meanwhile_is_a_conflict_and_not_taken_for_our_own
         session_id = (await log.create()).id
         writer = await log.hold(session_id, owner="worker")
         await writer.append(says("one"))
-        stale = await log.hold(session_id, owner="worker")
+        stale = await succeeding(log, writer)
         stale.lease, writer.lease = writer.lease, stale.lease
         await writer.append(says("two"))
         stale.lease = writer.lease

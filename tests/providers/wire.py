@@ -85,8 +85,6 @@ def told(deltas: Iterable[Delta]) -> dict[str, str]:
     return whole
 
 
-# --- Anthropic Messages ----------------------------------------------------------------------
-
 USAGE = {
     "input_tokens": 12,
     "cache_creation_input_tokens": 100,
@@ -148,8 +146,6 @@ def tool(index: int, id_: str | None, name: str, pieces: Iterable[str]) -> bytes
     return block(index, start, *deltas)
 
 
-# --- chat completions ------------------------------------------------------------------------
-
 CHAT_USAGE = {
     "prompt_tokens": 2112,
     "completion_tokens": 42,
@@ -181,9 +177,6 @@ def chat_call(
     call: dict[str, Any] = {"type": "function", "function": function}
     call |= {} if index is None else {"index": index}
     return {"tool_calls": [call | ({"id": id_} if id_ is not None else {})]}
-
-
-# --- Responses -------------------------------------------------------------------------------
 
 
 def response(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,15 +20,21 @@ import mainspring
 from mainspring import (
     Agent,
     Event,
+    InvalidInput,
     Limits,
     Model,
+    Request,
     Runtime,
     Scripted,
+    ToolSpec,
     calls,
+    fails,
     open_runtime,
     says,
     tool,
 )
+from mainspring.capabilities.providers.scripted import Line
+from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.errors import LeaseHeld, SessionNotFound
@@ -131,7 +138,7 @@ async def test_two_workers_do_not_run_the_same_session(tmp_path: Path):
         runtime_with(Scripted(says("yours")), tmp_path) as other,
     ):
         session = await one.start(CLERK, "go")
-        await one.log.hold(session.id, owner=one.owner)
+        await one.log.hold(session.id, owner="another worker")
         with pytest.raises(LeaseHeld):
             await (await other.resume(CLERK, session.id)).run()
 
@@ -140,9 +147,10 @@ async def test_the_session_of_a_killed_process_is_taken_over_at_once(tmp_path: P
     code = inspect.cleandoc("""
         import sys, anyio
         from mainspring import Agent, open_runtime
+        from mainspring.runtime.owner import local_owner
         async def main():
             async with open_runtime(store=sys.argv[1]) as runtime:
-                await runtime.log.hold(sys.argv[2], owner=runtime.owner, seconds=600)
+                await runtime.log.hold(sys.argv[2], owner=local_owner("wrkr"), seconds=600)
                 print("held", flush=True)
                 await anyio.sleep_forever()
         anyio.run(main)
@@ -244,3 +252,101 @@ async def test_a_limit_of_the_agent_ends_the_run(tmp_path: Path):
         result = await (await runtime.start(agent, "go")).run()
         assert result is not None
         assert (result.reason, result.turns) == ("max_turns", 1)
+
+
+async def test_two_runs_in_one_process_exclude_each_other(tmp_path: Path):
+    inside, release = anyio.Event(), anyio.Event()
+    ran: list[int] = []
+
+    @tool(name="add", in_doubt="retry")
+    async def slow(a: int, b: int) -> int:
+        """Add, slowly."""
+        ran.append(a)
+        inside.set()
+        await release.wait()
+        return a + b
+
+    model = Scripted(calls("add", a=1, b=1), says("2"))
+    async with runtime_with(model, tmp_path) as runtime:
+        session = await runtime.start(Agent(tools=[slow], model=CLERK.model), "1 + 1?")
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.run)
+                await inside.wait()
+                with pytest.raises(LeaseHeld):
+                    await (await runtime.resume(session.agent, session.id)).run()
+                release.set()
+        assert ran == [1]
+
+
+async def test_a_client_runs_its_own_tools(tmp_path: Path):
+    lookup = ToolSpec(name="lookup", description="Look it up.", input_schema={"type": "object"})
+    agent = Agent(model=CLERK.model, client_tools=[lookup])
+    model = Scripted(calls("lookup", key="a"), says("It is 42."))
+    async with runtime_with(model, tmp_path) as runtime:
+        session = await runtime.start(agent, "what is a?")
+        waiting = await session.run()
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        await session.settle(call_id, "42")
+        result = await session.run()
+        assert result is not None
+        assert (result.reason, result.text) == ("completed", "It is 42.")
+        assert [spec.name for spec in model.requests[0].tools].count("lookup") == 1
+
+
+async def test_a_key_that_a_tool_gives_away_does_not_reach_the_log(tmp_path: Path):
+    @tool
+    def leak() -> str:
+        """Print the environment."""
+        return "OPENAI_API_KEY=sk-very-secret-value"
+
+    settings = read_settings(
+        store=str(tmp_path / "log.db"), environ={"OPENAI_API_KEY": "sk-very-secret-value"}
+    )
+    agent = Agent(model="scripted:demo", tools=[leak])
+    async with open_runtime(settings) as runtime:
+        runtime.models.put("scripted:demo", Scripted(calls("leak"), says("done")))
+        session = await runtime.start(agent, "my key is sk-very-secret-value")
+        await session.run()
+        bodies = b"".join(event.body for event in await session.events())
+        assert b"sk-very-secret-value" not in bodies
+        assert bodies.count(b"[OPENAI_API_KEY]") == 2
+
+
+async def test_two_tools_of_one_name_are_refused(tmp_path: Path):
+    async with runtime_with(Scripted(says("never")), tmp_path) as runtime:
+        session = await runtime.start(Agent(model=CLERK.model, tools=[add, add]), "go")
+        with pytest.raises(InvalidInput, match="two tools called 'add'"):
+            await session.run()
+
+
+async def test_the_result_has_the_words_of_this_run_only(tmp_path: Path):
+    model = Scripted(says("first"), fails("forbidden", "revoked"))
+    async with runtime_with(model, tmp_path) as runtime:
+        session = await runtime.start(CLERK, "one")
+        await session.run()
+        await session.send("two")
+        result = await session.run()
+        assert result is not None
+        assert (result.reason, result.text) == ("model_error", "")
+
+
+async def test_a_result_over_its_cap_can_be_read_in_full(tmp_path: Path):
+    @tool(max_chars=100)
+    def long() -> str:
+        """Say much."""
+        return "".join(f"line {number}\n" for number in range(200))
+
+    def read(request: Request) -> Line:
+        blob = re.findall(r"sha256:[0-9a-f]{64}", str(request.messages[-1]))[0]
+        return calls("history_read", blob=blob, offset=1000)
+
+    model = Scripted(calls("long"), read, calls("history_read", blob="sha256:no"), says("done"))
+    async with runtime_with(model, tmp_path) as runtime:
+        session = await runtime.start(Agent(model=CLERK.model, tools=[long]), "go")
+        result = await session.run()
+        assert result is not None
+        assert result.ok
+        assert "line 199" in str(model.requests[2].messages[-1])
+        assert "no blob" in str(model.requests[3].messages[-1])

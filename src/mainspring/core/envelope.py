@@ -127,11 +127,18 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
 
     def digest(self) -> bytes:
         """Hash of this event: what the next one carries as `prev`."""
-        head = (
-            f"{self.version}|{self.session_id}|{self.seq}|{self.id}|{self.thread_id}"
-            f"|{to_micros(self.time)}|"
+        head = _ENCODER.encode(  # as JSON, so that no field can be taken for a part of another
+            (
+                self.prev,
+                self.version,
+                self.session_id,
+                self.seq,
+                self.id,
+                self.thread_id,
+                to_micros(self.time),
+            )
         )
-        return hashlib.sha256(self.prev + head.encode() + self.body).digest()
+        return hashlib.sha256(head + self.body).digest()
 
 
 class EventLine(Struct, frozen=True, kw_only=True):

@@ -20,9 +20,6 @@ class Payload(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=Fals
     """
 
 
-# --- what clients send -----------------------------------------------------------------------
-
-
 class UserMessage(Payload, frozen=True, kw_only=True, tag="user.message"):
     content: tuple[Block, ...]
 
@@ -80,8 +77,6 @@ ClientPayload: TypeAlias = (
     | UserDefineOutcome
     | SystemMessage
 )
-
-# --- what the agent does ---------------------------------------------------------------------
 
 Permission: TypeAlias = Literal["allow", "ask", "deny"]
 
@@ -157,9 +152,6 @@ class ContextCompacted(Payload, frozen=True, kw_only=True, tag="agent.thread_con
     freed_tokens: int | None = None
 
 
-# --- how the session stands ------------------------------------------------------------------
-
-
 class StopReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: Literal["end_turn", "requires_action", "retries_exhausted", "budget_reached", "refusal"]
     event_ids: tuple[str, ...] = ()
@@ -194,6 +186,8 @@ class StatusIdle(Payload, frozen=True, kw_only=True, tag="session.status_idle"):
     stop_reason: StopReason
     reason: str | None = None
     """The loop's own terminal reason, finer than the API's."""
+    detail: str | None = None
+    """Which limit it was, what the provider said, and the like."""
 
 
 class StatusRescheduled(Payload, frozen=True, kw_only=True, tag="session.status_rescheduled"):
@@ -251,9 +245,6 @@ class ThreadStatusTerminated(
 ):
     session_thread_id: str
     agent_name: str
-
-
-# --- spans -----------------------------------------------------------------------------------
 
 
 class ModelRequestStarted(Payload, frozen=True, kw_only=True, tag="span.model_request_start"):

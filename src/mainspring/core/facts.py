@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from mainspring.core.events import ErrorDetail, Payload
 
-# --- workflow runs (Managed Agents names) ----------------------------------------------------
-
 
 class WorkflowPhase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
@@ -60,9 +58,6 @@ class WorkflowPhaseEnded(Payload, frozen=True, kw_only=True, tag="workflow_run.p
     workflow_run_id: str
     workflow_run_phase_id: str
     phase_started_id: str
-
-
-# --- the session's own story -----------------------------------------------------------------
 
 
 class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):

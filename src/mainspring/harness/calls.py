@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import anyio
 import msgspec
-from anyio import CancelScope
 
 from mainspring.core import facts as fact
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
@@ -17,15 +17,21 @@ from mainspring.core.events import AgentMcpToolResult, AgentToolResult
 from mainspring.core.model import INVALID_JSON
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.desk import Desk
+from mainspring.harness.interruption import until_interrupted
 from mainspring.harness.limits import calls_over
 from mainspring.harness.reasons import Continue, Ended, Step
 from mainspring.harness.thread import OpenCall
+from mainspring.log.background import unwrapped
 
 UNKNOWN = (
     "The system stopped while this call ran. Whether it took effect is not known: look before you"
     " do it again."
 )
 
+FOREIGN = (
+    "This call was under way in the session that this one was forked from; what came of it is not"
+    " known here."
+)
 TOO_MANY = "Not done: the limit on tool calls is reached. Finish with what you have."
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -100,13 +106,14 @@ def _groups(plans: Sequence[Plan]) -> list[list[Ready]]:
     return groups
 
 
-# --- before it runs --------------------------------------------------------------------------
-
-
 async def _plan(desk: Desk, call: OpenCall) -> Plan:
     if call.kind == "custom":
         return Waiting(call)
+    if call.is_foreign:
+        return Answered(call, Outcome.text(FOREIGN, ok=False))
     tool = desk.tools.get(call.name)
+    if call.started:
+        return await _resolve_doubt(desk, call, tool)
     if tool is None:
         known = ", ".join(sorted(desk.tools)) or "none"
         return _refused(call, f"There is no tool {call.name!r}. There are: {known}.")
@@ -114,10 +121,7 @@ async def _plan(desk: Desk, call: OpenCall) -> Plan:
         return _refused(call, f"The input is not a JSON object, so nothing was done: {raw!s:.200}")
     if wrong := tool.invalid(call.input):
         return _refused(call, wrong)
-    traits = tool.traits(call.input)
-    if call.in_doubt:
-        return await _resolve_doubt(desk, call, tool, traits)
-    return await _authorize(desk, call, tool, traits)
+    return await _authorize(desk, call, tool, tool.traits(call.input))
 
 
 async def _authorize(desk: Desk, call: OpenCall, tool: Tool, traits: Traits) -> Plan:
@@ -154,9 +158,12 @@ async def _authorize(desk: Desk, call: OpenCall, tool: Tool, traits: Traits) -> 
     return _refused(call, f"Not allowed: {reason or 'the permission rules deny it'}.")
 
 
-async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool, traits: Traits) -> Plan:
-    """A crash came between its start and its result."""
-    policy = traits.in_doubt
+async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool | None) -> Plan:
+    """It was started, and something came before its result."""
+    if tool is None:
+        return Answered(call, Outcome.text(UNKNOWN, ok=False))
+    traits = tool.traits(call.input)
+    policy = call.in_doubt or traits.in_doubt
     if policy == "probe" and tool.probe is not None:
         found = await tool.probe(_call(desk, call))
         return Ready(call, tool, traits) if found is None else Answered(call, found)
@@ -179,9 +186,10 @@ def call_hash(call: OpenCall) -> str:
     return hashlib.sha256(_ENCODER.encode((call.name, call.input))).hexdigest()
 
 
-def idempotency_key(call: OpenCall) -> str:
+def idempotency_key(session_id: str, call: OpenCall) -> str:
     """The same for every attempt at this call, and for no other."""
-    return hashlib.sha256(_ENCODER.encode((call.id, call.name, call.input))).hexdigest()
+    whole = (session_id, call.id, call.name, call.input)
+    return hashlib.sha256(_ENCODER.encode(whole)).hexdigest()
 
 
 def _call(desk: Desk, call: OpenCall) -> Call:
@@ -189,13 +197,10 @@ def _call(desk: Desk, call: OpenCall) -> Call:
         id=call.id,
         name=call.name,
         input=call.input,
-        idempotency_key=call.started or idempotency_key(call),
+        idempotency_key=call.started or idempotency_key(desk.writer.session_id, call),
         session_id=desk.writer.session_id,
         thread_id=desk.thread.id,
     )
-
-
-# --- running ---------------------------------------------------------------------------------
 
 
 async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
@@ -204,7 +209,8 @@ async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
         desk.note(
             fact.ToolCallStarted(
                 tool_use_id=ready.call.id,
-                idempotency_key=ready.call.started or idempotency_key(ready.call),
+                idempotency_key=ready.call.started
+                or idempotency_key(desk.writer.session_id, ready.call),
                 attempt=ready.call.attempts + 1,
             )
         )
@@ -213,24 +219,24 @@ async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
 
     async def run(ready: Ready) -> None:
         nonlocal left
-        with CancelScope(shield=ready.traits.on_interrupt == "block"):
-            outcome = await ready.tool.run(_call(desk, ready.call))
-            settle(desk, ready.call, await _capped(desk, outcome, ready.traits.max_chars))
-            left -= 1
-            if left:
-                await desk.commit()  # the last one is committed with what comes next
+        outcome = await ready.tool.run(_call(desk, ready.call))
+        settle(desk, ready.call, await _capped(desk, outcome, ready.traits.max_chars))
+        left -= 1
+        if left:
+            await desk.commit()  # the last one is committed with what comes next
 
-    async with anyio.create_task_group() as outer:
+    async def run_all(calls: Sequence[Ready]) -> None:
+        async with anyio.create_task_group() as together:
+            for ready in calls:
+                together.start_soon(run, ready)
 
-        async def stop_when_interrupted() -> None:
-            await desk.writer.hear("user.interrupt")
-            outer.cancel_scope.cancel()
-
-        outer.start_soon(stop_when_interrupted)
-        async with anyio.create_task_group() as running:
-            for ready in group:
-                running.start_soon(run, ready)
-        outer.cancel_scope.cancel()
+    patient = [ready for ready in group if ready.traits.on_interrupt == "block"]
+    stoppable = [ready for ready in group if ready.traits.on_interrupt == "cancel"]
+    with unwrapped():
+        async with anyio.create_task_group() as both:  # losing the lease stops them all
+            both.start_soon(run_all, patient)
+            if stoppable:
+                await until_interrupted(desk, partial(run_all, stoppable))
 
 
 def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from mainspring.core.catalog import ModelFacts, cost_of
 from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.errors import Conflict
 from mainspring.core.events import ModelRequestEnded, Usage
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
@@ -85,8 +86,13 @@ class Desk:
         return events
 
     async def commit(self) -> None:
-        told, self._untold = self._untold, []
         await self.writer.commit()
+        durable = self.writer.head.seq
+        told = [event for event in self._untold if event.seq <= durable]
+        del self._untold[: len(told)]
+        if self._untold and self.writer.is_clear:  # another's commit failed and took ours along
+            lost = self._untold[-1].seq
+            raise Conflict(self.writer.session_id, expected=lost, actual=durable)
         for event in told:
             self.tell(event)
 

@@ -20,6 +20,7 @@ from mainspring.harness.desk import Desk
 from mainspring.harness.limits import continuation
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.repetition import NUDGE
+from mainspring.harness.thread import Thread
 from mainspring.harness.turn import take_turn
 
 WAKES_WITHOUT_PROGRESS = 5
@@ -47,7 +48,7 @@ async def run(desk: Desk) -> Ended | None:
             await _hear(desk)
         elif await _is_overtaken(desk, ended):
             ended = None
-    desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason))
+    desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail))
     await desk.commit()
     return ended
 
@@ -77,11 +78,9 @@ def _begin(desk: Desk) -> Ended | None:
 
 
 def _is_answerable(desk: Desk) -> bool:
-    """Idle, and somebody has answered a call that it waits for."""
-    calls = desk.thread.unsettled()
-    return any(call.answer is not None for call in calls) or (
-        bool(desk.thread.round) and not calls and not desk.thread.is_answered
-    )
+    """Idle, and somebody has answered a call that it waits for, or stopped it."""
+    thread = desk.thread
+    return thread.interrupted or any(call.is_answered for call in thread.unsettled())
 
 
 def _abandon_request(desk: Desk) -> None:
@@ -91,7 +90,7 @@ def _abandon_request(desk: Desk) -> None:
         desk.note(
             ModelRequestEnded(
                 model_request_start_id=thread.open_request,
-                model_usage=Usage(),
+                model_usage=_all_reserved(thread),
                 is_error=True,
                 purpose=thread.open_purpose,
                 stop_reason="abandoned",
@@ -102,6 +101,13 @@ def _abandon_request(desk: Desk) -> None:
         desk.note(
             fact.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
         )
+
+
+def _all_reserved(thread: Thread) -> Usage:
+    reserved = thread.open_reservation
+    if reserved is None:
+        return Usage()
+    return Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
 
 
 async def _hear(desk: Desk) -> None:
@@ -120,7 +126,7 @@ async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
     if ended.reason == "requires_action":
         await _hear(desk)
         calls = [thread.round[call_id] for call_id in ended.waiting_for]
-        return thread.interrupted or any(call.settled or call.answer for call in calls)
+        return thread.interrupted or any(call.settled or call.is_answered for call in calls)
     return False
 
 

@@ -67,5 +67,13 @@ def stop_reason(ended: Ended) -> StopReason:
             return StopReason(type="refusal")
         case "model_error" | "recovery_exhausted" | "prompt_too_long":
             return StopReason(type="retries_exhausted")
-        case _:
+        case (
+            "completed"
+            | "interrupted_streaming"
+            | "interrupted_tools"
+            | "output_truncated"
+            | "stop_hook_prevented"
+            | "hook_stopped"
+            | "loop_detected"
+        ):
             return StopReason(type="end_turn")

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import Usage
+from mainspring.core.tool import InDoubt
 from mainspring.harness import repetition
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.repetition import Repetition
@@ -36,8 +37,16 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     started: str | None = None
     """Its idempotency key, once it was started."""
     attempts: int = 0
-    in_doubt: bool = False
+    in_doubt: InDoubt | None = None
+    """How to settle it, if a crash came between its start and its result."""
+    is_foreign: bool = False
+    """Started by the session that this one was forked from."""
     settled: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """A person has said yes or no; a client's own tool wants a result instead."""
+        return self.answer is not None and self.kind == "tool"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +83,6 @@ class Thread:
     summary_failures: int = 0
     """In a row, in this run: a few of them and no further summary is asked for."""
     open_reservation: facts.BudgetReserved | None = None
-    last_settled: facts.BudgetSettled | None = None
     prefix: str | None = None
     model: str | None = None
     compacted: bool = False
@@ -108,10 +116,8 @@ def fold(log: Iterable[Event], *, thread_id: str, is_main: bool) -> Thread:
     return thread
 
 
-# --- one function an event; what has none does not change a thread ---------------------------
-
-
 def _said(thread: Thread, event: Event, payload: events.UserMessage) -> None:
+    thread.tries.stop_feedback = 0
     thread.redirected = thread.interrupted
     thread.transcript.add_user(event.seq, payload.content)
 
@@ -124,9 +130,21 @@ def _received(thread: Thread, event: Event, payload: events.ThreadMessageReceive
     thread.transcript.add_user(event.seq, payload.content)
 
 
-def _interrupt(thread: Thread, _event: Event, _payload: events.UserInterrupt) -> None:
-    thread.interrupted = thread.running
-    thread.redirected = False
+def _interrupt(thread: Thread, _event: Event, payload: events.UserInterrupt) -> None:
+    if payload.session_thread_id in (None, thread.id):
+        thread.interrupted = thread.running or not thread.is_answered or bool(thread.unsettled())
+        thread.redirected = False
+
+
+def _forked(thread: Thread, _event: Event, _payload: facts.SessionForked) -> None:
+    """What was under way is the parent's: its run, its request, its approvals, its effects."""
+    thread.running = thread.interrupted = thread.redirected = False
+    thread.open_request = thread.open_purpose = thread.open_reservation = None
+    thread.tries = Tries()
+    for call in thread.unsettled():
+        thread.round[call.id] = replace(
+            call, decision=None, answer=None, in_doubt=None, is_foreign=call.started is not None
+        )
 
 
 def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
@@ -140,6 +158,8 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.tries = Tries()
     thread.summary_failures = 0
     thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
+    if payload.reason in ("interrupted_streaming", "interrupted_tools"):
+        thread.transcript.is_answered = True  # the user took it back: nothing is owed
 
 
 def _woken(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
@@ -169,8 +189,8 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
         thread.turns += 1
         thread.last_usage = payload.model_usage
         thread.transcript.measured(payload.model_usage)
-        if payload.stop_reason != "max_tokens":
-            thread.tries = Tries()
+        if payload.stop_reason not in ("max_tokens", "pause_turn"):
+            thread.tries = Tries(stop_feedback=thread.tries.stop_feedback)
 
 
 def _summarized(thread: Thread, payload: events.ModelRequestEnded) -> None:
@@ -230,7 +250,7 @@ def _started(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> N
 def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
     if call := thread.round.get(payload.tool_use_id):
         # what a person said before was about the attempt that is in doubt, not about another
-        thread.round[call.id] = replace(call, in_doubt=True, answer=None)
+        thread.round[call.id] = replace(call, in_doubt=payload.policy, answer=None)
 
 
 def _result(thread: Thread, event: Event, payload: events.AgentToolResult) -> None:
@@ -242,11 +262,11 @@ def _mcp_result(thread: Thread, event: Event, payload: events.AgentMcpToolResult
 
 
 def _custom_result(thread: Thread, event: Event, payload: events.UserCustomToolResult) -> None:
-    _settle(thread, event, payload.custom_tool_use_id, payload)
+    _settle_custom(thread, event, payload.custom_tool_use_id, payload)
 
 
 def _client_result(thread: Thread, event: Event, payload: events.UserToolResult) -> None:
-    _settle(thread, event, payload.tool_use_id, payload)
+    _settle_custom(thread, event, payload.tool_use_id, payload)
 
 
 Result: TypeAlias = (
@@ -255,6 +275,13 @@ Result: TypeAlias = (
     | events.UserCustomToolResult
     | events.UserToolResult
 )
+
+
+def _settle_custom(thread: Thread, event: Event, call_id: str, result: Result) -> None:
+    """Clients give results of their own tools, and of no others."""
+    call = thread.round.get(call_id)
+    if call is not None and call.kind == "custom":
+        _settle(thread, event, call_id, result)
 
 
 def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
@@ -299,9 +326,8 @@ def _reserved(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> N
     thread.open_reservation = payload
 
 
-def _settled(thread: Thread, _event: Event, payload: facts.BudgetSettled) -> None:
+def _settled(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> None:
     thread.open_reservation = None
-    thread.last_settled = payload
 
 
 _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
@@ -309,6 +335,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.SystemMessage: _system,
     events.ThreadMessageReceived: _received,
     events.UserInterrupt: _interrupt,
+    facts.SessionForked: _forked,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     facts.SessionWoken: _woken,

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
 
-import anyio
 import msgspec
 
 from mainspring.core import facts as fact
@@ -27,11 +26,12 @@ from mainspring.core.events import (
     SessionFailed,
     Usage,
 )
-from mainspring.core.model import FailedOver, Reply, Request, TextDelta, Thinking, ToolUse
+from mainspring.core.model import Delta, FailedOver, Reply, Request, TextDelta, Thinking, ToolUse
 from mainspring.harness.budget import status_block
 from mainspring.harness.context.compact import make_room, shrink
 from mainspring.harness.context.view import cache_break, view
 from mainspring.harness.desk import Desk
+from mainspring.harness.interruption import until_interrupted
 from mainspring.harness.limits import affordable_output, reserve
 from mainspring.harness.reasons import Continue, Ended, Step
 
@@ -39,6 +39,7 @@ OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000
 CONTINUATIONS = 3
 SHORTEST_REPLY = 500
+PAUSED = "Go on."
 GO_ON = (
     "Your last message was cut off at the output limit. Go on exactly where it stopped, without"
     " repeating anything, in smaller pieces."
@@ -52,12 +53,21 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    error: ProviderFailed
+    said: str
+    """What had come by then, and was paid for."""
+
+
+@dataclass(slots=True)
 class Asked:
     """A request under way: what its end must refer to."""
 
     started_id: str
     reservation_id: str
     cap: int
+    cost_usd: Decimal = Decimal(0)
+    """Once it has ended."""
 
 
 async def take_turn(desk: Desk) -> Step | None:
@@ -65,7 +75,7 @@ async def take_turn(desk: Desk) -> Step | None:
     if (made := await make_room(desk)) is not None:
         return made
     tokens = desk.input_tokens()
-    cap = _affordable(desk, tokens, _output_cap(desk, tokens))
+    cap = _output_cap(desk, tokens, is_escalated=desk.thread.tries.escalated)
     reserved = reserve(
         desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
     )
@@ -75,9 +85,7 @@ async def take_turn(desk: Desk) -> Step | None:
     if (refused := await desk.purse.reserve(asked.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
     step = await _ask(desk, asked, tokens, reserved)
-    settled = desk.thread.last_settled
-    assert settled is not None  # every way out of `_ask` settles, and a crash leaves it reserved
-    await desk.purse.settle(asked.reservation_id, Decimal(settled.cost_usd))
+    await desk.purse.settle(asked.reservation_id, asked.cost_usd)
     return step
 
 
@@ -116,61 +124,72 @@ async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step
             return _record(desk, asked, answer)
         case Interrupted(said):
             return _record_interrupted(desk, asked, said)
-        case ProviderFailed():
-            return await _recover(desk, asked, answer)
+        case Failed(error, said):
+            return await _recover(desk, asked, error, said)
 
 
-def _output_cap(desk: Desk, tokens: int) -> int:
-    wanted = ESCALATED_CAP if desk.thread.tries.escalated else OUTPUT_CAP
-    return max(SHORTEST_REPLY, min(wanted, desk.facts.max_output, desk.facts.window - tokens))
+def _output_cap(desk: Desk, tokens: int, *, is_escalated: bool) -> int:
+    """How long the reply may be: what the model can, the window leaves and the budget allows.
 
-
-def _affordable(desk: Desk, tokens: int, cap: int) -> int:
-    """A small budget shortens the reply rather than refusing it, as long as it is worth asking."""
+    A small budget shortens a reply rather than refusing it, as long as it is worth asking.
+    """
+    wanted = ESCALATED_CAP if is_escalated else OUTPUT_CAP
+    cap = max(SHORTEST_REPLY, min(wanted, desk.facts.max_output, desk.facts.window - tokens))
     allowed = affordable_output(
         desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
     )
     return allowed if allowed >= SHORTEST_REPLY else cap
 
 
-# --- asking ----------------------------------------------------------------------------------
-
-
-async def _converse(desk: Desk, request: Request) -> Reply | Interrupted | ProviderFailed:
+async def _converse(desk: Desk, request: Request) -> Reply | Interrupted | Failed:
     """Stream the reply, until it is whole, the user interrupts, or there will be none."""
     answer = await _stream(desk, request)
-    if isinstance(answer, ProviderFailed) and answer.kind == "stalled" and request.stream:
+    if isinstance(answer, Failed) and answer.error.kind == "stalled" and request.stream:
         return await _stream(desk, msgspec.structs.replace(request, stream=False))
     return answer
 
 
-async def _stream(desk: Desk, request: Request) -> Reply | Interrupted | ProviderFailed:
-    said: list[str] = []
-    answer: Reply | ProviderFailed | None = None
-    async with anyio.create_task_group() as group:
+async def _stream(desk: Desk, request: Request) -> Reply | Interrupted | Failed:
+    hearing = _Hearing(desk, request)
+    is_interrupted = await until_interrupted(desk, hearing.listen)
+    said = "".join(hearing.said)
+    if hearing.reply is not None:
+        return hearing.reply
+    if hearing.error is not None:
+        return Failed(hearing.error, said)
+    if is_interrupted:
+        return Interrupted(said)
+    return Failed(ProviderFailed(request.model, "malformed", "it ended without a reply"), said)
 
-        async def stop_when_interrupted() -> None:
-            await desk.writer.hear("user.interrupt")
-            group.cancel_scope.cancel()
 
-        group.start_soon(stop_when_interrupted)
+class _Hearing:
+    """What has come of a request so far."""
+
+    def __init__(self, desk: Desk, request: Request) -> None:
+        self.said: list[str] = []
+        self.reply: Reply | None = None
+        self.error: ProviderFailed | None = None
+        self._desk = desk
+        self._request = request
+
+    async def listen(self) -> None:
         try:
-            async with aclosing(desk.model.stream(request)) as deltas:
+            async with aclosing(self._desk.model.stream(self._request)) as deltas:
                 async for delta in deltas:
-                    match delta:
-                        case Reply():
-                            answer = delta
-                        case FailedOver():
-                            _note_failover(desk, delta)
-                        case TextDelta(text):
-                            said.append(text)
-                            desk.emit(delta)
-                        case _:
-                            desk.emit(delta)
+                    self._take(delta)
         except ProviderFailed as failed:
-            answer = failed
-        group.cancel_scope.cancel()
-    return answer or Interrupted("".join(said))
+            self.error = failed
+
+    def _take(self, delta: Delta | Reply) -> None:
+        match delta:
+            case Reply():
+                self.reply = delta
+            case FailedOver():
+                _note_failover(self._desk, delta)
+            case _:
+                if isinstance(delta, TextDelta):
+                    self.said.append(delta.text)
+                self._desk.emit(delta)
 
 
 def _note_failover(desk: Desk, delta: FailedOver) -> None:
@@ -182,9 +201,6 @@ def _note_failover(desk: Desk, delta: FailedOver) -> None:
     )
 
 
-# --- writing down ----------------------------------------------------------------------------
-
-
 def _end(
     desk: Desk,
     asked: Asked,
@@ -194,7 +210,7 @@ def _end(
     stop_reason: str,
     is_error: bool = False,
 ) -> None:
-    cost = desk.cost(usage, model)
+    cost = asked.cost_usd = desk.cost(usage, model)
     desk.note(
         ModelRequestEnded(
             model_request_start_id=asked.started_id,
@@ -211,29 +227,29 @@ def _end(
 def _record(desk: Desk, asked: Asked, reply: Reply) -> Step | None:
     tries = desk.thread.tries
     is_cut = reply.reason == "max_tokens"
-    if is_cut and not tries.escalated and asked.cap < min(ESCALATED_CAP, desk.facts.max_output):
-        _end(
-            desk,
-            asked,
-            usage=reply.usage,
-            model=reply.model,
-            stop_reason="max_tokens",
-            is_error=True,
-        )
+    if is_cut and not tries.escalated and _can_escalate(desk, asked):
+        _end(desk, asked, reply.usage, model=reply.model, stop_reason="max_tokens", is_error=True)
         return Continue("output_escalated")
-    # a call whose input was cut off is not a call
-    content = [part for part in reply.content if not (is_cut and isinstance(part, ToolUse))]
+    # a call whose input was cut off, or that was refused with the rest, is not a call
+    has_calls = reply.reason in ("tool_use", "end_turn")
+    content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     desk.note(*(_as_payload(desk, part) for part in content))
     _end(desk, asked, reply.usage, model=reply.model, stop_reason=reply.reason)
     match reply.reason:
         case "refusal":
             return Ended("refusal")
-        case "max_tokens" if tries.continued >= CONTINUATIONS:
+        case "max_tokens" | "pause_turn" if tries.continued >= CONTINUATIONS:
             return Ended("output_truncated")
-        case "max_tokens" | "pause_turn":
+        case "max_tokens":
             return Continue("output_continued", GO_ON)
+        case "pause_turn":
+            return Continue("output_continued", PAUSED)
         case "tool_use" | "end_turn":
             return None
+
+
+def _can_escalate(desk: Desk, asked: Asked) -> bool:
+    return _output_cap(desk, desk.input_tokens(), is_escalated=True) > asked.cap
 
 
 def _as_payload(desk: Desk, part: TextBlock | Thinking | ToolUse) -> KnownPayload:
@@ -255,29 +271,30 @@ def _record_interrupted(desk: Desk, asked: Asked, said: str) -> None:
     """Keep what was said; the interrupt itself is in the inbox and comes next."""
     if said:
         desk.note(AgentMessage(content=(TextBlock(said),)))
-    usage = Usage(
-        input_tokens=desk.input_tokens(),
-        output_tokens=int(len(said.encode()) / desk.facts.bytes_per_token),
-    )
     _end(
         desk,
         asked,
-        usage,
+        _estimated(desk, said),
         model=desk.prefix.model,
         stop_reason="interrupted",
         is_error=not said,
     )
 
 
-# --- when there is no reply ------------------------------------------------------------------
+def _estimated(desk: Desk, said: str) -> Usage:
+    """What a call that broke off has used: nobody tells, and it is billed all the same."""
+    return Usage(
+        input_tokens=desk.input_tokens(),
+        output_tokens=int(len(said.encode()) / desk.facts.bytes_per_token),
+    )
 
 
-async def _recover(desk: Desk, asked: Asked, failed: ProviderFailed) -> Step:
+async def _recover(desk: Desk, asked: Asked, failed: ProviderFailed, said: str) -> Step:
     """The ladder: each rung at most once or a few times, then the error is the answer."""
     _end(
         desk,
         asked,
-        Usage(),
+        _estimated(desk, said) if said else Usage(),
         model=desk.prefix.model,
         stop_reason=failed.kind,
         is_error=True,

@@ -1,24 +1,37 @@
-"""Tasks that run for as long as a block does, and leaves the block's own errors as they are."""
+"""Tasks that run for as long as a block does, and errors that leave a task group as themselves."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
 
 import anyio
 
 
+@contextmanager
+def unwrapped() -> Generator[None]:
+    """Raise a group's only error as itself: callers know that one, not the group around it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error = _only(group)
+        raise error from error.__cause__
+
+
+def _only(error: BaseException) -> BaseException:
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return _only(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
 @asynccontextmanager
 async def running(*tasks: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None, None]:
-    failure: Exception | None = None
-    async with anyio.create_task_group() as group:
-        for task in tasks:
-            group.start_soon(task)
-        try:
+    """Run tasks beside a block. The first to fail, task or block, ends all, with its own error."""
+    with unwrapped():
+        async with anyio.create_task_group() as group:
+            for task in tasks:
+                group.start_soon(task)
             yield
-        except Exception as error:  # noqa: BLE001 (raised again below: a group would wrap it)
-            failure = error
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+            group.cancel_scope.cancel()

@@ -28,12 +28,6 @@ async def keep(
 def referred(payload: AnyPayload) -> Iterator[str]:
     """Digests of the blobs that an event's content cannot be read without."""
     for block in getattr(payload, "content", ()):
-        match block:
-            case (
-                BlobBlock(hash=digest)
-                | ImageBlock(source=BlobSource(hash=digest))
-                | DocumentBlock(source=BlobSource(hash=digest))
-            ):
-                yield digest
-            case _:
-                pass
+        kept = block.source if isinstance(block, ImageBlock | DocumentBlock) else block
+        if isinstance(kept, BlobBlock | BlobSource):
+            yield kept.hash

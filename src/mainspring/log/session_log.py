@@ -15,7 +15,7 @@ from mainspring.core.clock import Clock, to_micros
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, payload_type
 from mainspring.core.errors import InvalidInput, SessionHasForks
-from mainspring.core.events import ClientPayload
+from mainspring.core.events import ClientPayload, ThreadCreated
 from mainspring.core.facts import SessionCreated, SessionForked
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
@@ -25,6 +25,7 @@ from mainspring.log.writer import Writer
 
 ENDLESS = 2**62
 _PAGE = 1000
+_THREAD_CREATED = str(ThreadCreated.__struct_config__.tag)
 _LINEAGES_KEPT = 10_000
 
 
@@ -52,8 +53,6 @@ class SessionLog:
         self._new_id = new_id
         self._scrub = scrub
         self._lineages: dict[str, tuple[Segment, ...]] = {}
-
-    # --- sessions ----------------------------------------------------------------------------
 
     async def create(self, created: SessionCreated | None = None) -> SessionRow:
         return await self._begin(
@@ -170,7 +169,10 @@ class SessionLog:
         self._lineages.pop(session_id, None)
 
     async def expire(self, *, updated_before: datetime) -> list[str]:
-        """Retention: delete what nobody holds and nothing has touched since; returns the ids."""
+        """Retention: delete what nobody holds and nothing has touched since; returns the ids.
+
+        What waits in an inbox keeps its session, and so do forks that stay.
+        """
         expired: list[str] = []
         kept: set[str] = set()
         while True:
@@ -180,15 +182,11 @@ class SessionLog:
             stale = [session_id for session_id in stale if session_id not in kept]
             if not stale:
                 return expired
-            for session_id in stale:
-                try:
-                    await self.delete(session_id)
-                    expired.append(session_id)
-                    kept.clear()  # its parent may go now
-                except SessionHasForks:
-                    kept.add(session_id)
-
-    # --- reading -----------------------------------------------------------------------------
+            gone = await self.store.expire(stale, updated_before=to_micros(updated_before))
+            for session_id in gone:
+                self._lineages.pop(session_id, None)
+            expired += gone
+            kept = set() if gone else kept.union(stale)  # the parents of those gone may go now
 
     async def read(
         self,
@@ -304,8 +302,6 @@ class SessionLog:
         self._lineages[session_id] = lineage
         return lineage
 
-    # --- clients -----------------------------------------------------------------------------
-
     async def submit(
         self,
         session_id: str,
@@ -317,17 +313,21 @@ class SessionLog:
         """Put a client's event into the inbox; needs no lease. Safe to repeat with `client_id`.
 
         Raises:
-            InvalidInput: not an event that clients may send, or `client_id` was another event's.
+            InvalidInput: not an event that clients may send, there is no such thread, or
+                `client_id` was another event's.
         """
         kind = payload_type(payload)
         if kind not in CLIENT_TYPES:
             raise InvalidInput(f"clients cannot send {kind}; they can: {sorted(CLIENT_TYPES)}")
+        main = (await self.store.session(session_id)).thread_id
+        if thread_id not in (None, main):
+            await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)
         _, body = scrubbed(payload, self._scrub)
         item = InboxItem(
             event_id=event_id,
             client_id=client_id or event_id,
-            thread_id=thread_id or (await self.store.session(session_id)).thread_id,
+            thread_id=thread_id or main,
             time=to_micros(self._clock()),
             version=FORMAT,
             type=kind,
@@ -338,6 +338,13 @@ class SessionLog:
         if (kept.type, kept.body) != (item.type, item.body):
             raise InvalidInput(f"client event id {client_id} was used for another event")
         return kept
+
+    async def _check_thread(self, session_id: str, thread_id: str) -> None:
+        created = await self.read(session_id, types=[_THREAD_CREATED])
+        payloads = (event.payload for event in created)
+        known = {each.session_thread_id for each in payloads if isinstance(each, ThreadCreated)}
+        if thread_id not in known:
+            raise InvalidInput(f"session {session_id} has no thread {thread_id}")
 
     async def put_blob(self, session_id: str, content: bytes, *, media_type: str) -> BlobSource:
         """Keep large content beside the log, once, for as long as a session refers to it."""

@@ -7,8 +7,9 @@ anything (leases), so machines whose clocks differ still exclude each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from mainspring.log.signals import Watch
@@ -129,8 +130,18 @@ class Hit:
 
 
 class Store(Protocol):
-    async def create(self, session: SessionRow, rows: Sequence[Row]) -> None:
-        """Raises: SessionExists; SessionNotFound for an unknown parent."""
+    async def create(
+        self,
+        session: SessionRow,
+        rows: Sequence[Row],
+        *,
+        blobs: Mapping[str, bytes] = MappingProxyType({}),
+        inbox: Sequence[InboxItem] = (),
+    ) -> None:
+        """Make a session with all that belongs to it; inbox items get positions in this order.
+
+        Raises: SessionExists; SessionNotFound for an unknown parent.
+        """
         ...
 
     async def session(self, session_id: str) -> SessionRow:
@@ -144,7 +155,11 @@ class Store(Protocol):
         ...
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
-        """Sessions that nobody holds and that have not changed since."""
+        """Sessions that nobody holds or waits for, and that have not changed since."""
+        ...
+
+    async def expire(self, session_ids: Sequence[str], *, updated_before: int) -> list[str]:
+        """Delete those that are stale at that very moment and have no forks; returns which."""
         ...
 
     async def append(self, append: Append) -> None:
@@ -154,10 +169,26 @@ class Store(Protocol):
     async def read(self, span: Span) -> list[Row]: ...
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
-        """Put into the inbox; a `client_id` seen before returns the item it made then."""
+        """Put into the inbox; a `client_id` seen before returns the item it made then.
+
+        The session counts as changed. An item with a `seq` is remembered as folded.
+        """
         ...
 
-    async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]: ...
+    async def pending(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        types: frozenset[str] | None = None,
+        limit: int = 1000,
+    ) -> list[InboxItem]:
+        """What is not folded yet and came after position `after`, in order of arrival."""
+        ...
+
+    async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
+        """As `pending`, with what is folded."""
+        ...
 
     async def acquire(
         self,

@@ -9,7 +9,7 @@ from mainspring.core.errors import BlobNotFound, MainspringError, MalformedEvent
 from mainspring.log.blobs import digest_of, referred
 from mainspring.log.chain import to_event
 from mainspring.log.session_log import Segment, SessionLog
-from mainspring.log.store import Row, Span
+from mainspring.log.store import Row, SessionRow, Span
 
 _PAGE = 2000
 
@@ -24,6 +24,8 @@ class Problem:
 class VerifyReport:
     session_id: str
     events: int
+    head: str
+    """Hash of the last event, in hex. Kept elsewhere, it tells a chain that was made anew."""
     problems: tuple[Problem, ...]
 
     @property
@@ -36,13 +38,19 @@ async def verify(log: SessionLog, session_id: str) -> VerifyReport:
     check = _Check(log)
     session = await log.session(session_id)
     for segment in await log.lineage(session_id):
+        await check.beginning(await log.session(segment.session_id))
         await check.segment(segment, last=session.head.seq)
     await check.blobs()
     if check.seq != session.head.seq:
         check.found(check.seq, f"the log ends here, but the session says {session.head.seq}")
     elif check.hash not in (None, session.head.hash):
         check.found(check.seq, "the last event is not the one that was written last")
-    return VerifyReport(session_id=session_id, events=check.seq, problems=tuple(check.problems))
+    return VerifyReport(
+        session_id=session_id,
+        events=check.seq,
+        head=session.head.hash.hex(),
+        problems=tuple(check.problems),
+    )
 
 
 class _Check:
@@ -59,6 +67,21 @@ class _Check:
 
     def found(self, seq: int, what: str) -> None:
         self.problems.append(Problem(seq=seq, what=what))
+
+    async def beginning(self, session: SessionRow) -> None:
+        """A session says of itself what its own first event does, which the chain covers."""
+        seq = session.parent_seq + 1
+        try:
+            rows = await self.log.store.read(
+                Span(session_id=session.id, after=session.parent_seq, upto=seq)
+            )
+        except StoreCorrupt:
+            return  # found again, and told, when all are read
+        for row in rows:
+            if row.thread_id != session.thread_id:
+                self.found(seq, f"begins thread {row.thread_id}, not {session.thread_id}")
+            if row.time != session.created:
+                self.found(seq, "is not from when the session says that it was created")
 
     async def segment(self, segment: Segment, last: int) -> None:
         limit = _PAGE

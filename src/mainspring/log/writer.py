@@ -106,7 +106,7 @@ class Writer:
 
     async def stage_inbox(self) -> list[Event]:
         """Stage what clients have sent, in order of arrival."""
-        pending = await self._store.pending(self.session_id)
+        pending = await self._store.pending(self.session_id, after=self._heard)
         items = [item for item in pending if item.position > self._heard]
         events = self._stage([self._draft(item) for item in items])
         for item, event in zip(items, events, strict=True):
@@ -114,12 +114,18 @@ class Writer:
             self._heard = item.position
         return events
 
-    async def hear(self, *types: str) -> None:
-        """Return when a client's event of one of these types waits in the inbox."""
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing is staged."""
+        return not self._staged
+
+    async def hear(self, *types: str, thread_id: str) -> None:
+        """Return when a client's event of one of these types waits in the inbox of a thread."""
         watch = self._store.watch(self.session_id)
+        wanted = frozenset(types)
         while not any(
-            item.type in types and item.position > self._heard
-            for item in await self._store.pending(self.session_id)
+            item.thread_id == thread_id and item.position > self._heard
+            for item in await self._store.pending(self.session_id, after=self._heard, types=wanted)
         ):
             await watch.wait()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, Protocol
@@ -13,7 +14,7 @@ from mainspring.core import ids
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.errors import BlobNotFound, LeaseHeld
+from mainspring.core.errors import BlobNotFound, LeaseHeld, StoreFailed, StoreUnavailable
 from mainspring.core.events import (
     AgentMessage,
     Usage,
@@ -40,6 +41,7 @@ from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.owner import is_dead, local_owner
 
+_SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
 LEASE_SECONDS = 5.0
 """How long after its death a worker's sessions wait for another; it renews three times as often."""
 
@@ -60,12 +62,12 @@ class Models(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a run."""
+    """What came of a run; turns, usage and cost are the session's so far."""
 
     session_id: str
     reason: Terminal
     text: str
-    """The agent's last words."""
+    """The agent's last words in this run."""
     turns: int
     usage: Usage
     cost_usd: Decimal
@@ -98,7 +100,6 @@ class Runtime:
         self.gates = gates or OpenGates()
         self.purse = purse or Purse()
         self.new_id = new_id
-        self.owner = local_owner(new_id(ids.WORKER))
 
     async def start(
         self,
@@ -159,27 +160,39 @@ class Session:
         content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
         return await self._log.submit(self.id, UserMessage(content=content), client_id=client_id)
 
-    async def interrupt(self) -> InboxItem:
+    async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
         """Stop what runs, at once; what was said and done so far is kept."""
-        return await self._log.submit(self.id, UserInterrupt())
+        return await self._log.submit(self.id, UserInterrupt(), client_id=client_id)
 
     async def answer(
-        self, call_id: str, result: Literal["allow", "deny"], *, message: str | None = None
+        self,
+        call_id: str,
+        result: Literal["allow", "deny"],
+        *,
+        message: str | None = None,
+        client_id: str | None = None,
     ) -> InboxItem:
         """Answer a call that waits for a person."""
         return await self._log.submit(
             self.id,
             UserToolConfirmation(tool_use_id=call_id, result=result, deny_message=message),
+            client_id=client_id,
         )
 
     async def settle(
-        self, call_id: str, content: str | Sequence[Block], *, ok: bool = True
+        self,
+        call_id: str,
+        content: str | Sequence[Block],
+        *,
+        ok: bool = True,
+        client_id: str | None = None,
     ) -> InboxItem:
         """Give the result of a call to one of the client's own tools."""
         blocks = (TextBlock(content),) if isinstance(content, str) else tuple(content)
         return await self._log.submit(
             self.id,
             UserCustomToolResult(custom_tool_use_id=call_id, content=blocks, is_error=not ok),
+            client_id=client_id,
         )
 
     async def fork(self, *, at: int | None = None, title: str | None = None) -> Session:
@@ -207,6 +220,7 @@ class Session:
             LeaseHeld: another worker runs it.
         """
         writer = await self._hold()
+        begun = writer.head.seq
         known, self._known = self._known, None
         try:
             async with running(lambda: _keep(writer)):
@@ -214,14 +228,14 @@ class Session:
                 ended = await run(desk)
             self._known = Known(desk.thread, desk.account, writer.head.seq)
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
-                await writer.release()
+            with anyio.CancelScope(shield=True), suppress(StoreFailed):
+                await writer.release()  # if it fails, the lease runs out by itself
         if ended is None:
             return None
         return Result(
             session_id=self.id,
             reason=ended.reason,
-            text=await self._last_words(),
+            text=await self._last_words(begun),
             turns=desk.thread.turns,
             usage=desk.account.usage,
             cost_usd=desk.account.spent.cost_usd,
@@ -230,13 +244,19 @@ class Session:
         )
 
     async def _hold(self) -> Writer:
+        """Two runs never hold a session at once, not even in one process: each has its own name."""
+        owner = local_owner(self._runtime.new_id(ids.WORKER))
         try:
-            return await self._log.hold(self.id, owner=self._runtime.owner, seconds=LEASE_SECONDS)
+            return await self._log.hold(self.id, owner=owner, seconds=LEASE_SECONDS)
         except LeaseHeld as held:
             if not is_dead(held.owner):
                 raise
-            # in the dead one's name, its lease is ours at once; its epoch is void all the same
-            return await self._log.hold(self.id, owner=held.owner, seconds=LEASE_SECONDS)
+            return await self._log.hold(
+                self.id,
+                owner=owner,
+                seconds=LEASE_SECONDS,
+                instead_of=(held.owner, held.epoch),
+            )
 
     async def _read_on(self, writer: Writer, known: Known | None) -> Known:
         """Fold what this object has not seen yet: a log is only ever added to."""
@@ -293,15 +313,23 @@ class Session:
                 return await self._log.blob(digest)
         raise BlobNotFound(digest)
 
-    async def _last_words(self) -> str:
-        for event in reversed(await self._log.tail(self.id, 50)):
+    async def _last_words(self, after: int) -> str:
+        """What the agent said last in the run that began after an event."""
+        words: list[str] = []
+        for event in await self._log.read(self.id, after=after, types=_SPEECH):
             if isinstance(event.payload, AgentMessage):
-                return plain_text(event.payload.content)
-        return ""
+                words.append(plain_text(event.payload.content))
+            else:
+                words.clear()
+        return "\n\n".join(words)
 
 
 async def _keep(writer: Writer) -> None:
-    """Renew the lease while nothing is appended: a model may think for minutes."""
+    """Renew the lease while nothing is appended: a model may think for minutes.
+
+    A store that is away for a while is no reason to stop: the lease is lost only to another.
+    """
     while True:
         await anyio.sleep(writer.lease.seconds / 3)
-        await writer.renew()
+        with suppress(StoreUnavailable):
+            await writer.renew()

@@ -15,7 +15,6 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta
-from mainspring.harness.context.history import NAME as HISTORY
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.desk import Desk
 from mainspring.harness.thread import fold
@@ -26,6 +25,9 @@ from mainspring.runtime.xrays import read_shots
 from mainspring.testing.recording import read_recording
 from mainspring.testing.replay import whole_steps
 from mainspring.testing.stand_ins import known_results
+
+_BUILT_IN = ("history_search", "history_read")
+"""Every session has these itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +70,9 @@ async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
         said = [change.prompt, *said[1:]]
     request = next((shot.request for shot in shots if shot.started.seq > at), shots[-1].request)
     recording = read_recording(log, thread_id=session.thread_id, shots=shots)
-    specs = [spec for spec in request.tools if spec.name != HISTORY]
-    agent = Agent(model=change.model or request.model, tools=known_results(recording, specs))
+    specs = [spec for spec in request.tools if spec.name not in _BUILT_IN]
+    model = runtime.models.resolve(change.model or request.model)
+    agent = Agent(model=model, tools=known_results(recording, specs))
     prefix = Prefix(
         model=agent.model, system=request.system, tools=request.tools, effort=request.effort
     )

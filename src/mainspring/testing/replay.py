@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Model
-from mainspring.harness.context.history import history_search
+from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.desk import Account
 from mainspring.harness.limits import Limits
@@ -40,7 +40,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.log.transfer import export_lines, import_lines
-from mainspring.runtime.agent import Agent, prefix_of
+from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.xrays import read_shots
 from mainspring.testing.recording import Recording, read_recording
 from mainspring.testing.stand_ins import (
@@ -172,7 +172,8 @@ def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
             break
         thread.apply(event)
         is_between = thread.open_request is None and thread.open_reservation is None
-        if is_between and not thread.unsettled():
+        is_over = thread.running and thread.is_answered  # but for saying so
+        if is_between and not is_over and not thread.unsettled():
             at = event.seq
     return at
 
@@ -205,6 +206,7 @@ class Player:
                 reason = None if ended is None else ended.reason
             except* Crashed:
                 has_crashed = True
+            await desk.writer.release()
             if has_crashed:
                 script.restart(await self.log.read(self.session.id))
             elif model.replay.diverged is not None or (script.progress, script.begun) == before:
@@ -261,9 +263,14 @@ class Player:
     def _prefix(self, script: Script) -> Prefix:
         """Of the next call, as recorded; or the agent's."""
         if self.agent is not None:
-            history = history_search(lambda query, limit: search(self.log, query, limit=limit))
-            tools = {tool.spec.name: tool for tool in (*self.agent.tools, history)}
-            return prefix_of(self.agent, tools)
+            built_in = (
+                history_search(lambda query, limit: search(self.log, query, limit=limit)),
+                history_read(self.log.blob),
+            )
+            agent = self.agent
+            if agent.model == Agent().model and self.recording.shots:  # whichever is at hand
+                agent = replace(agent, model=self.recording.shots[0].request.model)
+            return prefix_of(agent, tools_of(agent, *built_in))
         shots = self.recording.shots
         if not shots:
             return Prefix(model="none", system=(), tools=())

@@ -13,6 +13,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
+from mainspring.wiring.scrub import scrubber
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -53,7 +54,8 @@ def has_store(settings: Settings) -> bool:
 @asynccontextmanager
 async def open_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
     async with open_store(settings.store) as store:
-        yield SessionLog(store)
+        keys = {name: settings.secrets[name] for name in settings.keys}
+        yield SessionLog(store, scrub=scrubber(keys))
 
 
 async def reach_postgres(url: str) -> str:

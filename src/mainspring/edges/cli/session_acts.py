@@ -35,6 +35,8 @@ _STYLES: dict[Status, str] = {
     "requires_action": "bold yellow",
     "idle": "",
 }
+_NOBODY = Agent(model="scripted:demo")
+"""Ends a session that is interrupted: nothing is asked of it."""
 
 
 class OutlineView(Struct, frozen=True, kw_only=True):
@@ -148,7 +150,7 @@ async def cancel(settings: Settings, *, meant: str) -> int:
     if stands.status == "unfinished":
         async with wiring.open_runtime(settings) as runtime:
             with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
-                await (await runtime.resume(Agent(), session.id)).run()
+                await (await runtime.resume(_NOBODY, session.id)).run()
     if stands.status not in ("running", "unfinished"):
         screen.line((f"{session.id} does not run: {stands.status}", ""))
         return 1

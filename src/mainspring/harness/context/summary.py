@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from decimal import Decimal
 
-import anyio
 from msgspec.structs import replace
 
 from mainspring.core import facts as fact
@@ -24,6 +23,7 @@ from mainspring.harness.context.digest import EARLIER, FULL, digest
 from mainspring.harness.context.layers import Sheet
 from mainspring.harness.context.stretches import stretches
 from mainspring.harness.desk import Desk
+from mainspring.harness.interruption import until_interrupted
 from mainspring.harness.limits import reserve
 from mainspring.harness.reasons import Ended
 
@@ -72,12 +72,17 @@ async def summarize(desk: Desk, sheet: Sheet) -> list[ContextCompacted] | None:
     if isinstance(reserved, Ended):
         return []  # the turn itself will say so
     noted = _note_start(desk, request, tokens, reserved)
+    _, settled = noted
+    if await desk.purse.reserve(settled.reservation_id, reserved) is not None:
+        _note_end(desk, noted, None, is_error=True)
+        return []
     await desk.commit()
     answer = await _answer(desk, request)
     said = _said(answer)
     if said is not None and len(said.encode()) > old_bytes(sheet) // 2:
         said = None
-    _note_end(desk, noted, answer, is_error=said is None)
+    cost = _note_end(desk, noted, answer, is_error=said is None)
+    await desk.purse.settle(settled.reservation_id, cost)
     if said is None:
         return [] if answer is not None else None
     overlays: list[ContextCompacted] = []
@@ -156,7 +161,7 @@ def _note_end(
     answer: Reply | ProviderFailed | None,
     *,
     is_error: bool,
-) -> None:
+) -> Decimal:
     ended, settled = noted
     match answer:
         case Reply():
@@ -175,6 +180,7 @@ def _note_end(
         case None:
             ended = replace(ended, stop_reason="interrupted")
     desk.note(ended, settled)
+    return Decimal(settled.cost_usd)
 
 
 def _said(answer: Reply | ProviderFailed | None) -> str | None:
@@ -187,13 +193,9 @@ def _said(answer: Reply | ProviderFailed | None) -> str | None:
 async def _answer(desk: Desk, request: Request) -> Reply | ProviderFailed | None:
     """None: the user interrupted."""
     answer: Reply | ProviderFailed | None = None
-    async with anyio.create_task_group() as group:
 
-        async def stop_when_interrupted() -> None:
-            await desk.writer.hear("user.interrupt")
-            group.cancel_scope.cancel()
-
-        group.start_soon(stop_when_interrupted)
+    async def listen() -> None:
+        nonlocal answer
         try:
             async with aclosing(desk.model.stream(request)) as deltas:
                 async for delta in deltas:
@@ -201,5 +203,7 @@ async def _answer(desk: Desk, request: Request) -> Reply | ProviderFailed | None
                         answer = delta
         except ProviderFailed as failed:
             answer = failed
-        group.cancel_scope.cancel()
-    return answer
+
+    if await until_interrupted(desk, listen) and answer is None:
+        return None
+    return answer or ProviderFailed(request.model, "malformed", "it ended without a reply")

@@ -83,10 +83,24 @@ async def _key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOW
     return int(found[0][0])
 
 
-# --- sessions --------------------------------------------------------------------------------
+async def create(
+    db: Connection,
+    session: SessionRow,
+    rows: Sequence[Row],
+    blobs: Mapping[str, bytes],
+    inbox: Sequence[InboxItem],
+) -> None:
+    if not (blobs or inbox):
+        return await _create(db, session, rows)
+    async with db.transaction():
+        await _create(db, session, rows)
+        for digest, content in blobs.items():
+            await put_blob(db, session.id, digest, content)
+        for item in inbox:
+            await submit(db, session.id, item)
 
 
-async def create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
+async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
     names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs")
     made = await _ask(
         db,
@@ -136,13 +150,23 @@ async def delete(db: Connection, session_id: str) -> None:
         key = await _key_of(db, session_id, sql.LOCKED)
         if forks := await _ask(db, sql.FORKS, [key]):
             raise SessionHasForks(session_id, tuple(name for (name,) in forks))
-        hashes = [digest for (digest,) in await _ask(db, sql.DELETE_USES, [key])]
-        await db.execute(sql.DELETE_BLOBS, [hashes])
-        for statement in sql.DELETES:
-            await db.execute(statement, [key])
+        await _delete(db, key)
 
 
-# --- events ----------------------------------------------------------------------------------
+async def expire(db: Connection, session_id: str, updated_before: int) -> bool:
+    async with db.transaction():
+        locked = await _ask(db, sql.LOCKED, [session_id])
+        if not locked or not await _ask(db, sql.EXPIRED, [updated_before, locked[0][0]]):
+            return False
+        await _delete(db, locked[0][0])
+        return True
+
+
+async def _delete(db: Connection, key: int) -> None:
+    hashes = [digest for (digest,) in await _ask(db, sql.DELETE_USES, [key])]
+    await db.execute(sql.DELETE_BLOBS, [hashes])
+    for statement in sql.DELETES:
+        await db.execute(statement, [key])
 
 
 async def append(db: Connection, append: Append) -> None:
@@ -207,6 +231,7 @@ async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
             "version": item.version,
             "type": item.type,
             "body": item.body,
+            "seq": item.seq,
         },
     )
     if not found:
@@ -214,12 +239,21 @@ async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
     return _item(found[0])
 
 
-async def pending(db: Connection, session_id: str, limit: int) -> list[InboxItem]:
+async def pending(
+    db: Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
+) -> list[InboxItem]:
+    asked = {
+        "key": await _key_of(db, session_id),
+        "after": after,
+        "types": None if types is None else sorted(types),
+        "limit": limit,
+    }
+    return [_item(each) for each in await _ask(db, sql.PENDING, asked)]
+
+
+async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await _key_of(db, session_id)
-    return [_item(each) for each in await _ask(db, sql.PENDING, [key, limit])]
-
-
-# --- leases ----------------------------------------------------------------------------------
+    return [_item(each) for each in await _ask(db, sql.INBOX, [key, after, limit])]
 
 
 async def acquire(
@@ -262,9 +296,6 @@ async def renew(db: Connection, lease: Lease) -> None:
 
 async def release(db: Connection, lease: Lease) -> None:
     await db.asking.execute(sql.RELEASE, [lease.session_id, lease.epoch], prepare=True)
-
-
-# --- blobs and words -------------------------------------------------------------------------
 
 
 async def put_blob(db: Connection, session_id: str, digest: str, content: bytes) -> None:

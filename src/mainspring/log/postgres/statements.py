@@ -12,8 +12,6 @@ _UNNESTED_ROWS: Final = """
            %b::text[], %b::bytea[])
 """
 
-# --- sessions --------------------------------------------------------------------------------
-
 CREATE: Final = f"""
     with parent as (select key from mainspring.session where id = %(parent_id)s),
     made as (
@@ -44,9 +42,17 @@ SESSION: Final = f"{_SESSIONS} where s.id = %s"
 SESSIONS: Final = f"""{_SESSIONS}
      where (s.created, s.id) < (%s, %s) order by s.created desc, s.id desc limit %s
 """
+_STALE: Final = f"""
+    s.updated < %s and s.lease_until <= {_NOW} and not exists (
+      select from mainspring.inbox i where i.session_key = s.key and i.seq is null)
+"""
 STALE: Final = f"""
-    select id from mainspring.session where updated < %s and lease_until <= {_NOW}
-     order by updated limit %s
+    select id from mainspring.session s where {_STALE} order by updated limit %s
+"""
+# Asked once the row is locked, so that it sees whatever was written until then.
+EXPIRED: Final = f"""
+    select key from mainspring.session s where {_STALE} and key = %s
+       and not exists (select from mainspring.session f where f.parent_key = s.key)
 """
 HEADS: Final = "select id, seq + inbox_head from mainspring.session where id = any(%b::text[])"
 
@@ -64,8 +70,6 @@ DELETES: Final = (
     "delete from mainspring.event where session_key = %s",
     "delete from mainspring.session where key = %s",
 )
-
-# --- events ----------------------------------------------------------------------------------
 
 # The update decides: of several appends at once, the first has the row, and for the others its
 # conditions no longer hold. All else hangs on the row it returns.
@@ -123,25 +127,31 @@ SUBMIT: Final = f"""
        where s.id = %(session_id)s and i.client_id = %(client_id)s
     ),
     moved as (
-      update mainspring.session set inbox_head = inbox_head + 1
+      update mainspring.session
+         set inbox_head = inbox_head + 1, updated = greatest(updated, %(time)s::bigint)
        where id = %(session_id)s and not exists (select from seen)
       returning key, inbox_head
     ),
     kept as (
       insert into mainspring.inbox(session_key, {_ITEM})
       select key, %(event_id)s, %(client_id)s, %(thread_id)s, %(time)s::bigint,
-             %(version)s::integer, %(type)s, %(body)s, inbox_head, null
+             %(version)s::integer, %(type)s, %(body)s, inbox_head,
+             %(seq)s::bigint
         from moved
       returning *
     )
     select {_ITEM} from seen union all select {_ITEM} from kept
 """
 PENDING: Final = f"""
-    select {_ITEM} from mainspring.inbox where session_key = %s and seq is null
+    select {_ITEM} from mainspring.inbox
+     where session_key = %(key)s and position > %(after)s and seq is null
+       and (%(types)b::text[] is null or type = any(%(types)b::text[]))
+     order by position limit %(limit)s
+"""
+INBOX: Final = f"""
+    select {_ITEM} from mainspring.inbox where session_key = %s and position > %s
      order by position limit %s
 """
-
-# --- leases ----------------------------------------------------------------------------------
 
 ACQUIRE: Final = f"""
     update mainspring.session
@@ -165,8 +175,6 @@ RELEASE: Final = """
     update mainspring.session set epoch = epoch + 1, owner = null, lease_until = '-infinity'
      where id = %s and epoch = %s
 """
-
-# --- blobs and words -------------------------------------------------------------------------
 
 PUT_BLOB: Final = """
     with user_of as (select key from mainspring.session where id = %(session_id)s for key share),

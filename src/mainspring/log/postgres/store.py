@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from anyio import CancelScope
@@ -43,10 +45,15 @@ class PostgresStore:
         self.wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
         self._pool = pool
 
-    # --- sessions ----------------------------------------------------------------------------
-
-    async def create(self, session: SessionRow, rows: Sequence[Row]) -> None:
-        await self._collide(lambda db: queries.create(db, session, rows))
+    async def create(
+        self,
+        session: SessionRow,
+        rows: Sequence[Row],
+        *,
+        blobs: Mapping[str, bytes] = MappingProxyType({}),
+        inbox: Sequence[InboxItem] = (),
+    ) -> None:
+        await self._collide(lambda db: queries.create(db, session, rows, blobs, inbox))
 
     async def session(self, session_id: str) -> SessionRow:
         return await self._pool.read(lambda db: queries.session(db, session_id))
@@ -59,11 +66,17 @@ class PostgresStore:
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
         return await self._pool.read(lambda db: queries.stale(db, updated_before, limit))
 
+    async def expire(self, session_ids: Sequence[str], *, updated_before: int) -> list[str]:
+        expired: list[str] = []
+        for session_id in session_ids:
+            if await self._collide(partial(_expire, session_id, updated_before)):
+                expired.append(session_id)
+                self.wakeups.tell(session_id)
+        return expired
+
     async def delete(self, session_id: str) -> None:
         await self._collide(lambda db: queries.delete(db, session_id))
         self.wakeups.tell(session_id)
-
-    # --- events ------------------------------------------------------------------------------
 
     async def append(self, append: Append) -> None:
         await self._pool.run(lambda db: queries.append(db, append))
@@ -77,10 +90,20 @@ class PostgresStore:
         self.wakeups.tell(session_id)
         return kept
 
-    async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]:
-        return await self._pool.read(lambda db: queries.pending(db, session_id, limit))
+    async def pending(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        types: frozenset[str] | None = None,
+        limit: int = 1000,
+    ) -> list[InboxItem]:
+        return await self._pool.read(
+            lambda db: queries.pending(db, session_id, after, types, limit)
+        )
 
-    # --- leases ------------------------------------------------------------------------------
+    async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
+        return await self._pool.read(lambda db: queries.inbox(db, session_id, after, limit))
 
     async def acquire(
         self,
@@ -99,8 +122,6 @@ class PostgresStore:
 
     async def release(self, lease: Lease) -> None:
         await self._pool.run(lambda db: queries.release(db, lease))
-
-    # --- blobs and words ---------------------------------------------------------------------
 
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
         await self._collide(lambda db: queries.put_blob(db, session_id, digest, content))
@@ -122,8 +143,6 @@ class PostgresStore:
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)
-
-    # --- how it is done ----------------------------------------------------------------------
 
     async def _collide(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Try again when another process's write came in between: then it is visible."""
@@ -147,6 +166,10 @@ class PostgresStore:
             with suppress(StoreFailed):  # then others notice by polling
                 await self.wakeups.send()
             await self._pool.close()
+
+
+async def _expire(session_id: str, updated_before: int, db: Connection) -> bool:
+    return await queries.expire(db, session_id, updated_before)
 
 
 @asynccontextmanager

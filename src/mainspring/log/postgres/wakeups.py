@@ -45,8 +45,6 @@ class Wakeups:
         self._changed.add(session_id)
         self._anything.set()
 
-    # --- telling -----------------------------------------------------------------------------
-
     async def announce(self) -> None:
         """Tell other processes, for as long as it runs."""
         failures = 0
@@ -77,8 +75,6 @@ class Wakeups:
             self._changed |= changed
             self._anything.set()
             raise
-
-    # --- hearing -----------------------------------------------------------------------------
 
     async def listen(self) -> None:
         """Pass on what other processes tell, for as long as it runs."""

@@ -7,7 +7,7 @@ not written anything yet.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.core.errors import (
@@ -21,13 +21,11 @@ from mainspring.core.errors import (
 from mainspring.log.store import (
     Append,
     Head,
-    Hit,
     InboxItem,
     Lease,
     Row,
     SessionRow,
     Span,
-    Text,
 )
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
@@ -47,7 +45,12 @@ _MOVE = (  # without `returning`, which would cost more than all the rest
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
 _ITEM = "event_id, client_id, thread_id, time, version, type, body, position, seq"
-_SEQ_BITS = 32
+SEQ_BITS = 32
+"""Of a rowid in `words`; the rest is the session's key."""
+_STALE = (
+    f"s.updated < ? and s.lease_until <= {_NOW} and not exists"
+    " (select 1 from inbox i where i.session_key = s.key and i.seq is null)"
+)
 
 
 def _session_row(found: tuple[Any, ...]) -> SessionRow:
@@ -85,10 +88,13 @@ def key_of(db: sqlite3.Connection, session_id: str) -> int:
     return int(found[0])
 
 
-# --- sessions --------------------------------------------------------------------------------
-
-
-def create(db: sqlite3.Connection, session: SessionRow, rows: Sequence[Row]) -> None:
+def create(
+    db: sqlite3.Connection,
+    session: SessionRow,
+    rows: Sequence[Row],
+    blobs: Mapping[str, bytes],
+    inbox: Sequence[InboxItem],
+) -> None:
     parent = None if session.parent_id is None else key_of(db, session.parent_id)
     if db.execute("select 1 from session where id = ?", (session.id,)).fetchone():
         raise SessionExists(session.id)
@@ -107,6 +113,10 @@ def create(db: sqlite3.Connection, session: SessionRow, rows: Sequence[Row]) -> 
         ),
     )
     db.executemany(_INSERT, [(*row, session.id) for row in rows])
+    for digest, content in blobs.items():
+        put_blob(db, session.id, digest, content)
+    for item in inbox:
+        submit(db, session.id, item)
 
 
 def session(db: sqlite3.Connection, session_id: str) -> SessionRow:
@@ -127,11 +137,21 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
 
 def stale(db: sqlite3.Connection, updated_before: int, limit: int) -> list[str]:
     found = db.execute(
-        f"select id from session where updated < ? and lease_until <= {_NOW}"
-        " order by updated limit ?",
+        f"select id from session s where {_STALE} order by updated limit ?",
         (updated_before, limit),
     )
     return [session_id for (session_id,) in found]
+
+
+def expire(db: sqlite3.Connection, session_id: str, updated_before: int) -> bool:
+    found = db.execute(
+        f"select key from session s where id = ? and {_STALE}"
+        " and not exists (select 1 from session f where f.parent_key = s.key)",
+        (session_id, updated_before),
+    ).fetchone()
+    if found is not None:
+        _delete(db, found[0])
+    return found is not None
 
 
 def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, int]:
@@ -146,11 +166,16 @@ def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def delete(db: sqlite3.Connection, session_id: str) -> None:
+def delete(db: sqlite3.Connection, session_id: str) -> bool:
+    """Whether anything of it was searchable."""
     key = key_of(db, session_id)
     forks = db.execute("select id from session where parent_key = ? order by key", (key,))
     if names := tuple(name for (name,) in forks):
         raise SessionHasForks(session_id, names)
+    return _delete(db, key)
+
+
+def _delete(db: sqlite3.Connection, key: int) -> bool:
     hashes = db.execute("select hash from blob_use where session_key = ?", (key,)).fetchall()
     db.execute("delete from blob_use where session_key = ?", (key,))
     db.executemany(
@@ -159,16 +184,12 @@ def delete(db: sqlite3.Connection, session_id: str) -> None:
     )
     words = db.execute(
         "delete from words where rowid between ? and ?",
-        (key << _SEQ_BITS, (key + 1) << _SEQ_BITS),
+        (key << SEQ_BITS, (key + 1) << SEQ_BITS),
     )
-    if words.rowcount:  # FTS5 keeps deleted words in older segments until these are merged
-        db.execute("insert into words(words) values ('optimize')")
     db.execute("delete from inbox where session_key = ?", (key,))
     db.execute("delete from event where session_key = ?", (key,))
     db.execute("delete from session where key = ?", (key,))
-
-
-# --- events ----------------------------------------------------------------------------------
+    return words.rowcount > 0
 
 
 def append(db: sqlite3.Connection, append: Append) -> None:
@@ -235,12 +256,13 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
     if seen is not None:
         return _item(seen)
     [(position,)] = db.execute(
-        "update session set inbox_head = inbox_head + 1 where key = ? returning inbox_head",
-        (key,),
+        "update session set inbox_head = inbox_head + 1, updated = max(updated, ?)"
+        " where key = ? returning inbox_head",
+        (item.time, key),
     ).fetchall()
     kept = db.execute(
         f"insert into inbox(session_key, {_ITEM})"
-        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, null) returning {_ITEM}",
+        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
         (
             key,
             item.event_id,
@@ -251,21 +273,31 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
             item.type,
             item.body,
             position,
+            item.seq,
         ),
     ).fetchall()
     return _item(kept[0])
 
 
-def pending(db: sqlite3.Connection, session_id: str, limit: int) -> list[InboxItem]:
+def pending(
+    db: sqlite3.Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
+) -> list[InboxItem]:
+    only = "" if types is None else f"and type in ({', '.join('?' * len(types))})"
     found = db.execute(
-        f"select {_ITEM} from inbox where session_key = ? and seq is null"
+        f"select {_ITEM} from inbox where session_key = ? and position > ? and seq is null {only}"
         " order by position limit ?",
-        (key_of(db, session_id), limit),
+        (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
     return [_item(each) for each in found]
 
 
-# --- leases ----------------------------------------------------------------------------------
+def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
+    found = db.execute(
+        f"select {_ITEM} from inbox where session_key = ? and position > ?"
+        " order by position limit ?",
+        (key_of(db, session_id), after, limit),
+    )
+    return [_item(each) for each in found]
 
 
 def acquire(
@@ -309,9 +341,6 @@ def release(db: sqlite3.Connection, lease: Lease) -> None:
     )
 
 
-# --- blobs and words -------------------------------------------------------------------------
-
-
 def put_blob(db: sqlite3.Connection, session_id: str, digest: str, content: bytes) -> None:
     key = key_of(db, session_id)
     db.execute("insert or ignore into blob(hash, content) values (?, ?)", (digest, content))
@@ -323,50 +352,3 @@ def blobs(db: sqlite3.Connection, session_id: str) -> list[str]:
         "select hash from blob_use where session_key = ? order by hash", (key_of(db, session_id),)
     )
     return [digest for (digest,) in found]
-
-
-def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
-    only = "" if session_id is None else "and s.id = ?"
-    found = db.execute(
-        "select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev"
-        " from session s join event e on e.session_key = s.key and e.seq > s.indexed"
-        f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
-        (*(() if session_id is None else (session_id,)), limit),
-    )
-    return [(each[0], Row._make(each[1:])) for each in found]
-
-
-def index(db: sqlite3.Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
-    keys = {session_id: key_of(db, session_id) for session_id, _ in upto}
-    # another process may have indexed the same events meanwhile: replacing is idempotent
-    db.executemany(
-        "insert or replace into words(rowid, text) values (?, ?)",
-        [(keys[each.session_id] << _SEQ_BITS | each.seq, each.text) for each in texts],
-    )
-    db.executemany(
-        "update session set indexed = max(indexed, ?) where id = ?",
-        [(seq, session_id) for session_id, seq in upto],
-    )
-
-
-def search(
-    db: sqlite3.Connection, words: Sequence[str], spans: Sequence[Span], limit: int
-) -> list[Hit]:
-    where = ["words match ?"]
-    values: list[Any] = [" ".join('"' + word.replace('"', '""') + '"' for word in words)]
-    ranges: list[str] = []
-    for span in spans:
-        key = key_of(db, span.session_id)
-        ranges.append("rowid between ? and ?")
-        upto = min(span.upto, (1 << _SEQ_BITS) - 1)
-        values += [key << _SEQ_BITS | span.after + 1, key << _SEQ_BITS | upto]
-    if ranges:
-        where.append(f"({' or '.join(ranges)})")
-    found = db.execute(
-        "select s.id, found.id & 4294967295, found.snippet from ("
-        "  select rowid id, rank, snippet(words, 0, '', '', '…', 24) snippet from words"
-        f"  where {' and '.join(where)} order by rank limit ?"
-        ") found join session s on s.key = found.id >> 32 order by found.rank",
-        [*values, limit],
-    )
-    return [Hit(session_id=each[0], seq=each[1], snippet=each[2]) for each in found]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import anyio
@@ -16,7 +17,7 @@ from mainspring.core.errors import BlobNotFound, StoreFailed
 from mainspring.log.background import running
 from mainspring.log.pace import Pace
 from mainspring.log.signals import Signals, Watch
-from mainspring.log.sqlite import queries
+from mainspring.log.sqlite import queries, text_index
 from mainspring.log.sqlite.commits import Commits
 from mainspring.log.sqlite.connect import connect, prepare, translated
 from mainspring.log.store import (
@@ -55,10 +56,15 @@ class SqliteStore:
         self._idle: list[sqlite3.Connection] = []
         self._polling: sqlite3.Connection | None = None
 
-    # --- sessions ----------------------------------------------------------------------------
-
-    async def create(self, session: SessionRow, rows: Sequence[Row]) -> None:
-        await self._write(lambda db: queries.create(db, session, rows))
+    async def create(
+        self,
+        session: SessionRow,
+        rows: Sequence[Row],
+        *,
+        blobs: Mapping[str, bytes] = MappingProxyType({}),
+        inbox: Sequence[InboxItem] = (),
+    ) -> None:
+        await self._write(lambda db: queries.create(db, session, rows, blobs, inbox))
 
     async def session(self, session_id: str) -> SessionRow:
         return await self._glance(lambda db: queries.session(db, session_id))
@@ -71,13 +77,26 @@ class SqliteStore:
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
         return await self._read(lambda db: queries.stale(db, updated_before, limit))
 
+    async def expire(self, session_ids: Sequence[str], *, updated_before: int) -> list[str]:
+        expired = [
+            session_id
+            for session_id in session_ids
+            if await self._write(partial(_expire, session_id, updated_before))
+        ]
+        if expired:
+            await self._write(text_index.forget)  # once, as it rewrites the whole index
+            await self._truncate()
+            self.signals.poke(expired)
+        return expired
+
     async def delete(self, session_id: str) -> None:
-        await self._write(lambda db: queries.delete(db, session_id))
-        # the deleted text must not live on in the write-ahead log
-        await self._read(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())
+        await self._write(partial(_delete, session_id))
+        await self._truncate()
         self.signals.poke([session_id])
 
-    # --- events ------------------------------------------------------------------------------
+    async def _truncate(self) -> None:
+        """What was deleted must not live on in the write-ahead log."""
+        await self._read(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())
 
     async def append(self, append: Append) -> None:
         await self._write(lambda db: queries.append(db, append))
@@ -91,10 +110,18 @@ class SqliteStore:
         self.signals.poke([session_id])
         return kept
 
-    async def pending(self, session_id: str, *, limit: int = 1000) -> list[InboxItem]:
-        return await self._glance(lambda db: queries.pending(db, session_id, limit))
+    async def pending(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        types: frozenset[str] | None = None,
+        limit: int = 1000,
+    ) -> list[InboxItem]:
+        return await self._glance(lambda db: queries.pending(db, session_id, after, types, limit))
 
-    # --- leases ------------------------------------------------------------------------------
+    async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
+        return await self._read(lambda db: queries.inbox(db, session_id, after, limit))
 
     async def acquire(
         self,
@@ -114,8 +141,6 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         await self._write(lambda db: queries.release(db, lease))
 
-    # --- blobs and words ---------------------------------------------------------------------
-
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
         await self._write(lambda db: queries.put_blob(db, session_id, digest, content))
 
@@ -131,18 +156,16 @@ class SqliteStore:
         return await self._read(lambda db: queries.blobs(db, session_id))
 
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
-        return await self._read(lambda db: queries.unindexed(db, session_id, limit))
+        return await self._read(lambda db: text_index.unindexed(db, session_id, limit))
 
     async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
-        await self._write(lambda db: queries.index(db, texts, upto))
+        await self._write(lambda db: text_index.index(db, texts, upto))
 
     async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
-        return await self._read(lambda db: queries.search(db, words, spans, limit))
+        return await self._read(lambda db: text_index.search(db, words, spans, limit))
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)
-
-    # --- how it is done ----------------------------------------------------------------------
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await anyio.to_thread.run_sync(self._read_now, work, limiter=self._readers)
@@ -208,6 +231,15 @@ class SqliteStore:
         for connection in (self._polling, *self._idle):
             if connection is not None:
                 connection.close()
+
+
+def _delete(session_id: str, db: sqlite3.Connection) -> None:
+    if queries.delete(db, session_id):
+        text_index.forget(db)
+
+
+def _expire(session_id: str, updated_before: int, db: sqlite3.Connection) -> bool:
+    return queries.expire(db, session_id, updated_before)
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from mainspring.testing.contract.scene import (
     refused,
     says,
     scene,
+    take_over,
     texts,
 )
 
@@ -82,7 +83,7 @@ async def an_append_on_another_hash_is_a_conflict(open_store: StoreFactory) -> N
 async def an_append_with_a_replaced_lease_is_fenced(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         stale = at.writer.lease
-        lease = await at.store.acquire(at.id, owner=stale.owner, seconds=60)
+        lease = await take_over(at.store, stale)
         with refused(Fenced) as refusal:
             await at.store.append(appending(stale, at.writer.head, draft(says("late"))))
         assert (refusal.error.epoch, refusal.error.current) == (stale.epoch, lease.epoch)
@@ -92,7 +93,8 @@ async def an_append_with_a_replaced_lease_is_fenced(open_store: StoreFactory) ->
 async def a_fenced_writer_hears_that_and_not_of_a_conflict(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         stale, start = at.writer.lease, at.writer.head
-        successor = await at.log.hold(at.id, owner=stale.owner, seconds=60)
+        seen = (stale.owner, stale.epoch)
+        successor = await at.log.hold(at.id, owner="next", seconds=60, instead_of=seen)
         await successor.append(says("new"))
         with refused(Fenced):
             await at.store.append(appending(stale, start, draft(says("late"))))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 
 from mainspring.core.errors import Conflict, Fenced, InvalidInput, SessionNotFound
+from mainspring.core.events import ThreadCreated, UserInterrupt
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Folded, Head, InboxItem, Store
@@ -18,6 +21,7 @@ from mainspring.testing.contract.scene import (
     refused,
     says,
     scene,
+    take_over,
     texts,
 )
 
@@ -38,8 +42,8 @@ async def submitted_events_wait_in_order_of_arrival(open_store: StoreFactory) ->
 async def submitting_needs_no_lease_and_moves_no_head(open_store: StoreFactory) -> None:
     async with scene(open_store) as at, open_store() as other:
         before = await at.store.session(at.id)
-        await SessionLog(other).submit(at.id, asks("hello"))
-        assert await at.store.session(at.id) == before
+        item = await SessionLog(other).submit(at.id, asks("hello"))
+        assert await at.store.session(at.id) == replace(before, updated=item.time)
         await at.writer.append(says("undisturbed"))
 
 
@@ -144,7 +148,7 @@ async def a_refused_append_leaves_the_inbox_as_it_was(open_store: StoreFactory) 
     async with scene(open_store) as at:
         item = await at.log.submit(at.id, asks("still here"), client_id="c1")
         stale, head = at.writer.lease, at.writer.head
-        lease = await at.store.acquire(at.id, owner=stale.owner, seconds=60)
+        lease = await take_over(at.store, stale)
         folded = (Folded(item.position, head.seq + 1),)
         with refused(Fenced):
             await at.store.append(appending(stale, head, draft(says("x")), folded=folded))
@@ -159,3 +163,31 @@ async def submitting_to_an_unknown_session_is_refused(open_store: StoreFactory) 
         item = await at.log.submit(at.id, asks("hello"))
         with refused(SessionNotFound):
             await at.store.submit(new_id(SESSION), item)
+
+
+async def what_waits_is_found_behind_much_else(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        for _ in range(3):
+            await at.log.submit(at.id, asks("do this"))
+        stop = await at.log.submit(at.id, UserInterrupt())
+        wanted = frozenset({"user.interrupt"})
+        assert await at.store.pending(at.id, types=wanted, limit=1) == [stop]
+        assert await at.store.pending(at.id, types=frozenset()) == []
+        assert await at.store.pending(at.id, after=stop.position - 1) == [stop]
+        assert await at.store.pending(at.id, after=stop.position) == []
+        await at.writer.fold_inbox()
+        assert await at.store.pending(at.id, types=wanted) == []
+        assert [item.seq for item in await at.store.inbox(at.id, after=1)] == [3, 4, 5]
+        assert len(await at.store.inbox(at.id, limit=2)) == 2
+
+
+async def an_event_for_a_thread_that_is_not_there_is_refused(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        await at.writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="helper"))
+        fork = await at.log.fork(at.id)
+        for session_id in (at.id, fork.id):
+            for thread_id in (at.thread_id, "sthr_2"):
+                kept = await at.log.submit(session_id, asks("hello"), thread_id=thread_id)
+                assert kept.thread_id == thread_id
+            with refused(InvalidInput):
+                await at.log.submit(session_id, asks("hello"), thread_id="sthr_3")

@@ -17,6 +17,7 @@ from mainspring.testing.contract.scene import (
     refused,
     says,
     scene,
+    take_over,
     until,
 )
 
@@ -26,19 +27,71 @@ async def a_held_session_is_not_given_to_another(open_store: StoreFactory) -> No
         with refused(LeaseHeld) as refusal:
             await other.acquire(at.id, owner="somebody else", seconds=60)
         assert refusal.error.owner == at.writer.lease.owner
+        assert refusal.error.epoch == at.writer.lease.epoch
         assert 50 < refusal.error.seconds <= 60
         await at.writer.append(says("undisturbed"))
 
 
-async def the_same_owner_gets_a_new_epoch_at_once(open_store: StoreFactory) -> None:
+async def a_held_session_is_not_given_to_its_own_owner_again(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        first = at.writer.lease
-        second = await at.store.acquire(at.id, owner=first.owner, seconds=60)
-        assert second.epoch > first.epoch
-        assert (await at.store.session(at.id)).epoch == second.epoch
+        with refused(LeaseHeld) as refusal:
+            await at.store.acquire(at.id, owner=at.writer.lease.owner, seconds=60)
+        assert refusal.error.owner == at.writer.lease.owner
+        await at.writer.append(says("undisturbed"))
+
+
+async def a_lease_seen_is_taken_over_at_once_and_its_holder_fenced(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at, open_store() as other:
+        with refused(LeaseHeld) as refusal:
+            await other.acquire(at.id, owner="next", seconds=60)
+        seen = (refusal.error.owner, refusal.error.epoch)
+        lease = await other.acquire(at.id, owner="next", seconds=60, instead_of=seen)
+        assert lease.epoch == at.writer.lease.epoch + 1
+        session = await at.store.session(at.id)
+        assert (session.owner, session.epoch) == ("next", lease.epoch)
         with refused(Fenced):
-            await at.store.renew(first)
-        await at.store.renew(second)
+            await at.store.renew(at.writer.lease)
+        await other.renew(lease)
+
+
+async def a_lease_that_is_not_the_one_seen_is_not_taken_over(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        lease = at.writer.lease
+        for seen in (
+            (lease.owner, lease.epoch - 1),
+            (lease.owner, lease.epoch + 1),
+            ("somebody else", lease.epoch),
+        ):
+            with refused(LeaseHeld):
+                await at.store.acquire(at.id, owner="next", seconds=60, instead_of=seen)
+        await at.store.renew(lease)
+
+
+async def of_takeovers_at_once_exactly_one_succeeds(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at, open_store() as other:
+        seen = (at.writer.lease.owner, at.writer.lease.epoch)
+        won: list[Lease] = []
+
+        async def take(store: Store, owner: str) -> None:
+            try:
+                won.append(await store.acquire(at.id, owner=owner, seconds=60, instead_of=seen))
+            except LeaseHeld:
+                return
+
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(take, (at.store, other)[number % 2], f"worker {number}")
+        assert [lease.epoch for lease in won] == [seen[1] + 1]
+
+
+async def a_free_session_is_given_whatever_was_seen_before(open_store: StoreFactory) -> None:
+    async with scene(open_store) as at:
+        seen = (at.writer.lease.owner, at.writer.lease.epoch)
+        await at.writer.release()
+        lease = await at.store.acquire(at.id, owner="next", seconds=60, instead_of=seen)
+        assert lease.epoch > seen[1] + 1
 
 
 async def of_acquires_at_once_exactly_one_succeeds(open_store: StoreFactory) -> None:
@@ -69,14 +122,14 @@ async def an_expired_lease_is_taken_over_and_its_holder_fenced(open_store: Store
         stale = await store.acquire(session.id, owner="slow", seconds=0.2)
         taken: list[Lease] = []
 
-        async def take_over() -> bool:
+        async def taken_over() -> bool:
             try:
                 taken.append(await other.acquire(session.id, owner="quick", seconds=60))
             except LeaseHeld:
                 return False
             return True
 
-        await until(take_over)
+        await until(taken_over)
         assert taken[0].epoch > stale.epoch
         with refused(Fenced):
             await store.renew(stale)
@@ -145,7 +198,7 @@ async def who_has_let_go_cannot_append_any_more(open_store: StoreFactory) -> Non
 async def releasing_a_replaced_lease_does_not_free_the_session(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         stale = at.writer.lease
-        await at.store.acquire(at.id, owner=stale.owner, seconds=60)
+        await take_over(at.store, stale)
         await at.store.release(stale)
         with refused(LeaseHeld):
             await at.store.acquire(at.id, owner="somebody else", seconds=60)

@@ -115,6 +115,13 @@ def appending(lease: Lease, head: Head, *drafts: Draft, folded: tuple[Folded, ..
     return Append(lease=lease, expected=head, head=reached, rows=rows, folded=folded)
 
 
+async def take_over(store: Store, lease: Lease) -> Lease:
+    """The same owner's next lease, as if the one before were a dead process's."""
+    return await store.acquire(
+        lease.session_id, owner=lease.owner, seconds=60, instead_of=(lease.owner, lease.epoch)
+    )
+
+
 async def until(claim: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what only time brings about; the case's time limit bounds it."""
     while not await claim():  # noqa: ASYNC110 (a lease that expires tells nobody)

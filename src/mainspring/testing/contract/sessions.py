@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import GENESIS
-from mainspring.core.errors import InvalidInput, SessionExists, SessionNotFound
-from mainspring.core.ids import SESSION, new_id
+from mainspring.core.errors import BlobNotFound, InvalidInput, SessionExists, SessionNotFound
+from mainspring.core.ids import EVENT, SESSION, new_id
+from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Head, SessionRow, Span, Store
 from mainspring.log.verify import verify
@@ -15,6 +17,7 @@ from mainspring.testing.contract.scene import (
     ENDLESS,
     MOMENT,
     StoreFactory,
+    asks,
     refused,
     says,
     scene,
@@ -148,6 +151,67 @@ async def sessions_untouched_since_a_moment_are_stale_unless_held(
         assert idle.id in found
         assert held.id not in found
         assert fresh.id not in found
+
+
+async def a_session_that_a_client_writes_to_is_not_stale(open_store: StoreFactory) -> None:
+    async with open_store() as store:
+        old, today = SessionLog(store, clock=lambda: MOMENT), SessionLog(store)
+        cutoff = to_micros(MOMENT) + 1
+        touched, waiting = await old.create(), await old.create()
+        item = await today.submit(touched.id, asks("hello"))
+        assert (await store.session(touched.id)).updated == item.time
+        await old.submit(waiting.id, asks("from long ago"))
+        assert (await store.session(waiting.id)).updated == waiting.updated
+        found = await store.stale(updated_before=cutoff, limit=1000)
+        assert not {touched.id, waiting.id} & set(found)
+        assert await store.expire([waiting.id], updated_before=cutoff) == []
+
+
+async def a_session_taken_up_since_it_was_found_stale_is_not_deleted(
+    open_store: StoreFactory,
+) -> None:
+    async with open_store() as store:
+        old = SessionLog(store, clock=lambda: MOMENT)
+        cutoff = to_micros(MOMENT) + 1
+        idle, held, asked, grown, parent = [await old.create() for _ in range(5)]
+        made = [session.id for session in (idle, held, asked, grown, parent)]
+        assert set(made) <= set(await store.stale(updated_before=cutoff, limit=1000))
+        await store.acquire(held.id, owner="me", seconds=60)
+        await old.submit(asked.id, asks("still there?"))
+        writer = await SessionLog(store).hold(grown.id, owner="me", seconds=60)
+        await writer.append(says("yes"))
+        await writer.release()
+        await SessionLog(store).fork(parent.id)
+        assert await store.expire([*made, new_id(SESSION)], updated_before=cutoff) == [idle.id]
+        for session_id in made[1:]:
+            await store.session(session_id)
+        with refused(SessionNotFound):
+            await store.session(idle.id)
+
+
+async def a_session_is_created_with_all_that_belongs_to_it_or_not_at_all(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at:
+        content = new_id(SESSION).encode()
+        waiting = await at.log.submit(at.id, asks("waiting"), client_id="c1")
+        folded = replace(waiting, client_id="c2", event_id=new_id(EVENT), seq=7)
+        session = _bare(new_id(SESSION))
+        digest = digest_of(content)
+        await at.store.create(session, [], blobs={digest: content}, inbox=[folded, waiting])
+        assert await at.store.blob(digest) == content
+        assert await at.store.blobs(session.id) == [digest]
+        items = await at.store.inbox(session.id)
+        assert [(item.client_id, item.position, item.seq) for item in items] == [
+            ("c2", 1, 7),
+            ("c1", 2, None),
+        ]
+        assert [item.client_id for item in await at.store.pending(session.id)] == ["c1"]
+        other = new_id(SESSION).encode()
+        with refused(SessionExists):
+            await at.store.create(session, [], blobs={digest_of(other): other})
+        with refused(BlobNotFound):
+            await at.store.blob(digest_of(other))
 
 
 async def retention_deletes_stale_sessions_forks_first(open_store: StoreFactory) -> None:

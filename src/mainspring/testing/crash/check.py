@@ -86,8 +86,6 @@ class Check:
         except SessionNotFound:
             return None
 
-    # --- events ------------------------------------------------------------------------------
-
     def _events(self, story: Story, look: Look) -> None:
         new = self._after_checked(story, look.events)
         for event in new:
@@ -153,8 +151,6 @@ class Check:
         if places != list(range(places[0], places[0] + len(places))):
             self._found("torn_batch", story.id, f"the events of one append are at {places}")
 
-    # --- inbox -------------------------------------------------------------------------------
-
     def _inbox(self, story: Story, pending: list[InboxItem]) -> None:
         for item in pending:
             client = story.clients.get(item.client_id)
@@ -192,8 +188,6 @@ class Check:
                 what = f"item {first} is at {place} and item {second} at {next_place}"
                 self._found("inbox", story.id, what)
 
-    # --- leases and blobs --------------------------------------------------------------------
-
     def _leases(self, story: Story, session: SessionRow) -> None:
         for epoch in story.twice:
             self._found("double_lease", story.id, f"epoch {epoch} was given out twice")
@@ -201,7 +195,7 @@ class Check:
             self._found("double_lease", story.id, f"its epoch went back to {session.epoch}")
         for epoch, grant in story.grants.items():
             after = story.grants.get(epoch + 1)
-            if after is None or epoch in story.released or after.owner == grant.owner:
+            if after is None or epoch in story.released or after.instead_of == epoch:
                 continue
             if after.acked_at + _CLOCK_SLACK < grant.until:
                 early = (grant.until - after.acked_at) / 1e9

@@ -31,9 +31,18 @@ class _Early(_Broken):
         await self._flush()
         self._late = append
 
-    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
+    async def acquire(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Lease:
         await self._flush()
-        return await self.store.acquire(session_id, owner=owner, seconds=seconds)
+        return await self.store.acquire(
+            session_id, owner=owner, seconds=seconds, instead_of=instead_of
+        )
 
     async def _flush(self) -> None:
         late, self._late = self._late, None
@@ -76,9 +85,18 @@ class _Unfenced(_Broken):
 class _Sharing(_Broken):
     """Gives a lease that somebody has to the next who asks."""
 
-    async def acquire(self, session_id: str, *, owner: str, seconds: float) -> Lease:
+    async def acquire(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Lease:
         try:
-            return await self.store.acquire(session_id, owner=owner, seconds=seconds)
+            return await self.store.acquire(
+                session_id, owner=owner, seconds=seconds, instead_of=instead_of
+            )
         except LeaseHeld:
             epoch = (await self.store.session(session_id)).epoch
             return Lease(session_id=session_id, owner=owner, epoch=epoch, seconds=seconds)

@@ -43,6 +43,8 @@ class Grant:
     acked_at: int
     until: int
     """It cannot have expired before, unless it was released."""
+    instead_of: int | None
+    """Epoch that it was given in spite of."""
 
 
 @dataclass(slots=True)
@@ -129,8 +131,6 @@ class History:
             case wire.Tried() | wire.Saw() | wire.Stopping() | wire.Broke():
                 pass
 
-    # --- tried -------------------------------------------------------------------------------
-
     def _tried(self, line: wire.Tried) -> None:
         story = self.story(line.doing.session_id)
         match line.doing:
@@ -153,8 +153,6 @@ class History:
             case _:
                 pass
 
-    # --- refused -----------------------------------------------------------------------------
-
     def _refused(self, doing: wire.Doing) -> None:
         story = self.story(doing.session_id)
         match doing:
@@ -170,8 +168,6 @@ class History:
                 story.is_deleting = False
             case _:
                 pass
-
-    # --- acknowledged ------------------------------------------------------------------------
 
     def _acked(self, tried: wire.Tried, acked: wire.Acked) -> None:
         story = self.story(tried.doing.session_id)
@@ -226,10 +222,16 @@ def _leased(
     story: Story, doing: wire.Hold | wire.Renew | wire.Release, at: int, acked: wire.Acked
 ) -> None:
     match doing:
-        case wire.Hold(owner=owner, seconds=seconds):
+        case wire.Hold(owner=owner, seconds=seconds, instead_of=instead_of):
             if acked.epoch in story.grants:
                 story.twice.append(acked.epoch)
-            grant = Grant(owner=owner, seconds=seconds, acked_at=acked.at, until=at)
+            grant = Grant(
+                owner=owner,
+                seconds=seconds,
+                acked_at=acked.at,
+                until=at,
+                instead_of=instead_of,
+            )
             story.grants[acked.epoch] = grant
             _renewed(grant, at)
         case wire.Renew(epoch=epoch):

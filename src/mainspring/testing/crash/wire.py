@@ -7,8 +7,6 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-# --- orders ----------------------------------------------------------------------------------
-
 
 class Submit(Struct, frozen=True, kw_only=True, tag_field="doing", tag="submit"):
     session_id: str
@@ -64,8 +62,6 @@ class Take(Struct, frozen=True, kw_only=True, tag_field="order", tag="take"):
 
 Order: TypeAlias = Work | Watch | Sleep | Take
 
-# --- what a child does -----------------------------------------------------------------------
-
 
 class Sent(Struct, frozen=True):
     id: str
@@ -109,6 +105,8 @@ class Hold(Struct, frozen=True, kw_only=True, tag_field="doing", tag="hold"):
     session_id: str
     owner: str
     seconds: float
+    instead_of: int | None = None
+    """Epoch of the lease that it takes before it has run out."""
 
 
 class Renew(Struct, frozen=True, kw_only=True, tag_field="doing", tag="renew"):
@@ -133,8 +131,6 @@ class Delete(Struct, frozen=True, kw_only=True, tag_field="doing", tag="delete")
 Doing: TypeAlias = (
     Create | Fork | Append | Submit | Fold | PutBlob | Hold | Renew | Release | Follow | Delete
 )
-
-# --- reports ---------------------------------------------------------------------------------
 
 
 class Tried(Struct, frozen=True, kw_only=True, tag_field="line", tag="try"):

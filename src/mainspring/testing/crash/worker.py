@@ -26,7 +26,7 @@ from mainspring.testing.crash.reporter import Reporter
 
 T = TypeVar("T")
 
-_OWNERS = ("ada", "ada", "ada", "bob", "cyd")
+_OWNERS = ("ada", "bob", "cyd")
 _LONG_SECONDS = 20.0
 _FOLLOW_SECONDS = 8.0
 
@@ -93,8 +93,6 @@ class Worker:
             [(_, operation)] = self._random.choices(choices, weights)
             await operation(self._random.choice(self._shared.sessions))
 
-    # --- sessions ----------------------------------------------------------------------------
-
     async def create(self, _: str = "") -> None:
         payload = SessionCreated(title=self._text())
         doing = wire.Create(
@@ -130,8 +128,6 @@ class Worker:
             self._shared.sessions.remove(session_id)
             await self._do(wire.Delete(session_id=session_id), lambda: self._log.delete(session_id))
 
-    # --- writing -----------------------------------------------------------------------------
-
     async def append(self, session_id: str) -> None:
         writer = await self._writer(session_id)
         if writer is None:
@@ -155,10 +151,23 @@ class Worker:
             if await self._do(doing, writer.fold_inbox) is None:
                 self._writers.pop(session_id, None)
 
-    async def hold(self, session_id: str, *, owner: str, seconds: float) -> Writer | None:
-        doing = wire.Hold(session_id=session_id, owner=owner, seconds=seconds)
+    async def hold(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        seconds: float,
+        instead_of: tuple[str, int] | None = None,
+    ) -> Writer | None:
+        doing = wire.Hold(
+            session_id=session_id,
+            owner=owner,
+            seconds=seconds,
+            instead_of=None if instead_of is None else instead_of[1],
+        )
         writer = await self._do(
-            doing, lambda: self._log.hold(session_id, owner=owner, seconds=seconds)
+            doing,
+            lambda: self._log.hold(session_id, owner=owner, seconds=seconds, instead_of=instead_of),
         )
         if writer is not None:
             self._writers[session_id] = writer
@@ -170,6 +179,7 @@ class Worker:
             session_id,
             owner=self._random.choice(_OWNERS),
             seconds=_LONG_SECONDS if is_long else self._random.uniform(0.001, 0.03),
+            instead_of=await self._holder(session_id) if self._random.random() < 0.5 else None,
         )
 
     async def _writer(self, session_id: str) -> Writer | None:
@@ -184,8 +194,6 @@ class Worker:
         if writer := self._writers.pop(session_id, None):
             doing = wire.Release(session_id=session_id, epoch=writer.lease.epoch)
             await self._do(doing, writer.release)
-
-    # --- clients -----------------------------------------------------------------------------
 
     async def _submit(self, session_id: str) -> None:
         if self._sent and self._random.random() < 0.3:
@@ -240,8 +248,6 @@ class Worker:
                     break
         return events
 
-    # --- all of them -------------------------------------------------------------------------
-
     async def _do(self, doing: wire.Doing, work: Callable[[], Awaitable[T]]) -> T | None:
         return await self._shared.reporter.doing(doing, work)
 
@@ -251,6 +257,13 @@ class Worker:
             return (await self._log.session(session_id)).head.seq
         except LogError:
             return None
+
+    async def _holder(self, session_id: str) -> tuple[str, int] | None:
+        try:
+            session = await self._log.session(session_id)
+        except LogError:
+            return None
+        return None if session.owner is None else (session.owner, session.epoch)
 
     def _text(self) -> str:
         words = self._random.choice((1, 3, 10, 10, 40, 1500))

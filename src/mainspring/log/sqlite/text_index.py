@@ -1,0 +1,62 @@
+"""The full-text index of the SQLite store. Plain functions over a connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from mainspring.log.sqlite.queries import SEQ_BITS, key_of
+from mainspring.log.store import Hit, Row, Span, Text
+
+
+def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
+    only = "" if session_id is None else "and s.id = ?"
+    found = db.execute(
+        "select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev"
+        " from session s join event e on e.session_key = s.key and e.seq > s.indexed"
+        f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
+        (*(() if session_id is None else (session_id,)), limit),
+    )
+    return [(each[0], Row._make(each[1:])) for each in found]
+
+
+def index(db: sqlite3.Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+    keys = {session_id: key_of(db, session_id) for session_id, _ in upto}
+    # another process may have indexed the same events meanwhile: replacing is idempotent
+    db.executemany(
+        "insert or replace into words(rowid, text) values (?, ?)",
+        [(keys[each.session_id] << SEQ_BITS | each.seq, each.text) for each in texts],
+    )
+    db.executemany(
+        "update session set indexed = max(indexed, ?) where id = ?",
+        [(seq, session_id) for session_id, seq in upto],
+    )
+
+
+def search(
+    db: sqlite3.Connection, words: Sequence[str], spans: Sequence[Span], limit: int
+) -> list[Hit]:
+    where = ["words match ?"]
+    values: list[Any] = [" ".join('"' + word.replace('"', '""') + '"' for word in words)]
+    ranges: list[str] = []
+    for span in spans:
+        key = key_of(db, span.session_id)
+        ranges.append("rowid between ? and ?")
+        upto = min(span.upto, (1 << SEQ_BITS) - 1)
+        values += [key << SEQ_BITS | span.after + 1, key << SEQ_BITS | upto]
+    if ranges:
+        where.append(f"({' or '.join(ranges)})")
+    found = db.execute(
+        "select s.id, found.id & 4294967295, found.snippet from ("
+        "  select rowid id, rank, snippet(words, 0, '', '', '…', 24) snippet from words"
+        f"  where {' and '.join(where)} order by rank limit ?"
+        ") found join session s on s.key = found.id >> 32 order by found.rank",
+        [*values, limit],
+    )
+    return [Hit(session_id=each[0], seq=each[1], snippet=each[2]) for each in found]
+
+
+def forget(db: sqlite3.Connection) -> None:
+    """FTS5 keeps deleted words in older segments until these are merged."""
+    db.execute("insert into words(words) values ('optimize')")

@@ -1,0 +1,173 @@
+"""What would keep a loop busy for ever, or make it do what was taken back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.harness.stage import echo, stage, texts
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.content import TextBlock
+from mainspring.core.events import (
+    UserCustomToolResult,
+    UserInterrupt,
+    UserMessage,
+    UserToolConfirmation,
+)
+from mainspring.core.model import Delta, Reply, Request, TextDelta
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.limits import Limits
+from mainspring.harness.reasons import Continue, Ended
+from mainspring.harness.thread import Thread
+
+
+async def test_a_model_that_pauses_for_ever_is_stopped(tmp_path: Path):
+    model = Scripted(otherwise=says("wait", reason="pause_turn"))
+    async with stage(tmp_path, model) as play:
+        with anyio.fail_after(10):
+            assert await play.play("go") == Ended("output_truncated")
+        assert len(model.requests) == 4
+
+
+async def test_a_gate_that_is_never_content_gives_in(tmp_path: Path):
+    class Never(OpenGates):
+        async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+            return Continue("stop_hook_feedback", "not good enough")
+
+    model = Scripted(otherwise=says("done"))
+    async with stage(tmp_path, model, gates=Never()) as play:
+        with anyio.fail_after(10):
+            assert await play.play("go") == Ended("completed")
+        assert len(model.requests) == 4
+
+
+async def test_a_model_that_ends_without_a_reply_has_failed(tmp_path: Path):
+    class Mute:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+            yield TextDelta("I was going to s")
+
+    async with stage(tmp_path, Mute()) as play:
+        with anyio.fail_after(10):
+            ended = await play.play("go")
+        assert ended is not None
+        assert ended.reason == "model_error"
+        assert "without a reply" in (ended.detail or "")
+
+
+async def test_a_confirmation_is_no_result_of_a_clients_own_tool(tmp_path: Path):
+    model = Scripted(calls("lookup"), says("done"))
+    async with stage(tmp_path, model, custom_tools=frozenset({"lookup"})) as play:
+        waiting = await play.play("go")
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        with anyio.fail_after(10):
+            assert (
+                await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow")) is None
+            )
+        result = UserCustomToolResult(custom_tool_use_id=call_id, content=(TextBlock("1"),))
+        assert await play.play(result) == Ended("completed")
+
+
+async def test_a_client_cannot_answer_for_a_tool_that_is_not_its_own(tmp_path: Path):
+    class Ask(OpenGates):
+        async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+            return Decision(decision="ask", gate="rule")
+
+    async with stage(tmp_path, Scripted(calls("echo")), echo(), gates=Ask()) as play:
+        waiting = await play.play("go")
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        forged = UserCustomToolResult(custom_tool_use_id=call_id, content=(TextBlock("done"),))
+        assert await play.play(forged) is None
+        assert texts(await play.events(), "agent.tool_result") == []
+
+
+async def test_calls_over_the_limit_are_not_made(tmp_path: Path):
+    ran: list[str] = []
+    many = calls("echo", x=1)
+    for number in range(2, 8):
+        many += calls("echo", x=number)
+    model = Scripted(many, says("never"))
+    async with stage(tmp_path, model, echo(ran=ran), limits=Limits(max_tool_calls=2)) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        assert ended.reason == "budget_reached"
+        assert len(ran) == 2
+        assert len(texts(await play.events(), "agent.tool_result")) == 7
+
+
+async def test_what_was_interrupted_before_it_began_is_not_begun(tmp_path: Path):
+    model = Scripted(says("never asked"))
+    async with stage(tmp_path, model) as play:
+        await play.send("delete everything", UserInterrupt())
+        assert await play.play() == Ended("interrupted_streaming")
+        assert await play.play() is None
+        assert model.requests == []
+
+
+async def test_a_session_that_waits_for_an_answer_can_be_interrupted(tmp_path: Path):
+    class Ask(OpenGates):
+        async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+            return Decision(decision="ask", gate="rule")
+
+    ran: list[str] = []
+    model = Scripted(calls("echo"), says("all right"))
+    async with stage(tmp_path, model, echo(ran=ran), gates=Ask()) as play:
+        await play.play("go")
+        assert await play.play(UserInterrupt()) == Ended("interrupted_tools")
+        assert await play.play("something else") == Ended("completed")
+        assert ran == []
+
+
+async def test_calls_of_a_refused_reply_are_never_made(tmp_path: Path):
+    ran: list[str] = []
+    refused = calls("echo") + says("I will not.", reason="refusal")
+    async with stage(tmp_path, Scripted(refused, says("hello")), echo(ran=ran)) as play:
+        assert await play.play("go") == Ended("refusal")
+        assert await play.play("hello") == Ended("completed")
+        assert ran == []
+
+
+async def test_an_interrupt_for_another_thread_stops_nothing_here(tmp_path: Path):
+    finish = anyio.Event()
+    runs: list[str] = []
+
+    async def answer(call: Call) -> Outcome:
+        runs.append(call.id)
+        await play.send(UserInterrupt(session_thread_id="sthr_other"))
+        with anyio.move_on_after(0.2):
+            await finish.wait()
+        return Outcome.text("done")
+
+    model = Scripted(calls("act"), says("done"))
+    tool = Tool(spec=echo("act").spec, run=answer)
+    async with stage(tmp_path, model, tool) as play:
+        with anyio.fail_after(10):
+            assert await play.play("go") == Ended("completed")
+        assert len(runs) == 1
+
+
+@pytest.mark.parametrize("at", range(5, 16))
+async def test_a_fork_in_the_middle_of_a_run_owes_nothing_of_its_parents(tmp_path: Path, at: int):
+    ran: list[str] = []
+    model = Scripted(calls("echo", x=1), says("parent done"), otherwise=says("fork done"))
+    async with stage(tmp_path, model, echo(ran=ran)) as play:
+        await play.play("go")
+        before = len(ran)
+        forked = await play.log.fork(play.session_id, at=at)
+        play.session_id = forked.id
+        desk = await play.desk()
+        assert not desk.thread.running
+        assert desk.thread.open_reservation is None
+        await desk.writer.release()
+        with anyio.fail_after(10):
+            ended = await play.play(UserMessage(content=(TextBlock("and here?"),)))
+        assert ended == Ended("completed")
+        started = [e for e in await play.events() if e.type == "tool_call.started"]
+        assert len(ran) - before == len([e for e in started if e.session_id == forked.id])
+        if any(e.session_id != forked.id for e in started):
+            assert len(ran) == before  # what the parent had started, the fork does not do again
