@@ -66,11 +66,11 @@ Plan: TypeAlias = Ready | Waiting | Answered
 
 async def run_round(desk: Desk) -> Step | None:
     """Settle the newest reply's calls, as far as they can be."""
-    unsettled = desk.thread.unsettled()
-    allowed = len(unsettled) - calls_over(desk.account.spent, desk.limits)
+    asked = list(desk.thread.round)
+    allowed = asked[: len(asked) - calls_over(desk.account.spent, desk.limits)]
     plans = [
-        await _plan(desk, call) if index < allowed or call.started else _refused(call, TOO_MANY)
-        for index, call in enumerate(unsettled)
+        await _plan(desk, call) if call.id in allowed or call.started else _refused(call, TOO_MANY)
+        for call in desk.thread.unsettled()
     ]
     for plan in plans:
         if isinstance(plan, Answered):
