@@ -35,7 +35,7 @@ ADDRESSES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    store: str
+    store: str = field(repr=False)
     """A path of a SQLite file, or a `postgresql://` URL. May hold a password: print `place`."""
     keys: frozenset[str]
     """Which of `KEYS` are set."""
@@ -102,6 +102,12 @@ def _home_of(here: Path) -> Path:
     """
     for folder in (here, *here.parents):
         home = folder / FOLDER
-        if os.path.isdir(home) and (folder == here or home.stat().st_uid == os.getuid()):
+        if os.path.isdir(home) and (folder == here or _is_ours(home)):
             return home
     return here / FOLDER
+
+
+def _is_ours(home: Path) -> bool:
+    if not hasattr(os, "getuid"):  # Windows, where anybody may add a folder to the root of a disk
+        return home.is_relative_to(Path.home())
+    return home.stat().st_uid == os.getuid()

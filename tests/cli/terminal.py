@@ -39,6 +39,16 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._handle, keys.encode())
 
+    def press(self, key: str, *, until: str | None = None) -> None:
+        """Press a key until words come, or it is gone: readline sleeps over a signal that comes
+        between its prompt and its first look at the keyboard."""
+        self.type(key)
+        while until is None or self.text.find(until, self._seen) < 0:
+            if not select.select([self._handle], [], [], 2)[0]:
+                self.type(key)
+            elif not self._read():
+                return
+
     def wait(self) -> int:
         """The exit status, once everything is read."""
         while self._read():

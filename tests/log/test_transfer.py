@@ -29,6 +29,7 @@ JOURNEY = (
     ("say", "another way"),
     ("fork", 4),
     ("keep", b""),
+    ("leave", "are you there?"),
 )
 
 
@@ -196,6 +197,11 @@ BROKEN: dict[str, tuple[Breakage, str]] = {
     "no last event": (without(6), "line 8: .* does not end as it should"),
     "no event at all": (without(2, 3, 4, 5, 6), "line 4: .* is not complete"),
     "no blob": (without(7), "line 8: 2 blobs belong here, and there are 1"),
+    "another thread": (
+        edited(1, b'"thread_id":"', b'"thread_id":"x'),
+        "line 2: does not begin as session",
+    ),
+    "another age": (edited(1, b'"created":"20', b'"created":"19'), "line 2: does not begin as"),
     "two headers": (lambda lines: [lines[0], *lines], "line 2: .* was not ended"),
     "an event twice": (lambda lines: [*lines[:3], *lines[2:]], "line 4: event 2 does not follow"),
     "events swapped": (swapped(3, 4), "line 3: event 3 does not follow"),
@@ -290,6 +296,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("say"), st.text(max_size=40)),
         st.tuples(st.just("ask"), st.text(max_size=40)),
+        st.tuples(st.just("leave"), st.text(max_size=40)),
         st.tuples(st.just("keep"), st.binary(max_size=60)),
         st.tuples(st.just("fork"), st.integers(min_value=1, max_value=12)),
     ),
@@ -309,6 +316,8 @@ async def played(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
                 await writer.fold_inbox()
                 await writer.append(says(text))
                 await writer.release()
+            case ("leave", str(text)):
+                await log.submit(session_id, asks(text), client_id=f"client {text}")
             case ("keep", bytes(content)):
                 await with_blob(log, session_id, content)
             case ("fork", int(at)):

@@ -2,12 +2,15 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.log.stories import meddle, opened, tell, told
 
 from mainspring.core.content import BlobBlock
+from mainspring.core.envelope import GENESIS, Event, Unknown
 from mainspring.core.events import AgentMessage
 from mainspring.log.verify import Problem, verify
 
@@ -116,6 +119,35 @@ async def test_a_change_is_found_and_named_with_its_seq(
     async with opened(path) as log:
         report = await verify(log, session_id)
     assert agree(report.problems, expected), report.problems
+
+
+def test_no_field_can_be_moved_into_another_without_a_new_hash():
+    events = [
+        Event(
+            id=event_id,
+            session_id=session_id,
+            seq=2,
+            thread_id=thread_id,
+            time=datetime(2026, 1, 2, tzinfo=UTC),
+            payload=Unknown(type="x"),
+            body=b'{"type":"x"}',
+            version=1,
+            prev=GENESIS,
+        )
+        for session_id, event_id, thread_id in [
+            ("a", "b", "c"),
+            ("a", "b|c", ""),
+            ("a|2|b", "c", ""),
+            ("a", "b", 'c",1'),
+            ("a", 'b","c', ""),
+        ]
+    ]
+    assert len({event.digest() for event in events}) == len(events)
+    moved = [
+        msgspec.structs.replace(events[0], id="b|2", thread_id="c"),
+        msgspec.structs.replace(events[0], id="b", thread_id="2|c"),
+    ]
+    assert moved[0].digest() != moved[1].digest()
 
 
 async def test_any_flipped_byte_of_any_body_is_found(tmp_path: Path):

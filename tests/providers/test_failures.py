@@ -1,5 +1,6 @@
 """What goes wrong between us and a provider, over a real connection, for every adapter."""
 
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -225,6 +226,13 @@ async def test_an_error_in_mid_stream_has_its_kind_and_what_came_before_is_told(
     assert TextDelta("fine") in heard
 
 
+@pytest.mark.parametrize("pad", [0, 395])
+async def test_a_key_told_back_in_mid_stream_is_not_shown(server: Loopback, api: str, pad: int):
+    told = {"type": "error", "code": f"bad {KEY}", "message": "x" * pad + KEY}
+    failed = await failure(api, server, streams([event({"type": "error", "error": told})]))
+    assert KEY[:6] not in str(failed)
+
+
 TINY = Limits(stall_seconds=0.05, abort_seconds=0.15, whole_seconds=0.1)
 
 
@@ -278,6 +286,15 @@ async def test_a_url_that_is_none_is_an_invalid_request(http: Http):
     with pytest.raises(ProviderFailed) as failed:
         await collect(MODELS["chat"](http, "nonsense"))
     assert failed.value.kind == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://ada:pa55word@[::1", "ftp://ada:pa55word@models", "ada:pa55/word@models"]
+)
+async def test_a_url_that_is_none_is_told_without_its_password(http: Http, url: str):
+    with pytest.raises(ProviderFailed) as failed:
+        await collect(MODELS["chat"](http, url))
+    assert "pa55" not in "".join(traceback.format_exception(failed.value))
 
 
 async def test_limits_on_size_hold(server: Loopback, api: str):

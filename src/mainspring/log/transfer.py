@@ -1,76 +1,45 @@
 """Sessions as JSON lines: everything another store needs to hold the very same session.
 
-For each session of the lineage, oldest first: a header, its own events, its blobs, an end with
-the last hash. Exporting what was imported gives the same bytes.
+For each session of the lineage, oldest first: a header, its own events, its blobs, what clients
+have sent, an end with the last hash. Exporting what was imported gives the same bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, AsyncIterable
-from datetime import datetime
-from typing import Annotated, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from dataclasses import replace
 
-import msgspec
-from msgspec import Meta, Struct
-
-from mainspring.core.clock import from_micros, to_micros
-from mainspring.core.envelope import GENESIS, Event, EventLine, encode_line
+from mainspring.core.clock import to_micros
+from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, encode_line
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.log.blobs import digest_of
 from mainspring.log.chain import to_event, to_row
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Append, Head, SessionRow, Span
+from mainspring.log.lines import (
+    BlobLine,
+    EndLine,
+    InboxLine,
+    Line,
+    SessionLine,
+    decode,
+    encode,
+    header_line,
+    inbox_line,
+)
+from mainspring.log.session_log import Segment, SessionLog
+from mainspring.log.store import Append, Folded, Head, InboxItem, SessionRow, Span
 from mainspring.log.upcast import read_line
 
 _PAGE = 1000
 _IMPORTER = "import"
 
 
-class SessionLine(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="session"
-):
-    session_id: str
-    thread_id: str
-    created: Annotated[datetime, Meta(tz=True)]
-    parent_id: str | None = None
-    parent_seq: int = 0
-
-
-class BlobLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="blob"):
-    hash: str
-    content: str
-    """Base64."""
-
-
-class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
-    """Closes a session's part, so that a file cut short is noticed."""
-
-    session_id: str
-    seq: int
-    hash: str
-    blobs: int = 0
-    """How many there are: the events' chain does not cover them."""
-
-
-class _Kind(Struct):
-    line: str | None = None
-
-
-Line: TypeAlias = SessionLine | BlobLine | EndLine | EventLine
-
-_KINDS = msgspec.json.Decoder(_Kind)
-_FRAMES = msgspec.json.Decoder(SessionLine | BlobLine | EndLine)
-_EVENTS = msgspec.json.Decoder(EventLine)
-_ENCODER = msgspec.json.Encoder()
-
-
 async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes, None]:
     """The session and what it inherits, a line at a time, without newlines."""
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
-        yield _ENCODER.encode(_header(session))
+        yield encode(header_line(session))
         head = Head(segment.after, b"")
         while rows := await log.store.read(
             Span(session_id=session.id, after=head.seq, upto=segment.upto, limit=_PAGE)
@@ -82,10 +51,38 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
         digests = await log.store.blobs(session.id)
         for digest in digests:
             content = base64.b64encode(await log.blob(digest)).decode()
-            yield _ENCODER.encode(BlobLine(hash=digest, content=content))
-        yield _ENCODER.encode(
-            EndLine(session_id=session.id, seq=head.seq, hash=head.hash.hex(), blobs=len(digests))
+            yield encode(BlobLine(hash=digest, content=content))
+        items = [item async for item in _inbox(log, segment, is_whole=session.id == session_id)]
+        for item in items:
+            yield encode(inbox_line(item))
+        yield encode(
+            EndLine(
+                session_id=session.id,
+                seq=head.seq,
+                hash=head.hash.hex(),
+                blobs=len(digests),
+                inbox=len(items),
+            )
         )
+
+
+async def _inbox(
+    log: SessionLog, segment: Segment, *, is_whole: bool
+) -> AsyncGenerator[InboxItem, None]:
+    """What an import needs, so that nothing is lost and nothing repeated is folded twice.
+
+    Of an ancestor, only what its exported events carry: the rest is not the fork's.
+    """
+    after = 0
+    while items := await log.store.inbox(segment.session_id, after=after, limit=_PAGE):
+        after = items[-1].position
+        for item in items:
+            if item.seq is None:
+                is_needed = is_whole
+            else:  # an id that no client has given is not sent again
+                is_needed = item.seq <= segment.upto and item.client_id != item.event_id
+            if is_needed:
+                yield item
 
 
 async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str]:
@@ -102,7 +99,7 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
         number += 1
         try:
             if raw.strip():
-                await reading.take(_decode(raw))
+                await reading.take(decode(raw))
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}") from error
     if reading.part is not None:
@@ -110,14 +107,6 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
     if not reading.sessions:
         raise InvalidInput("the file is empty")
     return reading.added
-
-
-def _decode(raw: bytes) -> Line:
-    try:
-        kind = _KINDS.decode(raw).line
-        return _EVENTS.decode(raw) if kind is None else _FRAMES.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"not a line of an exported session: {error}") from error
 
 
 class _Import:
@@ -155,12 +144,16 @@ class _Part:
         self.header = header
         self.events: list[Event] = []
         self.blobs: dict[str, bytes] = {}
+        self.inbox: dict[str, InboxItem] = {}
 
-    def take(self, line: EventLine | BlobLine) -> None:
-        if isinstance(line, BlobLine):
-            self._take_blob(line)
-        else:
-            self._take_event(line)
+    def take(self, line: EventLine | BlobLine | InboxLine) -> None:
+        match line:
+            case BlobLine():
+                self._take_blob(line)
+            case InboxLine():
+                self._take_item(line)
+            case EventLine():
+                self._take_event(line)
 
     def _take_blob(self, line: BlobLine) -> None:
         try:
@@ -183,7 +176,50 @@ class _Part:
                 raise InvalidInput("the first event does not begin a log")
         if (event.seq - 1, event.prev) != expected:
             raise InvalidInput(f"event {event.seq} does not follow from the one before it")
+        if not self.events and (event.thread_id, event.time) != (
+            self.header.thread_id,
+            self.header.created,
+        ):
+            raise InvalidInput(f"does not begin as session {self.header.session_id} says it does")
         self.events.append(event)
+
+    def _take_item(self, line: InboxLine) -> None:
+        if line.client_id in self.inbox:
+            raise InvalidInput(f"client event id {line.client_id} is here twice")
+        event = self._waiting(line) if line.seq is None else self._event(line)
+        self.inbox[line.client_id] = InboxItem(
+            event_id=event.id,
+            client_id=line.client_id,
+            thread_id=event.thread_id,
+            time=to_micros(line.time),
+            version=event.version,
+            type=event.type,
+            body=event.body.decode(),
+            seq=line.seq,
+        )
+
+    def _event(self, line: InboxLine) -> Event:
+        at = (line.seq or 0) - self.header.parent_seq - 1
+        if 0 <= at < len(self.events) and self.events[at].id == line.event_id:
+            return self.events[at]
+        raise InvalidInput(f"client event {line.event_id} is not event {line.seq}")
+
+    def _waiting(self, line: InboxLine) -> Event:
+        event = read_line(
+            EventLine(
+                session_id=self.header.session_id,
+                seq=0,
+                id=line.event_id,
+                thread_id=line.thread_id,
+                time=line.time,
+                version=line.version,
+                prev="",
+                payload=line.payload,
+            )
+        )
+        if event.type not in CLIENT_TYPES:
+            raise InvalidInput(f"clients cannot send {event.type}")
+        return event
 
     async def store(self, log: SessionLog, end: EndLine) -> bool:
         """Whether the session is new here."""
@@ -194,17 +230,17 @@ class _Part:
             raise InvalidInput(f"session {end.session_id} does not end as it should")
         if end.blobs != len(self.blobs):
             raise InvalidInput(f"{end.blobs} blobs belong here, and there are {len(self.blobs)}")
+        if end.inbox != len(self.inbox):
+            raise InvalidInput(
+                f"{end.inbox} client events belong here, and there are {len(self.inbox)}"
+            )
         try:
             existing = await log.session(end.session_id)
         except SessionNotFound:
             await self._create(log, head)
-            is_new = True
-        else:
-            await self._extend(log, existing, head)
-            is_new = False
-        for digest, content in self.blobs.items():
-            await log.store.put_blob(end.session_id, digest, content)
-        return is_new
+            return True
+        await self._extend(log, existing, head)
+        return False
 
     async def _create(self, log: SessionLog, head: Head) -> None:
         header = self.header
@@ -219,7 +255,8 @@ class _Part:
             parent_id=header.parent_id,
             parent_seq=header.parent_seq,
         )
-        await log.store.create(session, [to_row(event) for event in self.events])
+        rows = [to_row(event) for event in self.events]
+        await log.store.create(session, rows, blobs=self.blobs, inbox=list(self.inbox.values()))
 
     async def _check_parent(self, log: SessionLog, parent_id: str) -> None:
         try:
@@ -233,27 +270,51 @@ class _Part:
         """Here already: the same, longer, or the beginning of it that came with a fork."""
         common = min(existing.head.seq, head.seq)
         [last] = await log.read(existing.id, after=common - 1, limit=1)
-        if _header(existing) != self.header or not self._has(last):
+        if header_line(existing) != self.header or not self._has(last):
             raise InvalidInput(f"session {existing.id} is here already and is not the same")
-        missing = [to_row(event) for event in self.events if event.seq > common]
-        if missing:
-            lease = await log.store.acquire(existing.id, owner=_IMPORTER, seconds=60)
-            try:
-                await log.store.append(
-                    Append(lease=lease, expected=existing.head, head=head, rows=missing)
-                )
-            finally:
-                await log.store.release(lease)
+        missing = [event for event in self.events if event.seq > common]
+        if not missing:
+            return await self._add(log, existing.id, common)
+        lease = await log.store.acquire(existing.id, owner=_IMPORTER, seconds=60)
+        try:
+            await self._add(log, existing.id, common)
+            append = Append(
+                lease=lease,
+                expected=existing.head,
+                head=head,
+                rows=[to_row(event) for event in missing],
+                folded=await self._folded(log, existing.id, missing),
+            )
+            await log.store.append(append)
+        finally:
+            await log.store.release(lease)
+
+    async def _add(self, log: SessionLog, session_id: str, common: int) -> None:
+        """Blobs and client events, before the events that need them."""
+        for digest, content in self.blobs.items():
+            await log.store.put_blob(session_id, digest, content)
+        later = await log.read(session_id, after=common, types=CLIENT_TYPES)
+        folded_here = {event.id for event in later}
+        for item in self.inbox.values():
+            is_there = item.seq is not None and item.seq <= common
+            if item.event_id not in folded_here:
+                await log.store.submit(session_id, item if is_there else replace(item, seq=None))
+
+    async def _folded(
+        self, log: SessionLog, session_id: str, missing: Sequence[Event]
+    ) -> list[Folded]:
+        """Client events that wait here, and are among those that come."""
+        seqs = {event.id: event.seq for event in missing}
+        folded: list[Folded] = []
+        after = 0
+        while items := await log.store.pending(session_id, after=after, limit=_PAGE):
+            after = items[-1].position
+            folded += [
+                Folded(item.position, seqs[item.event_id])
+                for item in items
+                if item.event_id in seqs
+            ]
+        return folded
 
     def _has(self, event: Event) -> bool:
         return any(ours.seq == event.seq and ours == event for ours in self.events)
-
-
-def _header(session: SessionRow) -> SessionLine:
-    return SessionLine(
-        session_id=session.id,
-        thread_id=session.thread_id,
-        created=from_micros(session.created),
-        parent_id=session.parent_id,
-        parent_seq=session.parent_seq,
-    )

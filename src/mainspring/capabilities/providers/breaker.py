@@ -23,6 +23,23 @@ class BreakerSettings:
     """After a key was refused, which opens it at once: keys do not come back by themselves."""
 
 
+class Admission:
+    """A call that was let out. It ends in one of these; what comes after the first is no more."""
+
+    def __init__(self, breaker: Breaker) -> None:
+        self._breaker = breaker
+
+    def succeed(self) -> None:
+        self._breaker.succeeded(self)
+
+    def fail(self, failure: ProviderFailed) -> None:
+        self._breaker.failed(self, failure)
+
+    def release(self) -> None:
+        """The call ended without telling anything about the model: cancelled, or our fault."""
+        self._breaker.released(self)
+
+
 class Breaker:
     """Closed, open until a moment, or half open: then one call at a time may probe."""
 
@@ -32,7 +49,7 @@ class Breaker:
         self._failures = 0
         self._openings = 0
         self._open_until: float | None = None
-        self._is_probing = False
+        self._probe: Admission | None = None
         self.opened_by: ProviderFailed | None = None
 
     @property
@@ -48,25 +65,29 @@ class Breaker:
 
     @property
     def is_admitting(self) -> bool:
-        return self.state == "closed" or (self.state == "half_open" and not self._is_probing)
+        return self.state == "closed" or (self.state == "half_open" and self._probe is None)
 
-    def admit(self) -> bool:
-        """Whether a call may go out; it must then end in `succeed`, `fail` or `release`."""
+    def admit(self) -> Admission | None:
+        """A call that may go out, or none."""
         if not self.is_admitting:
-            return False
-        self._is_probing = self.state == "half_open"
-        return True
+            return None
+        admission = Admission(self)
+        if self.state == "half_open":
+            self._probe = admission
+        return admission
 
-    def succeed(self) -> None:
+    def succeeded(self, admission: Admission) -> None:
+        if self._is_late(admission):
+            return
         self._failures = 0
         self._openings = 0
         self._open_until = None
-        self._is_probing = False
+        self._probe = None
 
-    def fail(self, failure: ProviderFailed) -> None:
-        was_probe, self._is_probing = self._is_probing, False
-        if self.state == "open":  # by a call that went out with this one
+    def failed(self, admission: Admission, failure: ProviderFailed) -> None:
+        if self._is_late(admission):
             return
+        was_probe, self._probe = self._probe is not None, None
         self._failures += 1
         is_lost = failure.kind in ACCESS_LOST
         if is_lost or was_probe or self._failures >= self._settings.failures:
@@ -75,9 +96,13 @@ class Breaker:
             self._open_until = self._clock() + seconds
             self._openings += 1
 
-    def release(self) -> None:
-        """The call ended without telling anything about the model: cancelled, or our fault."""
-        self._is_probing = False
+    def released(self, admission: Admission) -> None:
+        if self._probe is admission:
+            self._probe = None
+
+    def _is_late(self, admission: Admission) -> bool:
+        """It went out before others opened the breaker: from then on, only a probe counts."""
+        return self._open_until is not None and self._probe is not admission
 
     def _cooldown(self, *, is_lost: bool) -> float:
         settings = self._settings

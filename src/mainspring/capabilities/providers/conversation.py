@@ -8,7 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from mainspring.capabilities.providers.http import Arrival, Call, Http, Opened, Whole
+from mainspring.capabilities.providers.failures import excerpt
+from mainspring.capabilities.providers.http import Arrival, Call, Endpoint, Http, Opened, Whole
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.model import Delta, Reply, Stalled
 
@@ -51,7 +52,7 @@ async def converse(http: Http, call: Call, parser: Parser) -> AsyncGenerator[Del
             async for arrival in arrivals:
                 if isinstance(arrival, Opened):
                     opened = arrival
-                for delta in _deltas(arrival, parser, call.endpoint.provider):
+                for delta in _deltas(arrival, parser, call.endpoint):
                     yield delta
                 if parser.is_over:
                     opened.is_answered = True
@@ -64,7 +65,7 @@ async def converse(http: Http, call: Call, parser: Parser) -> AsyncGenerator[Del
     yield parser.reply(opened.provider_request_id)
 
 
-def _deltas(arrival: Arrival, parser: Parser, provider: str) -> Iterator[Delta]:
+def _deltas(arrival: Arrival, parser: Parser, endpoint: Endpoint) -> Iterator[Delta]:
     try:
         match arrival:
             case list():
@@ -77,8 +78,9 @@ def _deltas(arrival: Arrival, parser: Parser, provider: str) -> Iterator[Delta]:
             case Opened():
                 pass
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what = f"the answer is not what its API promises: {error}"
-        raise ProviderFailed(provider, "malformed", what) from error
+        told = excerpt(str(error), secret=endpoint.secret)
+        what = f"the answer is not what its API promises: {told}"
+        raise ProviderFailed(endpoint.provider, "malformed", what) from error
 
 
 def _cut_off(call: Call, parser: Parser) -> ProviderFailed:

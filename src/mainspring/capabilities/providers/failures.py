@@ -138,11 +138,11 @@ def _of_status(status: int) -> ProviderFailure:
     return "server" if status >= 500 else "invalid_request"
 
 
-def failed_in_stream(provider: str, error: object) -> ProviderFailed:
+def failed_in_stream(provider: str, error: object, *, secret: str) -> ProviderFailed:
     """An error that came inside an answer that had begun well."""
     told = complaint(error)
-    named = f" ({', '.join(told.codes)})" if told.codes else ""
-    what = f"the stream broke off: {excerpt(told.message)}{named}"
+    named = f" ({excerpt(', '.join(told.codes), secret=secret)})" if told.codes else ""
+    what = f"the stream broke off: {excerpt(told.message, secret=secret)}{named}"
     return ProviderFailed(provider, kind_of(told), what)
 
 

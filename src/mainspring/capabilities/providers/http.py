@@ -332,7 +332,9 @@ def translated(endpoint: Endpoint) -> Generator[None, None, None]:
     except EventTooLarge as error:
         raise ProviderFailed(provider, "malformed", str(error)) from error
     except aiohttp.InvalidURL as error:
-        raise ProviderFailed(provider, "invalid_request", f"no such URL: {error}") from error
+        _, at, place = str(error).rpartition("@")  # before it a name and a password may stand
+        told = excerpt(f"{at and '…@'}{place}", secret=endpoint.secret)
+        raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None
     except TimeoutError as error:
         raise ProviderFailed(provider, "timeout", "could not connect in time") from error
     except (aiohttp.ClientError, OSError) as error:

@@ -186,7 +186,8 @@ class Route:
     ) -> AsyncGenerator[Delta | Reply, None]:
         """One candidate with its retries; if it gives nothing, its refusal is noted instead."""
         breaker = self._router.breaker(candidate.id)
-        if not breaker.admit():
+        admission = breaker.admit()
+        if admission is None:
             refusals.said[candidate.id] = _left_alone(candidate, breaker)
             return
         try:
@@ -194,18 +195,18 @@ class Route:
             async with aclosing(items):
                 async for item in items:
                     yield item
-            breaker.succeed()
+            admission.succeed()
             self._broken.clear()
         except _Refused as refused:
-            breaker.fail(refused.failure)
+            admission.fail(refused.failure)
             refusals.said[candidate.id] = refused.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
-                breaker.fail(failure)
+                admission.fail(failure)
                 self._broken[candidate.id] = self._broken.get(candidate.id, 0) + 1
             raise
         finally:
-            breaker.release()
+            admission.release()
 
     async def _attempts(
         self, candidate: Candidate, request: Request, *, is_alone: bool

@@ -84,7 +84,7 @@ async def sessions_are_listed_newest_first_a_page_at_a_time(open_store: StoreFac
     async with open_store() as store:
         # later than whatever else the database holds, so that these are its newest
         base = ENDLESS - 1000 if await _is_taken(store) else to_micros(MOMENT)
-        made = [new_id(SESSION) for _ in range(5)]
+        made = sorted(new_id(SESSION) for _ in range(5))
         for age, session_id in enumerate(made):  # two of them in one microsecond
             await store.create(_bare(session_id, created=base + min(age, 3)), [])
         first = await store.sessions(limit=1)

@@ -47,4 +47,6 @@ class AnthropicModel:
             request_id=request.request_id,
             stream=request.stream,
         )
-        return converse(self._http, call, MessageParser(request, self._endpoint.provider))
+        return converse(
+            self._http, call, MessageParser(request, self._endpoint.provider, self._endpoint.secret)
+        )

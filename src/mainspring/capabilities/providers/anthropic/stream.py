@@ -104,9 +104,10 @@ class _OpenBlock:
 class MessageParser:
     """One answer. Input of tools is kept in pieces and parsed once, when its block ends."""
 
-    def __init__(self, request: Request, provider: str) -> None:
+    def __init__(self, request: Request, provider: str, secret: str = "") -> None:
         self._request = request
         self._provider = provider
+        self._secret = secret
         self._ids = CallIds(request)
         self._open: dict[int, _OpenBlock] = {}
         self._content: dict[int, TextBlock | Thinking | ToolUse] = {}
@@ -127,7 +128,7 @@ class MessageParser:
         if event.delta is not None and event.type == "content_block_delta":
             return self._grow(event.index, event.delta)
         if event.type == "error" or event.error:
-            raise failed_in_stream(self._provider, event.error)
+            raise failed_in_stream(self._provider, event.error, secret=self._secret)
         if event.content_block is not None:
             return self._start(event.index, event.content_block)
         match event.type:
@@ -240,7 +241,7 @@ class MessageParser:
     def take(self, body: bytes) -> None:
         message = _MESSAGES.decode(body)
         if message.error or message.type == "error":
-            raise failed_in_stream(self._provider, message.error)
+            raise failed_in_stream(self._provider, message.error, secret=self._secret)
         if message.type != "message":
             return
         self._begin(message)

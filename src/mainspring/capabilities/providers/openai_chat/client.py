@@ -44,4 +44,4 @@ class ChatModel:
             request_id=request.request_id,
             stream=request.stream,
         )
-        return converse(self._http, call, ChatParser(request, provider))
+        return converse(self._http, call, ChatParser(request, provider, self._endpoint.secret))

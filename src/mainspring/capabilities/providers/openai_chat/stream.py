@@ -107,9 +107,10 @@ class _OpenCall:
 class ChatParser:
     """One answer. Calls end with the reply: until then any of them may still grow."""
 
-    def __init__(self, request: Request, provider: str) -> None:
+    def __init__(self, request: Request, provider: str, secret: str = "") -> None:
         self._request = request
         self._provider = provider
+        self._secret = secret
         self._ids = CallIds(request)
         self._model = request.model
         self._text: list[str] = []
@@ -148,7 +149,7 @@ class ChatParser:
 
     def _note(self, chunk: _Chunk) -> None:
         if chunk.error:
-            raise failed_in_stream(self._provider, chunk.error)
+            raise failed_in_stream(self._provider, chunk.error, secret=self._secret)
         self._model = chunk.model or self._model
         self._usage = chunk.usage or self._usage
         self.has_begun = self.has_begun or bool(chunk.choices)

@@ -43,4 +43,4 @@ class ResponsesModel:
             request_id=request.request_id,
             stream=request.stream,
         )
-        return converse(self._http, call, ResponseParser(request, provider))
+        return converse(self._http, call, ResponseParser(request, provider, self._endpoint.secret))

@@ -92,9 +92,10 @@ _RESPONSES = msgspec.json.Decoder(_Response)
 class ResponseParser:
     """One answer. An item comes whole at its end; until then its pieces are only passed on."""
 
-    def __init__(self, request: Request, provider: str) -> None:
+    def __init__(self, request: Request, provider: str, secret: str = "") -> None:
         self._request = request
         self._provider = provider
+        self._secret = secret
         self._ids = CallIds(request)
         self._calls: dict[int, tuple[str, str]] = {}
         """Id and name of each call that has begun."""
@@ -133,10 +134,12 @@ class ResponseParser:
             case "response.completed" | "response.incomplete" | "response.done":
                 self._end(event.response or _Response())
             case "response.failed":
-                raise failed_in_stream(self._provider, (event.response or _Response()).error)
+                raise failed_in_stream(
+                    self._provider, (event.response or _Response()).error, secret=self._secret
+                )
             case "error":
                 told = {"code": event.code, "message": event.message}
-                raise failed_in_stream(self._provider, event.error or told)
+                raise failed_in_stream(self._provider, event.error or told, secret=self._secret)
             case _:
                 pass  # parts that begin and end, and what the API may yet invent
 
@@ -181,7 +184,7 @@ class ResponseParser:
     def _end(self, response: _Response) -> None:
         self.is_over = True
         if response.error:
-            raise failed_in_stream(self._provider, response.error)
+            raise failed_in_stream(self._provider, response.error, secret=self._secret)
         for index, item in enumerate(response.output):
             if index not in self._content:
                 self._stop(index, item)

@@ -1,0 +1,102 @@
+"""Lines of an exported session. What they mean together is `transfer.py`'s."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from mainspring.core.clock import from_micros
+from mainspring.core.envelope import EventLine
+from mainspring.core.errors import InvalidInput
+from mainspring.log.store import InboxItem, SessionRow
+
+
+class SessionLine(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="session"
+):
+    session_id: str
+    thread_id: str
+    created: Annotated[datetime, Meta(tz=True)]
+    parent_id: str | None = None
+    parent_seq: int = 0
+
+
+class BlobLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="blob"):
+    hash: str
+    content: str
+    """Base64."""
+
+
+class InboxLine(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="inbox"
+):
+    """A client's event that waits, or the client id of one that was folded."""
+
+    client_id: str
+    event_id: str
+    time: Annotated[datetime, Meta(tz=True)]
+    seq: int | None = None
+    """Where it was folded: the event there has the rest."""
+    thread_id: str = ""
+    version: int = 0
+    payload: Raw = Raw()
+
+
+class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
+    """Closes a session's part, so that a file cut short is noticed."""
+
+    session_id: str
+    seq: int
+    hash: str
+    blobs: int = 0
+    """How many there are: the events' chain does not cover them."""
+    inbox: int = 0
+    """Likewise."""
+
+
+class _Kind(Struct):
+    line: str | None = None
+
+
+Line: TypeAlias = SessionLine | BlobLine | InboxLine | EndLine | EventLine
+
+_KINDS = msgspec.json.Decoder(_Kind)
+_FRAMES = msgspec.json.Decoder(SessionLine | BlobLine | InboxLine | EndLine)
+_EVENTS = msgspec.json.Decoder(EventLine)
+
+encode = msgspec.json.Encoder().encode
+
+
+def decode(raw: bytes) -> Line:
+    try:
+        kind = _KINDS.decode(raw).line
+        return _EVENTS.decode(raw) if kind is None else _FRAMES.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"not a line of an exported session: {error}") from error
+
+
+def header_line(session: SessionRow) -> SessionLine:
+    return SessionLine(
+        session_id=session.id,
+        thread_id=session.thread_id,
+        created=from_micros(session.created),
+        parent_id=session.parent_id,
+        parent_seq=session.parent_seq,
+    )
+
+
+def inbox_line(item: InboxItem) -> InboxLine:
+    line = InboxLine(
+        client_id=item.client_id,
+        event_id=item.event_id,
+        time=from_micros(item.time),
+        seq=item.seq,
+    )
+    if item.seq is not None:
+        return line
+    return msgspec.structs.replace(
+        line, thread_id=item.thread_id, version=item.version, payload=Raw(item.body.encode())
+    )

@@ -1,0 +1,106 @@
+"""What clients have sent moves with its session: none of it is lost or folded twice."""
+
+from pathlib import Path
+
+import pytest
+from tests.log.stories import asks, opened, texts
+from tests.log.test_transfer import each, exported
+
+from mainspring.core.errors import InvalidInput
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import import_lines
+from mainspring.log.verify import verify
+
+
+async def fold(log: SessionLog, session_id: str) -> None:
+    writer = await log.hold(session_id, owner="teller")
+    await writer.fold_inbox()
+    await writer.release()
+
+
+async def test_what_clients_sent_moves_along_and_is_folded_once(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = (await here.create()).id
+        await here.submit(session_id, asks("one"), client_id="c1")
+        await here.submit(session_id, asks("nobody asks again"))
+        await fold(here, session_id)
+        await here.submit(session_id, asks("two"), client_id="c2")
+        await here.submit(session_id, asks("three"))
+        lines = await exported(here, session_id)
+        await import_lines(there, each(lines))
+        assert await exported(there, session_id) == lines
+        for text, client_id in (("one", "c1"), ("two", "c2")):
+            kept = await there.submit(session_id, asks(text), client_id=client_id)
+            ours = await here.submit(session_id, asks(text), client_id=client_id)
+            assert (kept.event_id, kept.seq) == (ours.event_id, ours.seq)
+        with pytest.raises(InvalidInput):
+            await there.submit(session_id, asks("another"), client_id="c1")
+        await fold(there, session_id)
+        said = ["one", "nobody asks again", "two", "three"]
+        assert texts(await there.read(session_id)) == said
+
+
+async def test_what_was_folded_after_an_earlier_export_is_not_folded_again(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = (await here.create()).id
+        await here.submit(session_id, asks("one"), client_id="c1")
+        await here.submit(session_id, asks("two"))
+        early = await exported(here, session_id)
+        await import_lines(there, each(early))
+        await fold(here, session_id)
+        await here.submit(session_id, asks("three"), client_id="c3")
+        await fold(here, session_id)
+        await here.submit(session_id, asks("four"))
+        late = await exported(here, session_id)
+        await import_lines(there, each(late))
+        assert await exported(there, session_id) == late
+        await import_lines(there, each(early))
+        async with opened(tmp_path / "c.db") as elsewhere:
+            for lines in (late, early):
+                await import_lines(elsewhere, each(lines))
+            assert await exported(elsewhere, session_id) == late
+        assert (await there.submit(session_id, asks("three"), client_id="c3")).seq == 4
+        await fold(there, session_id)
+        assert texts(await there.read(session_id)) == ["one", "two", "three", "four"]
+        assert (await verify(there, session_id)).ok
+
+
+async def test_a_fork_leaves_behind_what_waits_for_its_parent(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        root = (await here.create()).id
+        await here.submit(root, asks("early"), client_id="c1")
+        await fold(here, root)
+        fork = await here.fork(root)
+        await here.submit(root, asks("late"), client_id="c2")
+        await fold(here, root)
+        await here.submit(root, asks("latest"), client_id="c3")
+        await import_lines(there, each(await exported(here, fork.id)))
+        assert [item.client_id for item in await there.store.inbox(root)] == ["c1"]
+        assert await exported(there, fork.id) == await exported(here, fork.id)
+        await import_lines(there, each(await exported(here, root)))
+        assert await exported(there, root) == await exported(here, root)
+
+
+MISLAID: dict[str, tuple[bytes, bytes, str]] = {
+    "a place": (b'"seq":2', b'"seq":1', "client event sevt_.* is not event 1"),
+    "no place": (b'"seq":2', b'"seq":null', "there is no version 0"),
+    "a place outside": (b'"seq":2', b'"seq":9', "client event sevt_.* is not event 9"),
+    "an event of ours": (b'"type":"user.message"', b'"type":"agent.message"', "clients cannot"),
+    "a client": (b'"client_id":"c2"', b'"client_id":"c1"', "client event id c1 is here twice"),
+    "the count": (b'"inbox":2', b'"inbox":3', "3 client events belong here, and there are 2"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "complaint"), MISLAID.values(), ids=MISLAID)
+async def test_a_changed_inbox_is_refused(tmp_path: Path, old: bytes, new: bytes, complaint: str):
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
+        session_id = (await here.create()).id
+        await here.submit(session_id, asks("one"), client_id="c1")
+        await fold(here, session_id)
+        await here.submit(session_id, asks("two"), client_id="c2")
+        lines = await exported(here, session_id)
+        changed = [*lines[:3], *(line.replace(old, new) for line in lines[3:])]
+        assert changed != lines
+        with pytest.raises(InvalidInput, match=complaint):
+            await import_lines(there, each(changed))
+        assert await there.sessions() == []

@@ -1,0 +1,75 @@
+"""A breaker lets one call probe, and listens to nobody who went out before it opened."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from mainspring.capabilities.providers.breaker import Admission, Breaker, BreakerSettings
+from mainspring.core.errors import ProviderFailed
+
+DOWN = ProviderFailed("fake", "server", "it is down")
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+
+def admitted(breaker: Breaker) -> Admission:
+    admission = breaker.admit()
+    assert admission is not None
+    return admission
+
+
+def half_open_with_a_late_call() -> tuple[Breaker, Admission]:
+    clock = Clock()
+    breaker = Breaker(BreakerSettings(failures=1, cooldown_seconds=30), lambda: clock.now)
+    late, first = admitted(breaker), admitted(breaker)
+    first.fail(DOWN)
+    clock.now = 30
+    assert breaker.state == "half_open"
+    return breaker, late
+
+
+@pytest.mark.parametrize("ending", ["succeed", "fail", "release"])
+def test_a_call_from_before_does_not_let_a_second_probe_out(ending: str):
+    breaker, late = half_open_with_a_late_call()
+    probe = admitted(breaker)
+    if ending == "fail":
+        late.fail(DOWN)
+    else:
+        getattr(late, ending)()
+    assert breaker.admit() is None
+    assert breaker.state == "half_open"
+    probe.succeed()
+    assert breaker.state == "closed"
+
+
+def test_a_probe_that_fails_opens_it_for_longer_and_ends_once():
+    breaker, _ = half_open_with_a_late_call()
+    probe = admitted(breaker)
+    probe.fail(DOWN)
+    probe.release()
+    probe.succeed()
+    assert breaker.state == "open"
+    assert breaker.seconds_left == 60
+
+
+def test_a_probe_that_is_let_go_makes_room_for_another():
+    breaker, _ = half_open_with_a_late_call()
+    first = admitted(breaker)
+    first.release()
+    second = admitted(breaker)
+    first.release()
+    assert breaker.admit() is None
+    second.succeed()
+    assert breaker.is_admitting
+
+
+def test_calls_of_a_closed_breaker_do_not_disturb_each_other():
+    breaker = Breaker(BreakerSettings(failures=2), lambda: 0.0)
+    calls = [admitted(breaker) for _ in range(3)]
+    calls[0].fail(DOWN)
+    calls[1].succeed()
+    calls[2].fail(DOWN)
+    assert breaker.state == "closed"

@@ -1,0 +1,33 @@
+"""Settings tell nobody what they must not, and are read on any system."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mainspring.config import read_settings
+
+STORE = "postgresql://ada:pa55word@db.example/log?password=pa55word"
+
+
+def test_settings_are_shown_without_keys_and_passwords(tmp_path: Path):
+    environ = {"ANTHROPIC_API_KEY": "sk-very-secret", "MAINSPRING_STORE": STORE}
+    settings = read_settings(environ=environ, folder=tmp_path)
+    assert settings.store == STORE
+    assert settings.place == "postgresql://ada:***@db.example/log"
+    assert "pa55word" not in repr(settings)
+    assert "sk-very-secret" not in repr(settings)
+
+
+def test_a_folder_above_is_found_where_users_have_no_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / ".mainspring").mkdir()
+    below = tmp_path / "below"
+    below.mkdir()
+    monkeypatch.delattr(os, "getuid")
+    for home, place in ((tmp_path, tmp_path), (below, below)):
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("USERPROFILE", str(home))
+        settings = read_settings(environ={}, folder=below)
+        assert settings.store == str(place / ".mainspring" / "mainspring.db")
