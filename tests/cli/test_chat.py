@@ -102,6 +102,7 @@ def test_ctrl_c_interrupts_the_reply_and_the_chat_goes_on(chat: Chat, upstream: 
 def test_ctrl_c_twice_at_the_prompt_leaves(chat: Chat):
     with chat() as terminal:
         terminal.type("half a mess")
+        terminal.expect("half a mess")
         terminal.press("\x03", until="Ctrl-C again, Ctrl-D or /exit leaves")
         terminal.press("\x03")
         assert terminal.wait() == 130

@@ -1,15 +1,18 @@
 """Search: every query is plain words, a fork sees up to its fork point, the deleted is gone."""
 
+import sqlite3
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.log.stories import asks, meddle, opened, says, tell, told
 
+from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.facts import SessionCreated
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import text_index
 
 SAID = (
     "Grüße aus Zürich, 世界 🌍",
@@ -172,6 +175,27 @@ async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
         assert [word for word in (*secrets, b"bongofork") if word in left] == []
         assert await found(log, "harmless") == [2]
     assert [word for word in secrets if word in everything(tmp_path)] == []
+
+
+async def test_no_byte_of_what_expired_is_left_and_the_index_is_rewritten_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rewritten: list[None] = []
+    forget = text_index.forget
+
+    def counted(db: sqlite3.Connection) -> None:
+        rewritten.append(None)
+        forget(db)
+
+    monkeypatch.setattr(text_index, "forget", counted)
+    async with opened(tmp_path / "log.db") as log:
+        for _ in range(5):
+            await told(log, "quaggatext is what I said")
+        assert len(await search(log, "quaggatext")) == 5
+        assert len(await log.expire(updated_before=clock.now())) == 5
+        assert b"quaggatext" not in everything(tmp_path)
+        assert await log.expire(updated_before=clock.now()) == []
+    assert len(rewritten) == 1
 
 
 def everything(folder: Path) -> bytes:

@@ -245,7 +245,8 @@ async def test_a_cut_write_ahead_log_leaves_a_beginning_of_what_was_said(tmp_pat
             assert kept == said[: len(kept)]
             assert len(kept) % 2 == 1  # batches of two, after the first
             assert (await verify(log, session_id)).ok
-            writer = await log.hold(session_id, owner="w")
+            epoch = (await log.session(session_id)).epoch
+            writer = await log.hold(session_id, owner="w", instead_of=("w", epoch))
             await writer.append(says("on"))
             assert texts(await log.read(session_id)) == [*kept, "on"]
 

@@ -331,7 +331,7 @@ def translated(endpoint: Endpoint) -> Generator[None, None, None]:
         yield
     except EventTooLarge as error:
         raise ProviderFailed(provider, "malformed", str(error)) from error
-    except aiohttp.InvalidURL as error:
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         _, at, place = str(error).rpartition("@")  # before it a name and a password may stand
         told = excerpt(f"{at and '…@'}{place}", secret=endpoint.secret)
         raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None

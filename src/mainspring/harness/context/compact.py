@@ -164,6 +164,8 @@ class _Compaction:
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:
         """All of them, with what each frees, or none."""
+        if not overlays:
+            return
         desk = self._desk
         trial = desk.thread.transcript.copy()
         tokens = _tokens(desk, trial)
@@ -172,7 +174,7 @@ class _Compaction:
             trial.compact(overlay)
             before, tokens = tokens, _tokens(desk, trial)
             proven.append(msgspec.structs.replace(overlay, freed_tokens=before - tokens))
-        if proven and is_harmless(desk.thread.transcript, trial):
+        if is_harmless(desk.thread.transcript, trial):
             desk.note(*proven)
             self.has_changed = True
 

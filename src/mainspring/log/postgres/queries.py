@@ -271,13 +271,17 @@ async def acquire(
         "holder": holder,
         "epoch": epoch,
     }
-    for is_last in (False, True):
-        if taken := await _ask(db, sql.ACQUIRE, asked):
-            return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
+    taken = await _ask(db, sql.ACQUIRE, asked)
+    if not taken:
         held = await _holder(db, session_id)
-        if is_last or held.seconds > 0:  # else it was let go since, and is there for the asking
+        if held.seconds > 0:
             raise held
-    raise AssertionError("unreachable")
+        async with db.transaction():  # let go since: ask again, with nobody in between
+            await _key_of(db, session_id, sql.LOCKED)
+            taken = await _ask(db, sql.ACQUIRE, asked)
+            if not taken:
+                raise await _holder(db, session_id)
+    return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
 
 
 async def _holder(db: Connection, session_id: str) -> LeaseHeld:

@@ -86,6 +86,25 @@ async def of_takeovers_at_once_exactly_one_succeeds(open_store: StoreFactory) ->
         assert [lease.epoch for lease in won] == [seen[1] + 1]
 
 
+async def who_is_refused_is_told_who_holds_it(open_store: StoreFactory) -> None:
+    async with open_store() as store, open_store() as other:
+        session_id = (await SessionLog(store).create()).id
+        owners = [f"worker {number}" for number in range(8)]
+        holders: set[str] = set()
+
+        async def come_and_go(store: Store, owner: str) -> None:
+            for _ in range(20):
+                try:
+                    await store.release(await store.acquire(session_id, owner=owner, seconds=60))
+                except LeaseHeld as held:
+                    holders.add(held.owner)
+
+        async with anyio.create_task_group() as group:
+            for number, owner in enumerate(owners):
+                group.start_soon(come_and_go, (store, other)[number % 2], owner)
+        assert holders <= set(owners)
+
+
 async def a_free_session_is_given_whatever_was_seen_before(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         seen = (at.writer.lease.owner, at.writer.lease.epoch)
