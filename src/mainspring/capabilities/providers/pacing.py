@@ -59,6 +59,11 @@ class Pace:
         self._requests = _bucket(settings.requests_per_minute, now)
         self._tokens = _bucket(settings.tokens_per_minute, now)
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether an estimate of a request's tokens is of any use: it takes a look at all of it."""
+        return self._tokens is not None
+
     @asynccontextmanager
     async def slot(self, estimated_tokens: int) -> AsyncGenerator[Tokens, None]:
         """Wait for a turn and hold it; what the call really used is set on what is yielded."""

@@ -243,7 +243,7 @@ class Route:
         request = msgspec.structs.replace(request, model=candidate.name)
         pace = self._router.pace(candidate.provider)
         async with (
-            pace.slot(request_tokens(request)) as tokens,
+            pace.slot(request_tokens(request) if pace.counts_tokens else 0) as tokens,
             aclosing(candidate.model.stream(request)) as items,
         ):
             async for item in items:
