@@ -175,9 +175,6 @@ def _keys(ledger: Ledger) -> set[str]:
     return {deed.key for deed in ledger.deeds()}
 
 
-# --- the process that forks ------------------------------------------------------------------
-
-
 async def _bounded(order: Order, fuse: Fuse) -> None:
     with anyio.fail_after(_LIFE_SECONDS):
         await live(order, fuse)

@@ -120,8 +120,6 @@ class AsksFirst(OpenGates):
         return Decision(decision="ask" if asks else "allow", gate="rule", rule="Ask(asks)")
 
 
-# --- the model -------------------------------------------------------------------------------
-
 ROUNDS = 19
 
 

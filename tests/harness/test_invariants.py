@@ -27,7 +27,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
 
-# --- what may happen -------------------------------------------------------------------------
 
 NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 
@@ -110,9 +109,6 @@ SCHEDULES = st.lists(st.tuples(st.integers(1, 12), MOMENTS), max_size=6).map(tim
 DEATHS = st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=4).map(timeline)
 
 
-# --- what must hold --------------------------------------------------------------------------
-
-
 def check_requests(requests: Sequence[Request]) -> None:
     """Every call has exactly one result, right after it, in the order asked."""
     for request in requests:
@@ -176,9 +172,6 @@ def words(request: Request) -> Counter[str]:
         for part in message.content
         if isinstance(part, TextBlock)
     )
-
-
-# --- the story -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

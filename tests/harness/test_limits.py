@@ -95,9 +95,6 @@ def told_at(*moments: tuple[int, KnownPayload]) -> Spent:
     return spent
 
 
-# --- the fold ----------------------------------------------------------------------------------
-
-
 def test_turns_tokens_and_calls_are_counted_over_all_classes_and_kinds():
     spent = told(
         ended(5, input_tokens=1, cache_creation_input_tokens=2, cache_read_input_tokens=4),
@@ -189,9 +186,6 @@ def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
     spent = told(*opened, *closed)
     assert spent.cost_usd == sum(cost for _, cost in calls)
     assert spent.reservations == {}
-
-
-# --- reserving ---------------------------------------------------------------------------------
 
 
 def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
@@ -298,9 +292,6 @@ def test_calls_beyond_the_limit_are_counted_from_the_last():
     assert calls_over(spent, Limits()) == 0
 
 
-# --- what the model is told --------------------------------------------------------------------
-
-
 def test_a_model_that_stops_early_is_told_to_go_on_until_most_of_its_target_is_used():
     limits = Limits(target_tokens=10_000)
     assert "40 % of the 10000" in (continuation(told(ended(4_000)), limits) or "")
@@ -338,9 +329,6 @@ def test_reservations_of_other_threads_do_not_change_the_status():
     limits = Limits(max_cost_usd=Decimal(10))
     busy = told(reserved("other", Decimal(9)))
     assert status_block(busy, limits) == status_block(Spent(), limits)
-
-
-# --- beyond one session ------------------------------------------------------------------------
 
 
 def test_money_that_goes_too_fast_trips_the_breaker_until_it_is_reset():

@@ -90,8 +90,6 @@ class World:
     _racing: dict[str, int] = field(default_factory=dict[str, int])
     _finished: anyio.Event = field(default_factory=anyio.Event)
 
-    # --- what happens ------------------------------------------------------------------------
-
     async def instant(self) -> None:
         self.life.breathe()
         self._instants += 1
@@ -130,8 +128,6 @@ class World:
         is_done = any(event.id == key for _, key in self.effects)
         result = "allow" if allows and not is_done else "deny"
         return UserToolConfirmation(tool_use_id=event.id, result=result)
-
-    # --- a life ------------------------------------------------------------------------------
 
     async def live(self) -> Ended | None:
         """Run until the session ends or waits; after a death, in a new life."""
@@ -177,8 +173,6 @@ class World:
         if dies_before is False:
             life.die()
         await self.instant()
-
-    # --- tools -------------------------------------------------------------------------------
 
     def _tools(self) -> dict[str, Tool]:
         made = [self._tool(name, policy) for name, policy in POLICIES.items()]

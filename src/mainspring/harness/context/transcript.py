@@ -48,8 +48,6 @@ class Transcript:
         self._counted_tokens: int | None = None
         self._counted_bytes = 0
 
-    # --- what comes in -----------------------------------------------------------------------
-
     def add_user(self, seq: int, content: Sequence[Block]) -> None:
         self.pins.add_words(seq, tuple(content))
         self._say(seq, content)
@@ -117,8 +115,6 @@ class Transcript:
             self.finished.append(seq)
             self.pins.finish()
 
-    # --- what it amounts to ------------------------------------------------------------------
-
     @property
     def bytes(self) -> int:
         return self._bytes
@@ -157,8 +153,6 @@ class Transcript:
         twin._parts, twin._asked = [*self._parts], [*self._asked]
         twin._results, twin._said = {**self._results}, [*self._said]
         return twin
-
-    # --- compaction --------------------------------------------------------------------------
 
     def compact(self, overlay: ContextCompacted) -> bool:
         """Read it as the overlay says; true if that changes what the model was sent before."""
@@ -259,8 +253,6 @@ class Transcript:
         if isinstance(first := self.messages[0], User):
             self.messages[0] = User((*head, *first.content))
             self._head = len(head)
-
-    # --- how it is done ----------------------------------------------------------------------
 
     def _say(self, seq: int, content: Sequence[Block]) -> None:
         self._open(seq)
