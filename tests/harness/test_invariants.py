@@ -27,7 +27,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
 
-
 NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 
 
