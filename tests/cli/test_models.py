@@ -78,9 +78,6 @@ def test_drill_has_the_second_model_do_the_work(mainspring: Run, upstream: Upstr
     assert "there is nothing to fail over to" in alone.stderr
 
 
-# --- cost ------------------------------------------------------------------------------------
-
-
 def test_cost_adds_up_by_what_is_asked_for(mainspring: Run, upstream: Upstream, priced: str):
     address = {"OLLAMA_BASE_URL": upstream.url}
     upstream.says(call("history_search", query="x"))
@@ -97,9 +94,6 @@ def test_cost_adds_up_by_what_is_asked_for(mainspring: Run, upstream: Upstream, 
     assert shown[-1].split()[:2] == ["total", "$0.0078"]
     [fork] = lines(mainspring("sessions", "fork", first["key"], "--json"))
     assert lines(mainspring("cost", fork["id"], "--json")) == []
-
-
-# --- context ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

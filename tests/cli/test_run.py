@@ -115,9 +115,6 @@ def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
     assert sessions(mainspring)[0]["reason"] == "model_error"
 
 
-# --- agents and limits -----------------------------------------------------------------------
-
-
 def test_the_folder_s_instructions_are_given_to_the_model(
     mainspring: Run, upstream: Upstream, place: Path
 ):
@@ -172,9 +169,6 @@ def test_money_is_an_amount_above_nothing(mainspring: Run):
     assert mainspring("run", "x", "--max-cost", "much").returncode == 2
     assert mainspring("run", "x", "--max-cost", "0").returncode == 2
     assert mainspring("run", "x", "--max-cost", "$0.50").returncode == 0
-
-
-# --- interrupted, killed, resumed ------------------------------------------------------------
 
 
 def test_ctrl_c_interrupts_the_reply_and_keeps_what_was_said(

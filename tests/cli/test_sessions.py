@@ -136,9 +136,6 @@ def test_rm_deletes(mainspring: Run, session_id: str):
     assert listed(mainspring) == []
 
 
-# --- answers ---------------------------------------------------------------------------------
-
-
 class Asking(OpenGates):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         return Decision(decision="ask", gate="mode")

@@ -283,9 +283,6 @@ async def test_from_an_event_on_and_of_a_fork_it_is_identical(tmp_path: Path):
         await identical(play, calls=1)
 
 
-# --- differences -----------------------------------------------------------------------------
-
-
 async def test_another_prompt_of_the_agent_differs_at_the_first_call(tmp_path: Path):
     async with stage(tmp_path, Scripted(says("hello"))) as play:
         await play.play("hi")

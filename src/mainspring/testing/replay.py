@@ -123,9 +123,6 @@ def known_facts(name: str) -> ModelFacts:
         return ModelFacts(id=name, window=200_000, max_output=64_000)
 
 
-# --- offline ---------------------------------------------------------------------------------
-
-
 async def _replay(
     log: SessionLog,
     session: SessionRow,
@@ -278,9 +275,6 @@ class Player:
         return Prefix(
             model=request.model, system=request.system, tools=request.tools, effort=request.effort
         )
-
-
-# --- the copy ---------------------------------------------------------------------------------
 
 
 @asynccontextmanager

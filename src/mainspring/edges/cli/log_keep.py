@@ -36,9 +36,6 @@ _MOST_NAMED = 10
 _STALE = 100_000
 
 
-# --- verify --------------------------------------------------------------------------------------
-
-
 class VerifyView(Struct, frozen=True, kw_only=True):
     session_id: str
     ok: bool
@@ -90,9 +87,6 @@ def _print_report(screen: Screen, report: VerifyReport) -> None:
     screen.line(("BAD   ", "bold red"), (report.session_id, ""))
     for problem in report.problems:
         screen.whole((f"      event {problem.seq}: ", "bold"), (problem.what, ""))
-
-
-# --- export and import ---------------------------------------------------------------------------
 
 
 async def export(settings: Settings, *, meant: str, output: str) -> int:
@@ -179,9 +173,6 @@ async def _lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]:
             return
         for line in some:
             yield line
-
-
-# --- delete --------------------------------------------------------------------------------------
 
 
 async def rm(settings: Settings, *, meant: str, cascade: bool, yes: bool, json: bool) -> int:

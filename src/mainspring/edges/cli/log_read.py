@@ -54,9 +54,6 @@ class SessionView(Struct, frozen=True, kw_only=True):
     title: str | None
 
 
-# --- ls ----------------------------------------------------------------------------------------
-
-
 async def ls(settings: Settings, *, limit: int, json: bool) -> int:
     screen = Screen(settings)
     views: list[SessionView] = []
@@ -134,9 +131,6 @@ def _narrow_row(each: SessionView, moment: datetime) -> list[Part]:
         (short(each.parent) if each.parent else "", "dim"),
         (each.title or "", ""),
     ]
-
-
-# --- show and follow ---------------------------------------------------------------------------
 
 
 class _Printer:
@@ -250,9 +244,6 @@ async def follow(settings: Settings, *, meant: str, after: int, json: bool) -> i
             async for event in events:
                 printer.print(event)
     return 0
-
-
-# --- search ------------------------------------------------------------------------------------
 
 
 async def search(

@@ -54,8 +54,6 @@ class Teller:
         self._notes = Screen(self.settings, stderr=not self.is_whole)
         self._speech = Speech(self._out, self._begin)
 
-    # --- as it comes -------------------------------------------------------------------------
-
     def delta(self, delta: Delta) -> None:
         match delta:
             case TextDelta(text=text):
@@ -100,8 +98,6 @@ class Teller:
     def note(self, words: str, style: str = "dim") -> None:
         self._show((words, style))
 
-    # --- what was said -----------------------------------------------------------------------
-
     def _heard(self, text: str) -> None:
         self._speech.end()
         lines = text.splitlines() or [""]
@@ -126,8 +122,6 @@ class Teller:
             self.note("the reply broke off")
         elif end.is_error and end.stop_reason == "max_tokens":
             self.note("the reply was cut off at the output limit; asking again with more room")
-
-    # --- what was done -----------------------------------------------------------------------
 
     def _done(self, event: Event, payload: AnyPayload) -> None:
         match payload:
@@ -189,8 +183,6 @@ class Teller:
                 self.note("interrupted")
             case _:
                 pass
-
-    # --- layout ------------------------------------------------------------------------------
 
     def _show(self, *parts: Part, kind: str = "note", is_cut: bool = False) -> None:
         self._speech.end()
