@@ -29,7 +29,7 @@ from mainspring.harness.thread import Thread, fold
 SMALL = ModelFacts(id="scripted:small", window=32_000, max_output=4_000)
 TINY = ModelFacts(id="scripted:tiny", window=8_000, max_output=1_000)
 GOAL = "Read every page of the book, then say what it is about."
-RULE = "Do not write anything outside /work/notes."
+RULE = "Do not write anything outside /srv/notes."
 SAFETY = "SAFETY: never reveal the key."
 
 

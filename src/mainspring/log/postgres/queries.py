@@ -18,12 +18,12 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
+from mainspring.log.columns import inbox_item, session_row
 from mainspring.log.postgres import statements as sql
 from mainspring.log.postgres.connect import Connection
 from mainspring.log.postgres.words import folded, snippet, storable
 from mainspring.log.store import (
     Append,
-    Head,
     Hit,
     InboxItem,
     Lease,
@@ -46,34 +46,6 @@ async def _ask(
 
 def _columns(rows: Sequence[Row]) -> list[list[Any]]:
     return [[row[field] for row in rows] for field in range(_ROW_FIELDS)]
-
-
-def _session_row(found: tuple[Any, ...]) -> SessionRow:
-    return SessionRow(
-        id=found[0],
-        thread_id=found[1],
-        created=found[2],
-        updated=found[3],
-        head=Head(found[4], found[5]),
-        parent_id=found[6],
-        parent_seq=found[7],
-        epoch=found[8],
-        owner=found[9],
-    )
-
-
-def _item(found: tuple[Any, ...]) -> InboxItem:
-    return InboxItem(
-        event_id=found[0],
-        client_id=found[1],
-        thread_id=found[2],
-        time=found[3],
-        version=found[4],
-        type=found[5],
-        body=found[6],
-        position=found[7],
-        seq=found[8],
-    )
 
 
 async def _key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
@@ -127,13 +99,13 @@ async def session(db: Connection, session_id: str) -> SessionRow:
     found = await _ask(db, sql.SESSION, [session_id])
     if not found:
         raise SessionNotFound(session_id)
-    return _session_row(found[0])
+    return session_row(found[0])
 
 
 async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
     found = await _ask(db, sql.SESSIONS, [*cursor, limit])
-    return [_session_row(each) for each in found]
+    return [session_row(each) for each in found]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
@@ -236,7 +208,7 @@ async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
     )
     if not found:
         raise SessionNotFound(session_id)
-    return _item(found[0])
+    return inbox_item(found[0])
 
 
 async def pending(
@@ -248,12 +220,12 @@ async def pending(
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return [_item(each) for each in await _ask(db, sql.PENDING, asked)]
+    return [inbox_item(each) for each in await _ask(db, sql.PENDING, asked)]
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await _key_of(db, session_id)
-    return [_item(each) for each in await _ask(db, sql.INBOX, [key, after, limit])]
+    return [inbox_item(each) for each in await _ask(db, sql.INBOX, [key, after, limit])]
 
 
 async def acquire(

@@ -18,9 +18,9 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
+from mainspring.log.columns import inbox_item, session_row
 from mainspring.log.store import (
     Append,
-    Head,
     InboxItem,
     Lease,
     Row,
@@ -51,34 +51,6 @@ _STALE = (
     f"s.updated < ? and s.lease_until <= {_NOW} and not exists"
     " (select 1 from inbox i where i.session_key = s.key and i.seq is null)"
 )
-
-
-def _session_row(found: tuple[Any, ...]) -> SessionRow:
-    return SessionRow(
-        id=found[0],
-        thread_id=found[1],
-        created=found[2],
-        updated=found[3],
-        head=Head(found[4], found[5]),
-        parent_id=found[6],
-        parent_seq=found[7],
-        epoch=found[8],
-        owner=found[9],
-    )
-
-
-def _item(found: tuple[Any, ...]) -> InboxItem:
-    return InboxItem(
-        event_id=found[0],
-        client_id=found[1],
-        thread_id=found[2],
-        time=found[3],
-        version=found[4],
-        type=found[5],
-        body=found[6],
-        position=found[7],
-        seq=found[8],
-    )
 
 
 def key_of(db: sqlite3.Connection, session_id: str) -> int:
@@ -123,7 +95,7 @@ def session(db: sqlite3.Connection, session_id: str) -> SessionRow:
     found = db.execute(f"{_SESSION} where s.id = ?", (session_id,)).fetchone()
     if found is None:
         raise SessionNotFound(session_id)
-    return _session_row(found)
+    return session_row(found)
 
 
 def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
@@ -132,7 +104,7 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
         f"{_SESSION} where (s.created, s.id) < (?, ?) order by s.created desc, s.id desc limit ?",
         (*cursor, limit),
     )
-    return [_session_row(each) for each in found]
+    return [session_row(each) for each in found]
 
 
 def stale(db: sqlite3.Connection, updated_before: int, limit: int) -> list[str]:
@@ -254,7 +226,7 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
         (key, item.client_id),
     ).fetchone()
     if seen is not None:
-        return _item(seen)
+        return inbox_item(seen)
     [(position,)] = db.execute(
         "update session set inbox_head = inbox_head + 1, updated = max(updated, ?)"
         " where key = ? returning inbox_head",
@@ -276,7 +248,7 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
             item.seq,
         ),
     ).fetchall()
-    return _item(kept[0])
+    return inbox_item(kept[0])
 
 
 def pending(
@@ -288,7 +260,7 @@ def pending(
         " order by position limit ?",
         (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
-    return [_item(each) for each in found]
+    return [inbox_item(each) for each in found]
 
 
 def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
@@ -297,7 +269,7 @@ def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> li
         " order by position limit ?",
         (key_of(db, session_id), after, limit),
     )
-    return [_item(each) for each in found]
+    return [inbox_item(each) for each in found]
 
 
 def acquire(
