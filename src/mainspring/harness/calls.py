@@ -76,18 +76,12 @@ async def run_round(desk: Desk) -> Step | None:
         if isinstance(plan, Answered):
             settle(desk, plan.call, plan.outcome)
     for group in _groups(plans):
-        await _run_group(desk, group)
-        if desk.thread.unsettled() and await _is_interrupted(desk):
-            return None
+        if await _run_group(desk, group):
+            return None  # the loop takes the interrupt in, and settles what is open
     waiting = tuple(plan.call.id for plan in plans if isinstance(plan, Waiting))
     if waiting:
         return Ended("requires_action", waiting_for=waiting)
     return await desk.gates.after_round(desk.thread) or Continue("next_turn")
-
-
-async def _is_interrupted(desk: Desk) -> bool:
-    await desk.listen()
-    return desk.thread.interrupted
 
 
 def _groups(plans: Sequence[Plan]) -> list[list[Ready]]:
@@ -203,8 +197,8 @@ def _call(desk: Desk, call: OpenCall) -> Call:
     )
 
 
-async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
-    """Run calls together; an interrupt stops those that can be stopped."""
+async def _run_group(desk: Desk, group: Sequence[Ready]) -> bool:
+    """Run calls together; True if an interrupt stopped those that can be stopped."""
     for ready in group:
         desk.note(
             fact.ToolCallStarted(
@@ -232,11 +226,13 @@ async def _run_group(desk: Desk, group: Sequence[Ready]) -> None:
 
     patient = [ready for ready in group if ready.traits.on_interrupt == "block"]
     stoppable = [ready for ready in group if ready.traits.on_interrupt == "cancel"]
+    is_interrupted = False
     with unwrapped():
         async with anyio.create_task_group() as both:  # losing the lease stops them all
             both.start_soon(run_all, patient)
             if stoppable:
-                await until_interrupted(desk, partial(run_all, stoppable))
+                is_interrupted = await until_interrupted(desk, partial(run_all, stoppable))
+    return is_interrupted
 
 
 def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
