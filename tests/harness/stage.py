@@ -73,7 +73,7 @@ class Stage:
         log = await self.log.read(self.session_id)
         return Desk(
             writer=writer,
-            thread=fold(log, thread_id=writer.thread_id, is_main=True),
+            thread=fold(log, thread_id=writer.thread_id),
             account=Account.of(log),
             model=self.model,
             facts=self.facts,

@@ -105,7 +105,7 @@ async def test_every_request_of_a_long_session_can_be_rebuilt_from_the_log(tmp_p
     model = Scripted(otherwise=Worker(60))
     async with stage(tmp_path, model, reader(), facts=SMALL) as play:
         await play.play(GOAL)
-        thread = Thread(id=(await play.desk()).thread.id, is_main=True)
+        thread = Thread(id=(await play.desk()).thread.id)
         sent = [request.messages for request in model.requests if not is_summary(request)]
         rebuilt: list[tuple[Message, ...]] = []
         prefix = (await play.desk()).prefix
@@ -292,7 +292,7 @@ async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path
             if isinstance(event.payload, ContextCompacted)
         )
         log = (await play.events())[:first]
-        thread = fold(log, thread_id=(await play.desk()).thread.id, is_main=True)
+        thread = fold(log, thread_id=(await play.desk()).thread.id)
         assert len(thread.transcript.messages) == heard[0]
 
 

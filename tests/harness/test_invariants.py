@@ -137,13 +137,13 @@ def encoded(thread: Thread) -> bytes:
 
 def check_folds(events: Sequence[Event], live: Thread) -> None:
     """Any prefix is a valid state, and the whole of it is what the loop had before it."""
-    thread = Thread(id=live.id, is_main=True)
+    thread = Thread(id=live.id)
     for event in events:
         thread.apply(event)
         encoded(thread)
         assert all(not call.settled for call in thread.unsettled())
     assert encoded(thread) == encoded(live)
-    assert encoded(fold(events, thread_id=live.id, is_main=True)) == encoded(live)
+    assert encoded(fold(events, thread_id=live.id)) == encoded(live)
     assert (thread.round, thread.running, thread.turns) == (live.round, live.running, live.turns)
 
 

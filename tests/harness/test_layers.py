@@ -64,7 +64,7 @@ class Tale:
 
     def __init__(self) -> None:
         self.log: list[Event] = []
-        self.thread = Thread(id=THREAD, is_main=True)
+        self.thread = Thread(id=THREAD)
         self.requests: dict[int, list[Message]] = {}
         """The messages of the next request, wherever one could have been made, by log length."""
 
@@ -190,7 +190,7 @@ def encoded(messages: list[Message]) -> bytes:
 
 @given(tales())
 def test_whatever_the_layers_do_requests_are_valid_and_replay_to_the_same_bytes(tale: Tale):
-    replayed = Thread(id=THREAD, is_main=True)
+    replayed = Thread(id=THREAD)
     for event in tale.log:
         replayed.apply(msgspec.structs.replace(event, payload=decode_payload(event.body)))
         if (live := tale.requests.get(event.seq)) is not None:
@@ -203,7 +203,7 @@ def test_whatever_the_layers_do_requests_are_valid_and_replay_to_the_same_bytes(
 @given(tales(), st.data())
 def test_any_prefix_of_a_log_folds_and_goes_on_to_the_same_state(tale: Tale, data: st.DataObject):
     cut = data.draw(st.integers(0, len(tale.log)))
-    thread = fold(tale.log[:cut], thread_id=THREAD, is_main=True)
+    thread = fold(tale.log[:cut], thread_id=THREAD)
     thread.transcript.upcoming()
     for event in tale.log[cut:]:
         thread.apply(event)

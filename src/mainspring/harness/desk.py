@@ -52,7 +52,7 @@ def added(one: Usage, other: Usage) -> Usage:
     )
 
 
-def _unheard(_: Delta | Event) -> None:
+def unheard(_: Delta | Event) -> None:
     return None
 
 
@@ -70,9 +70,9 @@ class Desk:
     limits: Limits = field(default_factory=Limits)
     purse: Purse = field(default_factory=Purse)
     gates: Gates = field(default_factory=OpenGates)
-    emit: Callable[[Delta], None] = _unheard
+    emit: Callable[[Delta], None] = unheard
     """Where tokens go as they come; they are not kept."""
-    tell: Callable[[Event], None] = _unheard
+    tell: Callable[[Event], None] = unheard
     """Hears of every event of this run, in order, once it is durable."""
     new_id: Callable[[str], str]
     price: Callable[[str, Usage], Decimal] | None = None

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.events import Usage
 from mainspring.core.tool import InDoubt
 from mainspring.harness import repetition
 from mainspring.harness.context.transcript import Transcript
@@ -63,7 +62,6 @@ class Tries:
 @dataclass(slots=True, kw_only=True)
 class Thread:
     id: str
-    is_main: bool
     transcript: Transcript = field(default_factory=Transcript)
     round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
     """The newest model reply's calls, in the order asked."""
@@ -87,7 +85,6 @@ class Thread:
     model: str | None = None
     compacted: bool = False
     """A compaction came after the last model request."""
-    last_usage: Usage | None = None
     last_reason: str | None = None
     """Why the last run ended."""
 
@@ -109,8 +106,8 @@ class Thread:
         return self.transcript.is_answered
 
 
-def fold(log: Iterable[Event], *, thread_id: str, is_main: bool) -> Thread:
-    thread = Thread(id=thread_id, is_main=is_main)
+def fold(log: Iterable[Event], *, thread_id: str) -> Thread:
+    thread = Thread(id=thread_id)
     for event in log:
         thread.apply(event)
     return thread
@@ -187,7 +184,6 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
     thread.transcript.end_reply(event.seq, is_error=payload.is_error)
     if not payload.is_error:
         thread.turns += 1
-        thread.last_usage = payload.model_usage
         thread.transcript.measured(payload.model_usage)
         if payload.stop_reason not in ("max_tokens", "pause_turn"):
             thread.tries = Tries(stop_feedback=thread.tries.stop_feedback)

@@ -62,7 +62,7 @@ class Outline:
 
 async def outline(log: SessionLog, session: SessionRow) -> Outline:
     """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
-    account, thread = Account(), Thread(id=session.thread_id, is_main=True)
+    account, thread = Account(), Thread(id=session.thread_id)
     title = agent = folder = None
     for event in await log.read(session.id, types=_TYPES):
         account.apply(event)
@@ -96,7 +96,7 @@ async def outline(log: SessionLog, session: SessionRow) -> Outline:
 
 async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
     """Calls that a person or a client must answer before the session can go on."""
-    thread = Thread(id=session.thread_id, is_main=True)
+    thread = Thread(id=session.thread_id)
     named: tuple[str, ...] = ()
     for event in await log.read(session.id):
         thread.apply(event)

@@ -28,7 +28,7 @@ from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
 from mainspring.harness.budget import Purse
 from mainspring.harness.context.history import history_read, history_search
-from mainspring.harness.desk import Account, Desk
+from mainspring.harness.desk import Account, Desk, unheard
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.loop import run
 from mainspring.harness.reasons import Terminal
@@ -77,10 +77,6 @@ class Result:
     @property
     def ok(self) -> bool:
         return self.reason == "completed"
-
-
-def unheard(_: Delta | Event) -> None:
-    return None
 
 
 class Runtime:
@@ -260,7 +256,7 @@ class Session:
 
     async def _read_on(self, writer: Writer, known: Known | None) -> Known:
         """Fold what this object has not seen yet: a log is only ever added to."""
-        known = known or Known(Thread(id=writer.thread_id, is_main=True), Account(), 0)
+        known = known or Known(Thread(id=writer.thread_id), Account(), 0)
         for event in await self._log.read(self.id, after=known.seq):
             known.thread.apply(event)
             known.account.apply(event)

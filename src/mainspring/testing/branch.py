@@ -78,7 +78,7 @@ async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
     )
     runtime.models.open(agent.model)
     forked = await runtime.log.fork(session_id, at=at, title=f"replay with {agent.model}")
-    thread = fold(log[:at], thread_id=session.thread_id, is_main=True)
+    thread = fold(log[:at], thread_id=session.thread_id)
     return Branch(
         session=_Forked(runtime, agent, forked.id, prefix),
         at=at,

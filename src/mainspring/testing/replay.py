@@ -163,7 +163,7 @@ async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> Ses
 
 def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
     """The last event up to `start` after which nothing is under way."""
-    thread, at = Thread(id=thread_id, is_main=True), 1
+    thread, at = Thread(id=thread_id), 1
     for event in log:
         if event.seq > start:
             break
@@ -242,7 +242,7 @@ class Player:
         prefix = self._prefix(script)
         desk = RecordedDesk(
             writer=writer,
-            thread=fold(log, thread_id=writer.thread_id, is_main=True),
+            thread=fold(log, thread_id=writer.thread_id),
             account=Account.of(log),
             model=model,
             facts=self.facts(prefix.model),

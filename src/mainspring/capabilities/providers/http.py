@@ -60,6 +60,15 @@ class Endpoint:
     """Never shown in an error."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
+    @classmethod
+    def with_bearer(
+        cls, provider: str, url: str, *, key: str, headers: Mapping[str, str]
+    ) -> Endpoint:
+        """One that takes its key as a bearer token; a local server may need none."""
+        key = key.strip()
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        return cls(provider=provider, url=url, secret=key, headers={**bearer, **headers})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:

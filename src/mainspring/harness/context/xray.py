@@ -63,7 +63,7 @@ def decode_prefix(content: bytes) -> Prefix:
 
 def shots(log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, Prefix]) -> list[Shot]:
     """Every turn's call, in order; calls beside the conversation are not turns."""
-    thread = Thread(id=thread_id, is_main=True)
+    thread = Thread(id=thread_id)
     taken: list[Shot] = []
     said: list[TextBlock | Thinking | ToolUse] = []
     for event in log:

@@ -28,12 +28,8 @@ class ChatModel:
         """`url` is what stands before `/chat/completions`; local servers need no key."""
         self._http = http
         self._quirks = quirks or Quirks()
-        key = key.strip()
-        self._endpoint = Endpoint(
-            provider=provider,
-            url=f"{url.rstrip('/')}/chat/completions",
-            secret=key,
-            headers={**({"authorization": f"Bearer {key}"} if key else {}), **(headers or {})},
+        self._endpoint = Endpoint.with_bearer(
+            provider, f"{url.rstrip('/')}/chat/completions", key=key, headers=headers or {}
         )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:

@@ -27,12 +27,8 @@ class ResponsesModel:
     ) -> None:
         self._http = http
         self._quirks = quirks or Quirks()
-        key = key.strip()
-        self._endpoint = Endpoint(
-            provider=provider,
-            url=f"{url.rstrip('/')}/responses",
-            secret=key,
-            headers={**({"authorization": f"Bearer {key}"} if key else {}), **(headers or {})},
+        self._endpoint = Endpoint.with_bearer(
+            provider, f"{url.rstrip('/')}/responses", key=key, headers=headers or {}
         )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
