@@ -106,9 +106,12 @@ class _Forgetful(_Broken):
     """Does not know a client's event again."""
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
+        kept = await self.store.submit(session_id, item)
+        if kept.event_id == item.event_id:
+            return kept
         renamed = replace(item, client_id=f"{item.client_id}.{item.event_id}")
-        kept = await self.store.submit(session_id, renamed)
-        return replace(kept, client_id=item.client_id)
+        again = await self.store.submit(session_id, renamed)
+        return replace(again, client_id=item.client_id)
 
 
 def _opener(broken: Callable[[Store], _Broken]) -> Opener:
