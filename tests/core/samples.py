@@ -63,7 +63,9 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.AgentMessage(content=(TEXT, content.RedactedBlock())),
     events.AgentThinking(text="hm", signature="c2ln"),
     events.AgentToolUse(name="bash", input=INPUT, evaluated_permission="ask"),
-    events.AgentToolResult(tool_use_id="sevt_1", content=(TEXT, KEPT, FOUND, LONG), is_error=True),
+    events.AgentToolResult(
+        tool_use_id="sevt_1", content=(TEXT, KEPT, FOUND, LONG), is_error=True, error="failed"
+    ),
     events.AgentMcpToolUse(
         mcp_server_name="git", name="log", input=INPUT, evaluated_permission="allow"
     ),
@@ -166,8 +168,12 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         rule="Bash(git status)",
         reason="read-only",
         call_hash="sha256:" + "ef" * 32,
+        preview="--- a\n+++ b",
+        updated_input=INPUT,
     ),
-    facts.ToolCallStarted(tool_use_id="sevt_1", idempotency_key="k" * 8, attempt=2),
+    facts.ToolCallStarted(
+        tool_use_id="sevt_1", idempotency_key="k" * 8, attempt=2, sandbox="bwrap/isolated/12ab"
+    ),
     facts.ToolCallInDoubt(tool_use_id="sevt_1", policy="report"),
     facts.BudgetReserved(
         reservation_id="rsrv_1", cost_usd="0.25", input_tokens=10_000, output_tokens=8_000
@@ -185,6 +191,36 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         store_id="memstore_1", path="notes/a.md", operation="modified", version="memver_2"
     ),
     facts.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
+    events.PermissionUpdated(
+        updates=(
+            events.PermissionUpdate(
+                type="addRules",
+                rules=(events.RuleText(tool_name="Bash", rule_content="npm test *"),),
+                behavior="allow",
+                grant_id="grnt_1",
+                expires_at="2026-11-16T12:00:00Z",
+                max_uses=3,
+            ),
+            events.PermissionUpdate(type="setMode", mode="acceptEdits", destination="session"),
+            events.PermissionUpdate(type="addDirectories", directories=("/srv/data",)),
+        ),
+        by="hook",
+        tool_use_id="sevt_1",
+    ),
+    facts.PolicyAdopted(policy="sha256:" + "34" * 32, mode="default"),
+    facts.SandboxOpened(backend="bwrap", level="isolated", flags_hash="ab12", workspace="/work"),
+    facts.NetworkRequested(
+        host="api.example.com",
+        decision="allow",
+        rule="api.example.com",
+        method="GET",
+        path="/v1/things",
+        status=200,
+        credential="EXAMPLE_TOKEN",
+    ),
+    facts.ToolsLoaded(names=("mcp__crm__find", "mcp__crm__note")),
+    facts.TodosWritten(todos=(facts.Todo(content="mend the gate", status="in_progress"),)),
+    facts.WorkspaceRestored(snapshot="sha256:" + "12" * 32, files=3),
     facts.WorkspaceSnapshotted(snapshot="sha256:" + "12" * 32, files=14),
     facts.ArtifactPublished(
         name="report.pdf", hash="sha256:" + "34" * 32, size=10_240, media_type="application/pdf"

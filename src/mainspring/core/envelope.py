@@ -81,7 +81,13 @@ HarnessPayload: TypeAlias = (
     | facts.HookRan
     | facts.MemoryWritten
     | facts.ProviderFailedOver
+    | facts.PolicyAdopted
+    | facts.SandboxOpened
+    | facts.NetworkRequested
+    | facts.ToolsLoaded
+    | facts.TodosWritten
     | facts.WorkspaceSnapshotted
+    | facts.WorkspaceRestored
     | facts.ArtifactPublished
 )
 KnownPayload: TypeAlias = (

@@ -11,6 +11,10 @@ MainspringError
 │   ├── Fenced              the writer's lease was taken over
 │   ├── LeaseHeld           another worker has the session
 │   └── BlobNotFound
+├── HandsError              the workspace or the sandbox refused, and did nothing
+│   ├── OutsideWorkspace    a path that the session may not touch
+│   ├── FileChanged         it is not what it was when it was read
+│   └── SandboxFailed       no isolation, so nothing was run; it says what to do about it
 ├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may yet
 └── StoreFailed             the database did; `retryable` says whether waiting can help
     ├── StoreFull
@@ -94,6 +98,22 @@ class BlobNotFound(LogError):
     def __init__(self, digest: str) -> None:
         super().__init__(f"no blob {digest}")
         self.digest = digest
+
+
+class HandsError(MainspringError):
+    pass
+
+
+class OutsideWorkspace(HandsError):
+    pass
+
+
+class FileChanged(HandsError):
+    pass
+
+
+class SandboxFailed(HandsError):
+    pass
 
 
 ProviderFailure: TypeAlias = Literal[

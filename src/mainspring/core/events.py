@@ -68,6 +68,36 @@ class SystemMessage(Payload, frozen=True, kw_only=True, tag="system.message"):
     content: tuple[Block, ...]
 
 
+class RuleText(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    tool_name: str
+    rule_content: str | None = None
+
+
+class PermissionUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """As Claude Code's hooks write it; `grant_id`, `expires_at` and `max_uses` are ours."""
+
+    type: Literal[
+        "addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"
+    ]
+    rules: tuple[RuleText, ...] = ()
+    behavior: Literal["allow", "ask", "deny"] | None = None
+    mode: str | None = None
+    directories: tuple[str, ...] = ()
+    destination: Literal["session", "localSettings", "projectSettings", "userSettings"] = "session"
+    grant_id: str | None = None
+    expires_at: str | None = None
+    max_uses: int | None = None
+
+
+class PermissionUpdated(Payload, frozen=True, kw_only=True, tag="permission.updated"):
+    """From here on other rules, or another mode, hold in this session."""
+
+    updates: tuple[PermissionUpdate, ...]
+    by: Literal["person", "hook", "operator"] = "person"
+    tool_use_id: str | None = None
+    """The call whose approval brought it."""
+
+
 ClientPayload: TypeAlias = (
     UserMessage
     | UserInterrupt
@@ -76,9 +106,21 @@ ClientPayload: TypeAlias = (
     | UserToolResult
     | UserDefineOutcome
     | SystemMessage
+    | PermissionUpdated
 )
 
 Permission: TypeAlias = Literal["allow", "ask", "deny"]
+Failure: TypeAlias = Literal[
+    "invalid",  # the input is wrong: another one may do
+    "unknown_tool",
+    "denied",  # a gate said no
+    "failed",  # it ran and did not succeed
+    "timed_out",
+    "cancelled",
+    "in_doubt",  # a crash came between its start and its result
+    "unavailable",  # what it needs is not there: no sandbox, no network
+]
+"""What kind of failure a tool's result is."""
 
 
 class AgentMessage(Payload, frozen=True, kw_only=True, tag="agent.message"):
@@ -101,6 +143,7 @@ class AgentToolResult(Payload, frozen=True, kw_only=True, tag="agent.tool_result
     tool_use_id: str
     content: tuple[Block, ...] = ()
     is_error: bool = False
+    error: Failure | None = None
 
 
 class AgentMcpToolUse(Payload, frozen=True, kw_only=True, tag="agent.mcp_tool_use"):
@@ -114,6 +157,7 @@ class AgentMcpToolResult(Payload, frozen=True, kw_only=True, tag="agent.mcp_tool
     mcp_tool_use_id: str
     content: tuple[Block, ...] = ()
     is_error: bool = False
+    error: Failure | None = None
 
 
 class AgentCustomToolUse(Payload, frozen=True, kw_only=True, tag="agent.custom_tool_use"):

@@ -13,6 +13,11 @@ from msgspec import Struct
 from mainspring.core.events import ErrorDetail, Payload
 
 
+class Todo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
 class WorkflowPhase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     name: str
@@ -105,13 +110,19 @@ class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.auth
     rule: str | None = None
     reason: str | None = None
     call_hash: str | None = None
-    """Of the exact call that was judged; an approval of another call is void."""
+    """Of the exact call that was judged, and of what it would do; an approval of another is void."""
+    preview: str | None = None
+    """What it would do, as the person who is asked sees it."""
+    updated_input: dict[str, object] | None = None
+    """What a gate has made of the input: this is what runs."""
 
 
 class ToolCallStarted(Payload, frozen=True, kw_only=True, tag="tool_call.started"):
     tool_use_id: str
     idempotency_key: str
     attempt: int = 1
+    sandbox: str | None = None
+    """Backend, level and hash of the flags of what it runs in."""
 
 
 class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doubt"):
@@ -153,6 +164,50 @@ class ProviderFailedOver(Payload, frozen=True, kw_only=True, tag="provider.faile
     from_model: str
     to_model: str
     reason: str
+
+
+class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
+    """The rules and hooks that hold in this session, whatever becomes of the files they stood in."""
+
+    policy: str
+    """Hash of the blob that has them."""
+    mode: str
+
+
+class SandboxOpened(Payload, frozen=True, kw_only=True, tag="sandbox.opened"):
+    backend: str
+    level: Literal["isolated", "degraded", "none"]
+    flags_hash: str
+    workspace: str
+
+
+class NetworkRequested(Payload, frozen=True, kw_only=True, tag="network.requested"):
+    """Something in the sandbox wanted to reach a host. No query strings, no headers."""
+
+    host: str
+    decision: Literal["allow", "deny"]
+    rule: str | None = None
+    method: str | None = None
+    path: str | None = None
+    status: int | None = None
+    credential: str | None = None
+    """Name of the secret that was put in."""
+
+
+class ToolsLoaded(Payload, frozen=True, kw_only=True, tag="tools.loaded"):
+    """Deferred tools whose schemas the model has from here on."""
+
+    names: tuple[str, ...]
+
+
+class TodosWritten(Payload, frozen=True, kw_only=True, tag="todos.written"):
+    todos: tuple[Todo, ...]
+
+
+class WorkspaceRestored(Payload, frozen=True, kw_only=True, tag="workspace.restored"):
+    snapshot: str
+    files: int
+    """How many were changed by it."""
 
 
 class WorkspaceSnapshotted(Payload, frozen=True, kw_only=True, tag="workspace.snapshotted"):

@@ -118,7 +118,17 @@ class FailedOver(Struct, frozen=True, kw_only=True, tag_field="type", tag="faile
     reason: str
 
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | Stalled | FailedOver
+class ToolOutput(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_output"):
+    """Something that a running call has to show."""
+
+    id: str
+    name: str
+    text: str
+
+
+Delta: TypeAlias = (
+    TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | Stalled | FailedOver | ToolOutput
+)
 
 
 class Reply(Struct, frozen=True, kw_only=True):

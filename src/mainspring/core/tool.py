@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mainspring.core.content import Block, TextBlock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import Failure
 from mainspring.core.model import ToolSpec
 
 InDoubt: TypeAlias = Literal["retry", "probe", "ask", "report"]
@@ -21,6 +23,8 @@ class Call:
     """The same for every attempt at this call, and for no other call."""
     session_id: str
     thread_id: str
+    say: Callable[[str], None] = lambda _: None
+    """Shows what it does while it runs; nothing of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,14 @@ class Outcome:
     ok: bool = True
     details: object = None
     """What people see; never sent to the model."""
+    error: Failure | None = None
+    """What kind of failure it is, when it is not ok."""
+    facts: tuple[KnownPayload, ...] = ()
+    """What it did that the log has a word for; written together with the result."""
 
     @classmethod
-    def text(cls, text: str, *, ok: bool = True) -> Outcome:
-        return cls((TextBlock(text),), ok)
+    def text(cls, text: str, *, ok: bool = True, error: Failure | None = None) -> Outcome:
+        return cls((TextBlock(text),), ok, error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,8 @@ class Traits:
     """How a call that was started and not settled before a crash is settled."""
     on_interrupt: Literal["cancel", "block"] = "cancel"
     max_chars: int = 30_000
+    cascades: bool = False
+    """Its failure cancels later calls of the same tool in the same turn."""
 
 
 SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")
@@ -62,3 +72,9 @@ class Tool:
     """What became of an earlier attempt: its outcome, or `None` if it never happened."""
     invalid: Callable[[Mapping[str, object]], str | None] = lambda _: None
     """What is wrong with an input, in words for the model."""
+    objection: Callable[[Call], Awaitable[str | None]] | None = None
+    """What is wrong with a well-formed call as things stand, in words for the model."""
+    judged: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
+    """The input as gates are to see it: paths absolute. The log keeps what was asked."""
+    preview: Callable[[Call], Awaitable[str | None]] | None = None
+    """What a call would do, in words or as a diff, without doing it."""

@@ -1,0 +1,165 @@
+"""Where a session's hands work: a workspace, a sandbox to run programs in, snapshots of it.
+
+Tools and the harness know only this; `capabilities/sandbox` and `capabilities/workspace` are it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Literal, Protocol, TypeAlias
+
+Stopped: TypeAlias = Literal["time", "memory", "disk", "output", "cancelled", "lost"]
+Level: TypeAlias = Literal["isolated", "degraded", "none"]
+Change: TypeAlias = Literal["added", "modified", "removed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exec:
+    """A program to run."""
+
+    key: str
+    """The idempotency key of the call: what ran under it is never run again."""
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    """Inside the workspace; its root, unless given."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: bytes = b""
+    wall_seconds: float = 120.0
+    max_bytes: int = 200_000
+    """Kept of each stream, half from its beginning and half from its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """A stream: all of it, or its beginning and its end."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    size: int = 0
+    """Of the whole."""
+
+    @property
+    def left_out(self) -> int:
+        return self.size - len(self.head) - len(self.tail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    status: int
+    """The exit status; 128 + n after signal n."""
+    stdout: Captured
+    stderr: Captured
+    stopped: Stopped | None = None
+    """What ended it, if it did not end by itself; `lost`: nobody knows how far it came."""
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """What programs run in, for the log and for people."""
+
+    backend: str
+    flags_hash: str
+    level: Level
+
+
+def unheard_output(_: bytes) -> None:
+    return None
+
+
+class Sandbox(Protocol):
+    """One session's. Whatever a program leaves running is killed when it ends."""
+
+    @property
+    def box(self) -> Box: ...
+
+    async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
+        """Run a program, or collect what an earlier attempt under the same key has given.
+
+        Cancelling it kills the program.
+
+        Raises:
+            SandboxFailed: it was not run.
+        """
+        ...
+
+    async def found(self, key: str) -> Ran | None:
+        """What became of a program after a crash; `None` if it was never started."""
+        ...
+
+    async def forget(self, key: str) -> None:
+        """Its result is in the log; nobody will ask for it again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """A file as it was read; `version` is another whenever its content or mode is."""
+
+    content: bytes
+    version: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    path: PurePosixPath
+    """Relative to the workspace."""
+    size: int
+    modified_ns: int
+    is_folder: bool
+
+
+class Workspace(Protocol):
+    """The files that a session may touch, and none besides. Paths may be absolute or relative;
+    no symbolic link leads out, and no file that is hidden from it can be named."""
+
+    @property
+    def root(self) -> PurePosixPath: ...
+
+    def locate(self, path: str) -> PurePosixPath:
+        """The absolute path that is meant, links followed.
+
+        Raises:
+            OutsideWorkspace: it is not in the workspace, or hidden from the session.
+        """
+        ...
+
+    async def read(self, path: str, *, max_bytes: int) -> FileState: ...
+
+    async def write(
+        self, path: str, content: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileState:
+        """Replace a file as a whole, atomically, making its folders. `expected` is the version
+        that it must have (`""`: not there).
+
+        Raises:
+            FileChanged: it has another version.
+        """
+        ...
+
+    async def walk(self, path: str = ".", *, limit: int = 100_000) -> list[Entry]:
+        """Everything below a folder, sorted by path; links are not followed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    path: str
+    change: Change
+
+
+class Snapshots(Protocol):
+    """Earlier states of a workspace."""
+
+    async def take(self) -> tuple[str, int]:
+        """Keep the workspace as it is: the snapshot's id, and how many files it has."""
+        ...
+
+    async def restore(self, snapshot: str) -> list[Changed]: ...
+
+    async def diff(self, older: str, newer: str | None = None) -> list[Changed]:
+        """What has changed between two; `None`: the workspace as it is now."""
+        ...

@@ -1,0 +1,74 @@
+"""What the harness tells hooks, and what they answer. Running them is `capabilities/hooks`'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from mainspring.core.events import PermissionUpdate
+from mainspring.core.facts import HookRan
+
+HookEvent: TypeAlias = Literal[
+    "SessionStart",
+    "SessionEnd",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PermissionRequest",
+    "PermissionDenied",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PostToolBatch",
+    "Notification",
+    "Stop",
+    "StopFailure",
+    "SubagentStart",
+    "SubagentStop",
+    "PreCompact",
+    "PostCompact",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    event: HookEvent
+    subject: str = ""
+    """What matchers are held against: a tool's name, or what brought the event about."""
+    fields: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What hooks read besides what every hook reads: `tool_name`, `tool_input`, `prompt`, ..."""
+    tool_use_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What all hooks of one occasion said, together: the strictest wins."""
+
+    permission: Literal["allow", "ask", "defer", "deny"] | None = None
+    reason: str | None = None
+    blocked: bool = False
+    """A hook said no, or could not say anything and the event is a gate."""
+    stop: str | None = None
+    """The whole run is to end; why."""
+    context: tuple[str, ...] = ()
+    """For the model to read."""
+    messages: tuple[str, ...] = ()
+    """For people to read."""
+    updated_input: Mapping[str, object] | None = None
+    updated_output: str | None = None
+    updates: tuple[PermissionUpdate, ...] = ()
+    interrupt: bool = False
+    ran: tuple[HookRan, ...] = ()
+
+
+NOTHING_SAID = Ruling()
+
+
+class Hooks(Protocol):
+    async def run(self, occasion: Occasion) -> Ruling:
+        """Ask every hook that wants to hear of this. Never raises: a gate's failure is a no."""
+        ...
+
+
+class NoHooks:
+    async def run(self, occasion: Occasion) -> Ruling:
+        return NOTHING_SAID
