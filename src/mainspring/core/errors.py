@@ -14,6 +14,7 @@ MainspringError
 ├── HandsError              the workspace or the sandbox refused, and did nothing
 │   ├── OutsideWorkspace    a path that the session may not touch
 │   ├── FileChanged         it is not what it was when it was read
+│   ├── NetworkRefused      a host that the session may not reach, or that does not answer
 │   └── SandboxFailed       no isolation, so nothing was run; it says what to do about it
 ├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may yet
 └── StoreFailed             the database did; `retryable` says whether waiting can help
@@ -109,6 +110,10 @@ class OutsideWorkspace(HandsError):
 
 
 class FileChanged(HandsError):
+    pass
+
+
+class NetworkRefused(HandsError):
     pass
 
 

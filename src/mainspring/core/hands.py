@@ -163,3 +163,25 @@ class Snapshots(Protocol):
     async def diff(self, older: str, newer: str | None = None) -> list[Changed]:
         """What has changed between two; `None`: the workspace as it is now."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """A page from the network."""
+
+    url: str
+    """Where it was found in the end."""
+    status: int
+    media_type: str
+    content: bytes
+    is_cut: bool = False
+
+
+class Fetch(Protocol):
+    async def __call__(self, url: str, *, max_bytes: int) -> Fetched:
+        """Get a page from a host that the session may reach.
+
+        Raises:
+            NetworkRefused: it may not, or nothing answers; it says which and why.
+        """
+        ...
