@@ -207,6 +207,8 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         by="hook",
         tool_use_id="sevt_1",
     ),
+    facts.ContextAdded(text="the build is red", source="SessionStart hook"),
+    facts.MessageWithheld(event_id="sevt_1", reason="it holds a secret"),
     facts.PolicyAdopted(policy="sha256:" + "34" * 32, mode="default"),
     facts.SandboxOpened(backend="bwrap", level="isolated", flags_hash="ab12", workspace="/work"),
     facts.NetworkRequested(

@@ -73,6 +73,8 @@ SpanPayload: TypeAlias = (
 HarnessPayload: TypeAlias = (
     facts.LoopContinued
     | facts.ContextStatus
+    | facts.ContextAdded
+    | facts.MessageWithheld
     | facts.ToolCallAuthorized
     | facts.ToolCallStarted
     | facts.ToolCallInDoubt

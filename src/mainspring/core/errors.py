@@ -14,6 +14,9 @@ MainspringError
 ├── HandsError              the workspace or the sandbox refused, and did nothing
 │   ├── OutsideWorkspace    a path that the session may not touch
 │   ├── FileChanged         it is not what it was when it was read
+│   ├── FileMissing
+│   ├── FileRefused         too large, a device, no permission: nothing to be read or written
+│   │   └── IsFolder
 │   ├── NetworkRefused      a host that the session may not reach, or that does not answer
 │   └── SandboxFailed       no isolation, so nothing was run; it says what to do about it
 ├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may yet
@@ -110,6 +113,18 @@ class OutsideWorkspace(HandsError):
 
 
 class FileChanged(HandsError):
+    pass
+
+
+class FileMissing(HandsError):
+    pass
+
+
+class FileRefused(HandsError):
+    pass
+
+
+class IsFolder(FileRefused):
     pass
 
 

@@ -101,6 +101,20 @@ class ContextStatus(Payload, frozen=True, kw_only=True, tag="context.status"):
     text: str
 
 
+class ContextAdded(Payload, frozen=True, kw_only=True, tag="context.added"):
+    """What a hook wants the model to know."""
+
+    text: str
+    source: str
+
+
+class MessageWithheld(Payload, frozen=True, kw_only=True, tag="message.withheld"):
+    """A hook has kept a user's message from the model."""
+
+    event_id: str
+    reason: str | None = None
+
+
 class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.authorized"):
     """A gate's decision on one call, naming what decided."""
 
@@ -110,7 +124,7 @@ class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.auth
     rule: str | None = None
     reason: str | None = None
     call_hash: str | None = None
-    """Of the exact call that was judged, and of what it would do; an approval of another is void."""
+    """Of the exact call that was judged and of what it would do: approval of another is void."""
     preview: str | None = None
     """What it would do, as the person who is asked sees it."""
     updated_input: dict[str, object] | None = None
@@ -167,7 +181,7 @@ class ProviderFailedOver(Payload, frozen=True, kw_only=True, tag="provider.faile
 
 
 class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
-    """The rules and hooks that hold in this session, whatever becomes of the files they stood in."""
+    """The rules and hooks that hold in this session, whatever becomes of their files."""
 
     policy: str
     """Hash of the blob that has them."""

@@ -5,7 +5,7 @@ Tools and the harness know only this; `capabilities/sandbox` and `capabilities/w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal, Protocol, TypeAlias
@@ -64,6 +64,10 @@ class Box:
     flags_hash: str
     level: Level
 
+    @property
+    def label(self) -> str:
+        return f"{self.backend}/{self.level}/{self.flags_hash}"
+
 
 def unheard_output(_: bytes) -> None:
     return None
@@ -106,25 +110,34 @@ class FileState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     path: PurePosixPath
-    """Relative to the workspace."""
+    """Relative to the workspace; absolute in a root besides the first."""
     size: int
     modified_ns: int
     is_folder: bool
+    is_link: bool = False
 
 
 class Workspace(Protocol):
     """The files that a session may touch, and none besides. Paths may be absolute or relative;
-    no symbolic link leads out, and no file that is hidden from it can be named."""
+    no symbolic link leads out, and no file that is hidden from it can be named.
+
+    Everything here raises OutsideWorkspace for a path that is not in it, FileMissing for one that
+    is not there, and FileRefused for one that is not a plain file, too large or not permitted.
+    """
 
     @property
     def root(self) -> PurePosixPath: ...
 
     def locate(self, path: str) -> PurePosixPath:
-        """The absolute path that is meant, links followed.
+        """The absolute path that is meant, links followed; nothing needs to be there.
 
         Raises:
             OutsideWorkspace: it is not in the workspace, or hidden from the session.
         """
+        ...
+
+    def open_file(self, path: str) -> int:
+        """A descriptor to read a plain file with, the caller's to close. Blocks: for threads."""
         ...
 
     async def read(self, path: str, *, max_bytes: int) -> FileState: ...
@@ -140,8 +153,11 @@ class Workspace(Protocol):
         """
         ...
 
-    async def walk(self, path: str = ".", *, limit: int = 100_000) -> list[Entry]:
-        """Everything below a folder, sorted by path; links are not followed."""
+    async def walk(
+        self, path: str = ".", *, limit: int = 100_000, skip: Collection[str] = ()
+    ) -> list[Entry]:
+        """What is below a folder, sorted by path, and no more than `limit`; links are not followed,
+        and folders with a name in `skip` are not entered."""
         ...
 
 

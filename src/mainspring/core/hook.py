@@ -57,6 +57,8 @@ class Ruling:
     updated_output: str | None = None
     updates: tuple[PermissionUpdate, ...] = ()
     interrupt: bool = False
+    retry: bool = False
+    """The model may be told that the denied call can be tried again."""
     ran: tuple[HookRan, ...] = ()
 
 

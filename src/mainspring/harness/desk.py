@@ -9,12 +9,16 @@ from decimal import Decimal
 from mainspring.core.catalog import ModelFacts, cost_of
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import Conflict
-from mainspring.core.events import ModelRequestEnded, Usage
+from mainspring.core.events import ModelRequestEnded, PermissionUpdated, Usage
+from mainspring.core.facts import ContextAdded, ToolsLoaded
+from mainspring.core.hands import Box, Snapshots
+from mainspring.core.hook import Occasion, Ruling
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
 from mainspring.harness import limits as limit
 from mainspring.harness.budget import Purse
-from mainspring.harness.context.view import Prefix
+from mainspring.harness.context.view import Prefix, widened
+from mainspring.harness.early import Early
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.limits import Limits, Spent
 from mainspring.harness.thread import Thread
@@ -67,6 +71,13 @@ class Desk:
     tools: Mapping[str, Tool]
     custom_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
+    deferred: frozenset[str] = frozenset()
+    """Names of tools that the model must load with `tool_search` before it can call them."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names that models use for our tools -> ours."""
+    box: Box | None = None
+    """What tools run programs in."""
+    snapshots: Snapshots | None = None
     limits: Limits = field(default_factory=Limits)
     purse: Purse = field(default_factory=Purse)
     gates: Gates = field(default_factory=OpenGates)
@@ -77,6 +88,8 @@ class Desk:
     new_id: Callable[[str], str]
     price: Callable[[str, Usage], Decimal] | None = None
     """What a call of a model costs; without it, the facts' price is taken."""
+    early: Early | None = None
+    """Calls that begin before their reply has ended."""
     _untold: list[Event] = field(default_factory=list[Event], init=False)
 
     def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
@@ -102,11 +115,35 @@ class Desk:
         self._apply(events)
         return events
 
+    async def ask_hooks(self, occasion: Occasion, *, is_context: bool = True) -> Ruling:
+        """Tell hooks what happens, and note what they did; `is_context`: and what they want the
+        model to know, unless the caller tells it."""
+        ruling = await self.gates.tell(self.thread, occasion)
+        self.note(*ruling.ran)
+        if ruling.updates:
+            self.note(
+                PermissionUpdated(
+                    updates=ruling.updates, by="hook", tool_use_id=occasion.tool_use_id
+                )
+            )
+        if is_context:
+            source = f"{occasion.event} hook"
+            self.note(*(ContextAdded(text=text, source=source) for text in ruling.context))
+        return ruling
+
     def _apply(self, events: Iterable[Event]) -> None:
         for event in events:
             self.thread.apply(event)
             self.account.apply(event)
             self._untold.append(event)
+            if isinstance(event.payload, ToolsLoaded):
+                self.load(event.payload.names)
+
+    def load(self, names: Iterable[str]) -> None:
+        """Give the model the definitions of deferred tools."""
+        self.prefix = widened(
+            self.prefix, [self.tools[name].spec for name in names if name in self.tools]
+        )
 
     def input_tokens(self) -> int:
         """Of the next request, leaning high."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import Permission
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness.reasons import Continue, Ended
 from mainspring.harness.thread import Thread
 
 Gate: TypeAlias = Literal["rule", "mode", "hook", "guardrail", "person", "grant", "default"]
+Whom: TypeAlias = Literal["person", "classifier", "parent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +23,25 @@ class Decision:
     gate: Gate
     rule: str | None = None
     reason: str | None = None
+    asks: Whom = "person"
+    """Who is to answer, when it is `ask`: the classifier of the mode auto, or a parent session."""
+    updated_input: Mapping[str, object] | None = None
+    """What is to run instead of what was asked."""
+    context: tuple[str, ...] = ()
+    """For the model to read with the result."""
+    stop: str | None = None
+    """The run is to end after this round; why."""
+    facts: tuple[KnownPayload, ...] = ()
+    """What happened on the way to it."""
 
 
 class Gates(Protocol):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         """May this call run? Fails closed: what cannot be judged is denied or asked about."""
+        ...
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        """Something happens that hooks may want to know of, or have a say in."""
         ...
 
     async def after_round(self, thread: Thread) -> Ended | None:
@@ -45,6 +63,9 @@ class OpenGates:
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         return Decision(decision="allow", gate="default")
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        return NOTHING_SAID
 
     async def after_round(self, thread: Thread) -> Ended | None:
         return None

@@ -12,12 +12,15 @@ from mainspring.core.events import (
     StatusIdle,
     StatusRunning,
     Usage,
-    UserMessage,
 )
 from mainspring.core.tool import Outcome
-from mainspring.harness.calls import run_round, settle
+from mainspring.harness import occasions
+from mainspring.harness.calls import run_round
 from mainspring.harness.desk import Desk
+from mainspring.harness.early import early_calls
+from mainspring.harness.hearing import hear, listen
 from mainspring.harness.limits import continuation
+from mainspring.harness.pipeline import settle
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.repetition import NUDGE
 from mainspring.harness.thread import Thread
@@ -30,11 +33,16 @@ INTERRUPTED = "Interrupted by the user before it finished; what it has done so f
 
 async def run(desk: Desk) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
-    await desk.listen()
-    ended = _begin(desk)
-    if ended is None and not desk.thread.running:
-        await desk.commit()  # what came changes nothing, and must not come again
-        return None
+    async with early_calls() as desk.early:
+        stopped = await listen(desk)
+        ended = _begin(desk) or stopped
+        if ended is None and not desk.thread.running:
+            await desk.commit()  # what came changes nothing, and must not come again
+            return None
+        return await _run(desk, ended)
+
+
+async def _run(desk: Desk, ended: Ended | None) -> Ended:
     while ended is None:
         step = await _next_step(desk)
         match step:
@@ -45,9 +53,11 @@ async def run(desk: Desk) -> Ended | None:
             case None:
                 pass
         if ended is None:
-            await _hear(desk)
+            ended = await hear(desk)
         elif await _is_overtaken(desk, ended):
             ended = None
+    if ended.reason in ("model_error", "recovery_exhausted"):
+        await desk.ask_hooks(occasions.stop_failed(ended.reason, ended.detail))
     desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail))
     await desk.commit()
     return ended
@@ -110,21 +120,14 @@ def _all_reserved(thread: Thread) -> Usage:
     return Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
 
 
-async def _hear(desk: Desk) -> None:
-    heard = await desk.listen()
-    has_message = any(isinstance(event.payload, UserMessage) for event in heard)
-    if has_message and not desk.thread.interrupted:  # else the interrupt comes first
-        desk.note(fact.LoopContinued(reason="inbox_message"))
-
-
 async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
     """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
     thread = desk.thread
     if ended.reason == "completed":
-        await _hear(desk)
-        return not thread.is_answered
+        stopped = await hear(desk)
+        return stopped is None and not thread.is_answered
     if ended.reason == "requires_action":
-        await _hear(desk)
+        await hear(desk)
         calls = [thread.round[call_id] for call_id in ended.waiting_for]
         return thread.interrupted or any(call.settled or call.is_answered for call in calls)
     return False
@@ -149,7 +152,7 @@ def _interrupt(desk: Desk) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
     open_calls = desk.thread.unsettled()
     for call in open_calls:
-        settle(desk, call, Outcome.text(INTERRUPTED, ok=False))
+        settle(desk, call, Outcome.text(INTERRUPTED, ok=False, error="cancelled"))
     if desk.thread.redirected:
         return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
@@ -157,7 +160,16 @@ def _interrupt(desk: Desk) -> Step:
 
 async def _stop(desk: Desk) -> Step:
     """The model says it is done."""
-    if desk.thread.tries.stop_feedback < FEEDBACK_IN_A_ROW:
+    feedback = desk.thread.tries.stop_feedback
+    if feedback < FEEDBACK_IN_A_ROW:
+        last = desk.thread.transcript.last_words()
+        ruling = await desk.ask_hooks(
+            occasions.stopping(is_again=feedback > 0, last_message=last), is_context=False
+        )
+        if ruling.stop is not None:
+            return Ended("stop_hook_prevented", ruling.stop)
+        if ruling.blocked:
+            return Continue("stop_hook_feedback", ruling.reason or "A hook says: go on.")
         verdict = await desk.gates.before_stop(desk.thread)
         if verdict is not None:
             return verdict

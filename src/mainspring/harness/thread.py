@@ -18,6 +18,7 @@ from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.tool import InDoubt
 from mainspring.harness import repetition
 from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.gear import Gear
 from mainspring.harness.repetition import Repetition
 
 Kind: TypeAlias = Literal["tool", "custom"]
@@ -40,7 +41,11 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     """How to settle it, if a crash came between its start and its result."""
     is_foreign: bool = False
     """Started by the session that this one was forked from."""
+    call_hash: str | None = None
+    """Of what a person was asked about."""
     settled: bool = False
+    failure: events.Failure | None = None
+    """Of what kind, if its result is an error."""
 
     @property
     def is_answered(self) -> bool:
@@ -70,6 +75,10 @@ class Thread:
     status: str | None = None
     """What it was last told about its budget."""
     turns: int = 0
+    messages: int = 0
+    """From the user."""
+    unsent: dict[str, Event] = field(default_factory=dict[str, Event])
+    """Messages that the model has not been sent yet."""
     running: bool = False
     interrupted: bool = False
     redirected: bool = False
@@ -87,12 +96,14 @@ class Thread:
     """A compaction came after the last model request."""
     last_reason: str | None = None
     """Why the last run ended."""
+    gear: Gear = field(default_factory=Gear)
 
     def apply(self, event: Event) -> None:
         """Take one event in. Events of other threads change nothing."""
         if event.thread_id != self.id:
             return
         self.repetition = repetition.fold(self.repetition, event.id, event.payload)
+        self.gear.apply(event.payload)
         handler = _HANDLERS.get(type(event.payload))
         if handler is not None:
             handler(self, event, event.payload)
@@ -116,7 +127,16 @@ def fold(log: Iterable[Event], *, thread_id: str) -> Thread:
 def _said(thread: Thread, event: Event, payload: events.UserMessage) -> None:
     thread.tries.stop_feedback = 0
     thread.redirected = thread.interrupted
+    thread.messages += 1
+    thread.unsent[event.id] = event
     thread.transcript.add_user(event.seq, payload.content)
+
+
+def _withheld(thread: Thread, _event: Event, payload: facts.MessageWithheld) -> None:
+    if (event := thread.unsent.pop(payload.event_id, None)) is not None:
+        assert isinstance(event.payload, events.UserMessage)
+        thread.messages -= 1
+        thread.transcript.withhold(event.seq, event.payload.content)
 
 
 def _system(thread: Thread, event: Event, payload: events.SystemMessage) -> None:
@@ -171,6 +191,7 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
     thread.prefix = payload.prefix
     thread.model = payload.model
     thread.compacted = False
+    thread.unsent = {}
     thread.round = {}
     thread.transcript.begin_reply(event.seq)
 
@@ -225,7 +246,15 @@ def _propose(
 
 def _authorized(thread: Thread, _event: Event, payload: facts.ToolCallAuthorized) -> None:
     if call := thread.round.get(payload.tool_use_id):
-        thread.round[call.id] = replace(call, decision=payload.decision, reason=payload.reason)
+        thread.round[call.id] = replace(
+            call,
+            decision=payload.decision,
+            reason=payload.reason,
+            call_hash=payload.call_hash,
+            input=call.input if payload.updated_input is None else payload.updated_input,
+            # a person who is asked anew has not answered yet
+            answer=None if payload.decision == "ask" else call.answer,
+        )
 
 
 def _confirmed(thread: Thread, _event: Event, payload: events.UserToolConfirmation) -> None:
@@ -284,7 +313,8 @@ def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
     call = thread.round.get(call_id)
     if call is None or call.settled:
         return  # an answer to nothing, or a second one: the first counts
-    thread.round[call_id] = replace(call, settled=True)
+    failure = getattr(result, "error", None) or ("failed" if result.is_error else None)
+    thread.round[call_id] = replace(call, settled=True, failure=failure)
     thread.tries.wakes = 0
     thread.transcript.add_result(event.seq, call_id, result.content, result.is_error)
 
@@ -312,6 +342,10 @@ def _status(thread: Thread, event: Event, payload: facts.ContextStatus) -> None:
     thread.transcript.add_note(event.seq, payload.text)
 
 
+def _added(thread: Thread, event: Event, payload: facts.ContextAdded) -> None:
+    thread.transcript.add_note(event.seq, payload.text)
+
+
 def _compacted(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
     if thread.transcript.compact(payload):
         thread.compacted = True
@@ -328,6 +362,7 @@ def _settled(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> No
 
 _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserMessage: _said,
+    facts.MessageWithheld: _withheld,
     events.SystemMessage: _system,
     events.ThreadMessageReceived: _received,
     events.UserInterrupt: _interrupt,
@@ -352,6 +387,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserToolResult: _client_result,
     facts.LoopContinued: _continued,
     facts.ContextStatus: _status,
+    facts.ContextAdded: _added,
     events.ContextCompacted: _compacted,
     facts.BudgetReserved: _reserved,
     facts.BudgetSettled: _settled,

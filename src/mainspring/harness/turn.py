@@ -26,13 +26,23 @@ from mainspring.core.events import (
     SessionFailed,
     Usage,
 )
-from mainspring.core.model import Delta, FailedOver, Reply, Request, TextDelta, Thinking, ToolUse
+from mainspring.core.model import (
+    Delta,
+    FailedOver,
+    Reply,
+    Request,
+    TextDelta,
+    Thinking,
+    ToolUse,
+    ToolUseReady,
+)
 from mainspring.harness.budget import status_block
 from mainspring.harness.context.compact import make_room, shrink
 from mainspring.harness.context.view import cache_break, view
 from mainspring.harness.desk import Desk
 from mainspring.harness.interruption import until_interrupted
 from mainspring.harness.limits import affordable_output, reserve
+from mainspring.harness.pipeline import begin_early
 from mainspring.harness.reasons import Continue, Ended, Step
 
 OUTPUT_CAP = 8_000
@@ -150,6 +160,7 @@ async def _converse(desk: Desk, request: Request) -> Reply | Interrupted | Faile
 
 
 async def _stream(desk: Desk, request: Request) -> Reply | Interrupted | Failed:
+    _forget_early(desk)  # what an earlier attempt had begun was asked for by another reply
     hearing = _Hearing(desk, request)
     is_interrupted = await until_interrupted(desk, hearing.listen)
     said = "".join(hearing.said)
@@ -160,6 +171,11 @@ async def _stream(desk: Desk, request: Request) -> Reply | Interrupted | Failed:
     if is_interrupted:
         return Interrupted(said)
     return Failed(ProviderFailed(request.model, "malformed", "it ended without a reply"), said)
+
+
+def _forget_early(desk: Desk) -> None:
+    if desk.early is not None:
+        desk.early.forget()
 
 
 class _Hearing:
@@ -186,6 +202,9 @@ class _Hearing:
                 self.reply = delta
             case FailedOver():
                 _note_failover(self._desk, delta)
+            case ToolUseReady(use=use):
+                begin_early(self._desk, use)
+                self._desk.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
                     self.said.append(delta.text)
@@ -233,7 +252,9 @@ def _record(desk: Desk, asked: Asked, reply: Reply) -> Step | None:
     # a call whose input was cut off, or that was refused with the rest, is not a call
     has_calls = reply.reason in ("tool_use", "end_turn")
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
-    desk.note(*(_as_payload(desk, part) for part in content))
+    for part in content:
+        begun = desk.early.known(part) if desk.early and isinstance(part, ToolUse) else None
+        desk.note(_as_payload(desk, part), event_ids=() if begun is None else (begun.id,))
     _end(desk, asked, reply.usage, model=reply.model, stop_reason=reply.reason)
     match reply.reason:
         case "refusal":

@@ -18,6 +18,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 from mainspring.core.model import Delta, Reply, Request, ToolSpec
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.context.anatomy import request_lines
 from mainspring.harness.context.xray import Shot, canonical
@@ -264,6 +265,9 @@ class RecordedGates:
         if recorded is not None and recorded.decision is not None:
             return recorded.decision
         return Decision(decision="allow", gate="default")
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        return NOTHING_SAID
 
     async def after_round(self, thread: Thread) -> Ended | None:
         return Ended("hook_stopped") if self._script.end_reason() == "hook_stopped" else None

@@ -52,6 +52,10 @@ class Pins:
             self._goal, self._is_begun, self._is_done = [], False, False
         (self._words if self._is_begun else self._goal).append(Pin(seq, blocks))
 
+    def take_back(self, seq: int) -> None:
+        self._goal = [pin for pin in self._goal if pin.seq != seq]
+        self._words = [pin for pin in self._words if pin.seq != seq]
+
     def begin(self) -> None:
         """The model was asked: what is said from here on comes to a task under way."""
         self._is_begun = True

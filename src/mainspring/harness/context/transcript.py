@@ -52,6 +52,21 @@ class Transcript:
         self.pins.add_words(seq, tuple(content))
         self._say(seq, content)
 
+    def withhold(self, seq: int, content: Sequence[Block]) -> None:
+        """Take back words that the model has not been sent."""
+        gone = {id(block) for block in content}
+        self._said = [block for block in self._said if id(block) not in gone]
+        self._bytes -= blocks_bytes(content)
+        self.pins.take_back(seq)
+        if not self._said and not self._results:
+            self.is_answered = True
+
+    def last_words(self) -> str:
+        """What the model said last."""
+        last = self.messages[-1] if self.messages else None
+        parts = last.content if isinstance(last, Assistant) else ()
+        return "\n".join(part.text for part in parts if isinstance(part, TextBlock))
+
     def add_system(self, seq: int, content: tuple[Block, ...]) -> None:
         rule = _note(plain_text(content))
         self.pins.add_rule(seq, (rule,))

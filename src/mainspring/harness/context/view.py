@@ -47,6 +47,13 @@ def specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(sorted(tools, key=lambda spec: (spec.name.startswith("mcp__"), spec.name)))
 
 
+def widened(prefix: Prefix, more: Iterable[ToolSpec]) -> Prefix:
+    """With definitions that were loaded later, behind all others: no byte before them moves."""
+    known = {spec.name for spec in prefix.tools}
+    new = tuple(spec for spec in more if spec.name not in known)
+    return msgspec.structs.replace(prefix, tools=prefix.tools + new) if new else prefix
+
+
 def view(thread: Thread, prefix: Prefix, *, max_tokens: int, request_id: str = "") -> Request:
     """The next request. Breakpoints: end of settled history, and the newest turn."""
     messages = tuple(thread.transcript.messages)

@@ -1,0 +1,34 @@
+"""What a session has been given to work with, as its log tells it: rules, sandbox, loaded tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mainspring.core import facts
+from mainspring.core.envelope import AnyPayload
+
+
+@dataclass(slots=True)
+class Gear:
+    policy: str | None = None
+    """Hash of the blob with the rules and hooks that hold."""
+    sandbox: facts.SandboxOpened | None = None
+    loaded: tuple[str, ...] = ()
+    """Deferred tools that the model has the definitions of."""
+    snapshot: str | None = None
+    """The newest one of the workspace."""
+
+    def apply(self, payload: AnyPayload) -> None:
+        match payload:
+            case facts.PolicyAdopted(policy=policy):
+                self.policy = policy
+            case facts.SandboxOpened():
+                self.sandbox = payload
+            case facts.ToolsLoaded(names=names):
+                self.loaded += tuple(name for name in names if name not in self.loaded)
+            case facts.WorkspaceSnapshotted(snapshot=snapshot):
+                self.snapshot = snapshot
+            case facts.WorkspaceRestored(snapshot=snapshot):
+                self.snapshot = snapshot
+            case _:
+                pass

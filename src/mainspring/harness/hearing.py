@@ -1,0 +1,34 @@
+"""What clients have sent, taken in between rounds; hooks see every message before the model."""
+
+from __future__ import annotations
+
+from mainspring.core import facts as fact
+from mainspring.core.content import plain_text
+from mainspring.core.events import UserMessage
+from mainspring.harness import occasions
+from mainspring.harness.desk import Desk
+from mainspring.harness.reasons import Ended
+
+
+async def hear(desk: Desk) -> Ended | None:
+    """Take in what has come during a run."""
+    seen = desk.thread.messages
+    ended = await listen(desk)
+    if desk.thread.messages > seen and not desk.thread.interrupted:  # the interrupt comes first
+        desk.note(fact.LoopContinued(reason="inbox_message"))
+    return ended
+
+
+async def listen(desk: Desk) -> Ended | None:
+    """Take in what clients have sent; hooks see every message before the model does."""
+    ended: Ended | None = None
+    for event in await desk.listen():
+        if isinstance(event.payload, UserMessage):
+            text = plain_text(event.payload.content)
+            ruling = await desk.ask_hooks(occasions.prompt_submitted(text))
+            if ruling.blocked:
+                desk.note(fact.MessageWithheld(event_id=event.id, reason=ruling.reason))
+                ended = Ended("hook_stopped", ruling.reason)
+            elif ruling.stop is not None:
+                ended = Ended("hook_stopped", ruling.stop)
+    return ended

@@ -1,0 +1,93 @@
+"""What hooks are told, and about what: the fields of each event, as Claude Code names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainspring.core.content import plain_text
+from mainspring.core.hook import Occasion
+from mainspring.core.tool import Call, Outcome
+
+
+def _of_tool(call: Call) -> dict[str, object]:
+    return {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
+
+
+def before_tool(call: Call) -> Occasion:
+    return Occasion(
+        event="PreToolUse", subject=call.name, fields=_of_tool(call), tool_use_id=call.id
+    )
+
+
+def permission_wanted(call: Call, reason: str | None) -> Occasion:
+    return Occasion(
+        event="PermissionRequest",
+        subject=call.name,
+        fields={**_of_tool(call), "reason": reason or ""},
+        tool_use_id=call.id,
+    )
+
+
+def permission_denied(call: Call, reason: str | None) -> Occasion:
+    return Occasion(
+        event="PermissionDenied",
+        subject=call.name,
+        fields={**_of_tool(call), "reason": reason or ""},
+        tool_use_id=call.id,
+    )
+
+
+def after_tool(call: Call, outcome: Outcome) -> Occasion:
+    text = plain_text(outcome.content)
+    answer: dict[str, object] = {"tool_response": text} if outcome.ok else {"error": text}
+    return Occasion(
+        event="PostToolUse" if outcome.ok else "PostToolUseFailure",
+        subject=call.name,
+        fields={**_of_tool(call), **answer},
+        tool_use_id=call.id,
+    )
+
+
+def after_batch(calls: Sequence[Mapping[str, object]]) -> Occasion:
+    return Occasion(event="PostToolBatch", fields={"tool_calls": list(calls)})
+
+
+def session_started(source: str, model: str) -> Occasion:
+    return Occasion(event="SessionStart", subject=source, fields={"source": source, "model": model})
+
+
+def prompt_submitted(text: str) -> Occasion:
+    return Occasion(event="UserPromptSubmit", fields={"prompt": text})
+
+
+def waiting_for_permission(names: Sequence[str]) -> Occasion:
+    message = f"The agent needs your permission to use {', '.join(names)}"
+    kind = "permission_prompt"
+    return Occasion(
+        event="Notification",
+        subject=kind,
+        fields={"message": message, "notification_type": kind},
+    )
+
+
+def stopping(*, is_again: bool, last_message: str) -> Occasion:
+    return Occasion(
+        event="Stop",
+        fields={"stop_hook_active": is_again, "last_assistant_message": last_message},
+    )
+
+
+def stop_failed(reason: str, detail: str | None) -> Occasion:
+    return Occasion(
+        event="StopFailure", subject=reason, fields={"error": reason, "error_details": detail or ""}
+    )
+
+
+def before_compact() -> Occasion:
+    return Occasion(
+        event="PreCompact", subject="auto", fields={"trigger": "auto", "custom_instructions": ""}
+    )
+
+
+def after_compact() -> Occasion:
+    return Occasion(event="PostCompact", subject="auto", fields={"trigger": "auto"})

@@ -1,0 +1,377 @@
+"""One tool call, from the model's asking to its one result, in this order:
+
+lookup, cancelled?, validate, objection, backfill, gates (hooks and permission), the denied path;
+then started (noted by the round), run, cap, PostToolUse hooks, settle. The log scrubs what goes in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+
+from mainspring.core import facts as fact
+from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
+from mainspring.core.errors import HandsError
+from mainspring.core.events import AgentMcpToolResult, AgentToolResult, Failure
+from mainspring.core.model import INVALID_JSON, ToolOutput, ToolUse
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness import occasions
+from mainspring.harness.desk import Desk
+from mainspring.harness.gates import Decision
+from mainspring.harness.limits import calls_over
+from mainspring.harness.thread import OpenCall
+
+UNKNOWN = (
+    "The system stopped while this call ran. Whether it took effect is not known: look before you"
+    " do it again."
+)
+FOREIGN = (
+    "This call was under way in the session that this one was forked from; what came of it is not"
+    " known here."
+)
+VOID = "what it would do has changed since it was approved"
+NEEDLESS = "Not done: an earlier {} call of the same turn failed. Decide anew what to do."
+ROUND_CHARS = 200_000
+"""Of all results of a turn together; what comes late is cut to what is left."""
+_LEAST_CHARS = 2_000
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """May run now."""
+
+    call: OpenCall
+    tool: Tool
+    traits: Traits
+    context: tuple[str, ...] = ()
+    """What gates want the model to read with its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """For a person or a client."""
+
+    call: OpenCall
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Has its outcome without running."""
+
+    call: OpenCall
+    outcome: Outcome
+
+
+Plan: TypeAlias = Ready | Waiting | Answered
+
+
+@dataclass(slots=True)
+class Round:
+    """What the calls of one turn have in common while they are settled."""
+
+    chars: int = 0
+    """Of results so far."""
+    stops: list[str] = field(default_factory=list[str])
+    """Why hooks want the run to end."""
+
+
+async def prepare(desk: Desk, work: Round, call: OpenCall, *, is_behind: bool) -> Plan:
+    """Everything that comes before a call is started. `is_behind`: something before it waits, so
+    that what it finds when it runs cannot be judged yet."""
+    tool = look_up(desk, call.name)
+    if call.kind == "custom":
+        return Waiting(call)
+    if call.is_foreign:
+        return _refused(call, FOREIGN, "in_doubt")
+    if call.started:
+        return await _resolve_doubt(desk, call, tool)
+    return await _check(desk, work, call, tool, is_behind=is_behind)
+
+
+async def _check(
+    desk: Desk, work: Round, call: OpenCall, tool: Tool | None, *, is_behind: bool
+) -> Plan:
+    if tool is None:
+        known = ", ".join(sorted(desk.tools)) or "none"
+        what = f"There is no tool {call.name!r}. There are: {known}."
+        return _refused(call, what, "unknown_tool")
+    if wrong := fault(desk, tool, call.input):
+        return _refused(call, wrong, "invalid")
+    if tool.traits(call.input).cascades and _has_failed_before(desk, call):
+        return _refused(call, NEEDLESS.format(call.name), "cancelled")
+    object_to = None if is_behind else tool.objection
+    if object_to and (objection := await object_to(_call(desk, call, call.input))):
+        return _refused(call, objection, "failed")
+    return await _authorize(desk, work, call, tool)
+
+
+def look_up(desk: Desk, name: str) -> Tool | None:
+    return desk.tools.get(name) or desk.tools.get(desk.aliases.get(name, ""))
+
+
+def fault(desk: Desk, tool: Tool, given: Mapping[str, object]) -> str | None:
+    """What is wrong with an input, in words for the model."""
+    if (raw := given.get(INVALID_JSON)) is not None:
+        return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
+    name = tool.spec.name
+    wrong = tool.invalid(given)
+    if wrong and name in desk.deferred and name not in desk.thread.gear.loaded:
+        return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
+    return wrong
+
+
+def _has_failed_before(desk: Desk, call: OpenCall) -> bool:
+    for other in desk.thread.round.values():
+        if other.id == call.id:
+            return False
+        if other.name == call.name and other.failure in ("failed", "timed_out", "cancelled"):
+            return True
+    return False
+
+
+async def _authorize(desk: Desk, work: Round, call: OpenCall, tool: Tool) -> Plan:
+    context: tuple[str, ...] = ()
+    decision: Decision | None = None
+    if call.decision is None:
+        decision = await _judge(desk, call, tool)
+        decision = _with_sound_input(desk, tool, decision)
+        context = decision.context
+        if decision.stop is not None:
+            work.stops.append(decision.stop)
+        desk.note(*decision.facts)
+        await _note_decision(desk, call, tool, decision)
+    elif call.decision == "ask" and call.answer is not None:
+        await _take_answer(desk, call, tool)
+    call = desk.thread.round[call.id]
+    match call.decision:
+        case "allow":
+            return Ready(call, tool, tool.traits(call.input), context)
+        case "ask" | None:
+            return Waiting(call)
+        case "deny":
+            return await _denied(desk, call, tool, decision)
+
+
+async def _judge(desk: Desk, call: OpenCall, tool: Tool) -> Decision:
+    early = desk.early
+    if early is not None and (decision := await early.decision(call.id)) is not None:
+        return decision
+    return await authorized(desk, _call(desk, call, call.input), tool)
+
+
+async def authorized(desk: Desk, call: Call, tool: Tool) -> Decision:
+    """What the gates say to a call; they see whole paths, the log what was asked."""
+    given = tool.judged(call.input)
+    return await desk.gates.authorize(replace(call, input=given), tool, tool.traits(call.input))
+
+
+def _with_sound_input(desk: Desk, tool: Tool, decision: Decision) -> Decision:
+    """What a gate has made of the input is checked like what a model wrote."""
+    changed = decision.updated_input
+    if changed is None or (wrong := fault(desk, tool, changed)) is None:
+        return decision
+    reason = f"a hook changed the input to one that the tool does not take: {wrong}"
+    return replace(decision, decision="deny", reason=reason, updated_input=None)
+
+
+async def _note_decision(desk: Desk, call: OpenCall, tool: Tool, decision: Decision) -> None:
+    given = call.input if decision.updated_input is None else decision.updated_input
+    preview = None
+    if decision.decision == "ask" and tool.preview is not None:
+        preview = await tool.preview(_call(desk, call, given))
+    changed = decision.updated_input
+    desk.note(
+        fact.ToolCallAuthorized(
+            tool_use_id=call.id,
+            decision=decision.decision,
+            gate=decision.gate,
+            rule=decision.rule,
+            reason=decision.reason,
+            call_hash=call_hash(call.name, given, preview),
+            preview=preview,
+            updated_input=None if changed is None else dict(changed),
+        )
+    )
+
+
+async def _take_answer(desk: Desk, call: OpenCall, tool: Tool) -> None:
+    """A person has answered; what they saw must still be what would happen."""
+    assert call.answer is not None
+    preview = None if tool.preview is None else await tool.preview(_call(desk, call, call.input))
+    judged = call_hash(call.name, call.input, preview)
+    is_void = call.answer.result == "allow" and call.call_hash not in (None, judged)
+    desk.note(
+        fact.ToolCallAuthorized(
+            tool_use_id=call.id,
+            decision="ask" if is_void else call.answer.result,
+            gate="default" if is_void else "person",
+            reason=VOID if is_void else call.answer.deny_message,
+            call_hash=judged,
+            preview=preview if is_void else None,
+        )
+    )
+
+
+async def _denied(desk: Desk, call: OpenCall, tool: Tool, decision: Decision | None) -> Plan:
+    asked = _call(desk, call, call.input)
+    ruling = await desk.ask_hooks(occasions.permission_denied(asked, call.reason), is_context=False)
+    told = [f"Not allowed: {call.reason or 'the permission rules deny it'}.", *ruling.context]
+    is_plan = decision is not None and decision.gate == "mode"
+    if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
+        told.append(f"It would do this:\n{preview}")
+    return _refused(call, "\n".join(told), "denied")
+
+
+async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool | None) -> Plan:
+    """It was started, and something came before its result."""
+    if tool is None:
+        return _refused(call, UNKNOWN, "in_doubt")
+    traits = tool.traits(call.input)
+    policy = call.in_doubt or traits.in_doubt
+    if policy == "probe" and tool.probe is not None:
+        found = await tool.probe(_call(desk, call, call.input))
+        return Ready(call, tool, traits) if found is None else Answered(call, found)
+    if policy == "retry":
+        return Ready(call, tool, traits)
+    if policy == "ask":
+        if call.answer is None:
+            return Waiting(call)
+        if call.answer.result == "allow":
+            return Ready(call, tool, traits)
+    return _refused(call, UNKNOWN, "in_doubt")
+
+
+def _refused(call: OpenCall, why: str, error: Failure) -> Answered:
+    return Answered(call, Outcome.text(why, ok=False, error=error))
+
+
+def call_hash(name: str, given: Mapping[str, object], preview: str | None = None) -> str:
+    """Of the exact call that a gate judged, and of what it would do."""
+    return hashlib.sha256(_ENCODER.encode((name, given, preview))).hexdigest()
+
+
+def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str, object]) -> str:
+    """The same for every attempt at this call, and for no other."""
+    return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, given))).hexdigest()
+
+
+def _call(desk: Desk, call: OpenCall, given: Mapping[str, object]) -> Call:
+    made = call_of(desk, call.id, call.name, given)
+    return made if call.started is None else replace(made, idempotency_key=call.started)
+
+
+def call_of(desk: Desk, call_id: str, name: str, given: Mapping[str, object]) -> Call:
+    session_id = desk.writer.session_id
+    tool = look_up(desk, name)
+    name = name if tool is None else tool.spec.name
+
+    def say(text: str) -> None:
+        desk.emit(ToolOutput(id=call_id, name=name, text=text))
+
+    return Call(
+        id=call_id,
+        name=name,
+        input=given,
+        idempotency_key=idempotency_key(session_id, call_id, name, given),
+        session_id=session_id,
+        thread_id=desk.thread.id,
+        say=say,
+    )
+
+
+def begin_early(desk: Desk, use: ToolUse) -> None:
+    """Start a call whose input is complete, if it only reads and nothing before it must come
+    first."""
+    early = desk.early
+    if early is None or early.is_closed:
+        return
+    tool = None if use.name in desk.custom_tools else look_up(desk, use.name)
+    if tool is None or fault(desk, tool, use.input) or calls_over(desk.account.spent, desk.limits):
+        return early.close()
+    traits = tool.traits(use.input)
+    if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
+        return early.close()
+    call = call_of(desk, desk.writer.new_event_id(), use.name, use.input)
+    early.begin(use, call, tool, partial(authorized, desk, call, tool))
+
+
+async def execute(desk: Desk, work: Round, ready: Ready) -> Outcome:
+    """Run a call that was noted as started, and make of its outcome what the model reads."""
+    call = _call(desk, ready.call, ready.call.input)
+    outcome = await desk.early.outcome(call.id) if desk.early is not None else None
+    if outcome is None:
+        try:
+            outcome = await ready.tool.run(call)
+        except HandsError as error:
+            outcome = Outcome.text(str(error), ok=False, error="unavailable")
+    outcome = await _capped(desk, work, outcome, ready.traits.max_chars)
+    return await _after(desk, work, call, ready.context, outcome)
+
+
+async def _after(
+    desk: Desk, work: Round, call: Call, context: tuple[str, ...], outcome: Outcome
+) -> Outcome:
+    ruling = await desk.ask_hooks(occasions.after_tool(call, outcome), is_context=False)
+    if ruling.stop is not None:
+        work.stops.append(ruling.stop)
+    content = outcome.content
+    if ruling.updated_output is not None:
+        content = (TextBlock(ruling.updated_output),)
+    told = [*context, *ruling.context]
+    if ruling.blocked and ruling.reason:
+        told.append(ruling.reason)
+    notes = tuple(TextBlock(f"<hook>{text}</hook>") for text in told)
+    return (
+        replace(outcome, content=(*content, *notes)) if notes or ruling.updated_output else outcome
+    )
+
+
+async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> Outcome:
+    """A result over its cap goes to a blob; the model reads the beginning, the end and where."""
+    text = plain_text(outcome.content)
+    cap = min(max_chars, max(_LEAST_CHARS, ROUND_CHARS - work.chars))
+    work.chars += min(len(text), cap)
+    if len(text) <= cap:
+        return outcome
+    kept = await desk.writer.put_blob(text.encode(), media_type="text/plain")
+    half = cap // 2
+    preview = (
+        f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
+        f" the whole of blob {kept.hash} ...]\n{text[-half:]}"
+    )
+    media: list[Block] = [
+        block for block in outcome.content if not isinstance(block, TextBlock | BlobBlock)
+    ]
+    block = BlobBlock(preview=preview, hash=kept.hash, size=kept.size, media_type=kept.media_type)
+    return replace(outcome, content=(block, *media))
+
+
+def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
+    """Give a call its one result, with what it did besides."""
+    error = None if outcome.ok else outcome.error or "failed"
+    desk.note(*outcome.facts)
+    if call.name.startswith("mcp__"):
+        desk.note(
+            AgentMcpToolResult(
+                mcp_tool_use_id=call.id,
+                content=outcome.content,
+                is_error=not outcome.ok,
+                error=error,
+            )
+        )
+    else:
+        desk.note(
+            AgentToolResult(
+                tool_use_id=call.id,
+                content=outcome.content,
+                is_error=not outcome.ok,
+                error=error,
+            )
+        )
