@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from mainspring.core import facts
+from mainspring.core import events, facts
+from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload
 
 
@@ -17,6 +18,10 @@ class Gear:
     """Deferred tools that the model has the definitions of."""
     snapshot: str | None = None
     """The newest one of the workspace."""
+    permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
+    """What bears on what may be done: updates, decisions, and that the session was forked."""
+    prompts: list[str] = field(default_factory=list[str])
+    """What the user said, for the classifier of the mode auto."""
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
@@ -30,5 +35,9 @@ class Gear:
                 self.snapshot = snapshot
             case facts.WorkspaceRestored(snapshot=snapshot):
                 self.snapshot = snapshot
+            case events.PermissionUpdated() | facts.ToolCallAuthorized() | facts.SessionForked():
+                self.permissions.append(payload)
+            case events.UserMessage(content=content):
+                self.prompts.append(plain_text(content))
             case _:
                 pass

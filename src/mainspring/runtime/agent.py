@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mainspring.core.errors import InvalidInput
@@ -21,6 +21,9 @@ class Agent:
     """`provider:name`, or several in order of preference, separated by commas; `default` is what
     MAINSPRING_MODEL says, else a provider that there is a key for, else the offline model."""
     tools: Sequence[Tool] = ()
+    built_ins: Sequence[str] = ()
+    """Names of Mainspring's own tools that it may use, or `*` for all of them. They work in the
+    workspace and its sandbox, under its permission rules."""
     client_tools: Sequence[ToolSpec] = ()
     """Tools that the caller runs: the session waits for `Session.settle`."""
     limits: Limits = field(default_factory=Limits)
@@ -29,12 +32,14 @@ class Agent:
     """What must hold whatever happens: pinned, never compacted away."""
 
 
-def prefix_of(agent: Agent, tools: Mapping[str, Tool]) -> Prefix:
+def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> Prefix:
     """What stands before the messages of every session of the agent."""
     return Prefix(
         model=agent.model,
-        system=system_prompt(instructions=agent.instructions, rules=agent.rules),
-        tools=specs([*(tool.spec for tool in tools.values()), *agent.client_tools]),
+        system=system_prompt(
+            instructions=agent.instructions, rules=agent.rules, environment=environment
+        ),
+        tools=specs(tools),
         effort=agent.effort,
     )
 

@@ -26,10 +26,11 @@ from mainspring.core.events import (
 from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
+from mainspring.harness import occasions
 from mainspring.harness.budget import Purse
 from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.desk import Account, Desk, unheard
-from mainspring.harness.gates import Gates, OpenGates
+from mainspring.harness.gates import OpenGates
 from mainspring.harness.loop import run
 from mainspring.harness.reasons import Terminal
 from mainspring.harness.thread import Thread
@@ -39,6 +40,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
+from mainspring.runtime.kit import Kit, Opening, Outfit, bare
 from mainspring.runtime.owner import is_dead, local_owner
 
 _SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
@@ -87,13 +89,13 @@ class Runtime:
         log: SessionLog,
         models: Models,
         *,
-        gates: Gates | None = None,
+        outfit: Outfit | None = None,
         purse: Purse | None = None,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self.log = log
         self.models = models
-        self.gates = gates or OpenGates()
+        self.outfit = outfit or bare(OpenGates())
         self.purse = purse or Purse()
         self.new_id = new_id
 
@@ -144,6 +146,7 @@ class Session:
         self._runtime = runtime
         self._log = runtime.log
         self._known: Known | None = None
+        self._is_begun = False
 
     @property
     def log(self) -> SessionLog:
@@ -220,8 +223,16 @@ class Session:
         known, self._known = self._known, None
         try:
             async with running(lambda: _keep(writer)):
-                desk = self._desk(writer, await self._read_on(writer, known), emit, tell)
-                ended = await run(desk)
+                known = await self._read_on(writer, known)
+                opening = Opening(
+                    agent=self.agent, thread=known.thread, writer=writer, log=self._log
+                )
+                async with self._runtime.outfit(opening) as kit:
+                    desk = self._desk(writer, known, kit)
+                    desk.emit, desk.tell = emit, tell
+                    desk.note(*kit.facts)
+                    await self._begin(desk)
+                    ended = await run(desk)
             self._known = Known(desk.thread, desk.account, writer.head.seq)
         finally:
             with anyio.CancelScope(shield=True), suppress(StoreFailed):
@@ -262,32 +273,39 @@ class Session:
             known.account.apply(event)
         return known
 
-    def _desk(
-        self,
-        writer: Writer,
-        known: Known,
-        emit: Callable[[Delta], None],
-        tell: Callable[[Event], None],
-    ) -> Desk:
+    async def _begin(self, desk: Desk) -> None:
+        """Once for every process that has to do with it."""
+        if not self._is_begun:
+            self._is_begun = True
+            source = "resume" if desk.thread.turns else "startup"
+            await desk.ask_hooks(occasions.session_started(source, self.agent.model))
+
+    def _desk(self, writer: Writer, known: Known, kit: Kit) -> Desk:
         runtime = self._runtime
-        tools = tools_of(self.agent, *self._history())
-        return Desk(
+        tools = tools_of(self.agent, *kit.tools, *self._history())
+        client_tools = [*self.agent.client_tools, *kit.client_tools]
+        at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
+        desk = Desk(
             writer=writer,
             thread=known.thread,
             account=known.account,
             model=runtime.models.open(self.agent.model),
             facts=runtime.models.facts(self.agent.model),
-            prefix=prefix_of(self.agent, tools),
+            prefix=prefix_of(self.agent, [*at_once, *client_tools], environment=kit.environment),
             tools=tools,
-            custom_tools=frozenset(spec.name for spec in self.agent.client_tools),
+            custom_tools=frozenset(spec.name for spec in client_tools),
+            deferred=kit.deferred,
+            aliases=kit.aliases,
+            box=kit.box,
+            snapshots=kit.snapshots,
             limits=self.agent.limits,
-            gates=runtime.gates,
+            gates=kit.gates,
             purse=replace(runtime.purse, agent=self.agent.name),
-            emit=emit,
-            tell=tell,
             new_id=runtime.new_id,
             price=runtime.models.cost,
         )
+        desk.load(known.thread.gear.loaded)
+        return desk
 
     def _history(self) -> tuple[Tool, Tool]:
         """What finds and reads again what a compaction or a cap took out of sight."""

@@ -5,7 +5,6 @@ Tools are not run: they answer what they answered then, or that it was not recor
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -14,12 +13,12 @@ from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.model import Delta
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.desk import Desk
 from mainspring.harness.thread import fold
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.kit import Kit
 from mainspring.runtime.sessions import Known, Runtime, Session
 from mainspring.runtime.xrays import read_shots
 from mainspring.testing.recording import read_recording
@@ -101,13 +100,7 @@ class _Forked(Session):
         super().__init__(runtime, agent, session_id)
         self._prefix = prefix
 
-    def _desk(
-        self,
-        writer: Writer,
-        known: Known,
-        emit: Callable[[Delta], None],
-        tell: Callable[[Event], None],
-    ) -> Desk:
-        desk = super()._desk(writer, known, emit, tell)
+    def _desk(self, writer: Writer, known: Known, kit: Kit) -> Desk:
+        desk = super()._desk(writer, known, kit)
         desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
         return desk

@@ -267,7 +267,8 @@ class Player:
             agent = self.agent
             if agent.model == Agent().model and self.recording.shots:  # whichever is at hand
                 agent = replace(agent, model=self.recording.shots[0].request.model)
-            return prefix_of(agent, tools_of(agent, *built_in))
+            tools = tools_of(agent, *built_in)
+            return prefix_of(agent, [*(tool.spec for tool in tools.values()), *agent.client_tools])
         shots = self.recording.shots
         if not shots:
             return Prefix(model="none", system=(), tools=())

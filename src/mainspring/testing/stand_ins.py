@@ -17,8 +17,8 @@ from mainspring.core import events, facts
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import ProviderFailed, ProviderFailure
-from mainspring.core.model import Delta, Reply, Request, ToolSpec
 from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.model import Delta, Reply, Request, ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.context.anatomy import request_lines
 from mainspring.harness.context.xray import Shot, canonical

@@ -14,8 +14,9 @@ from mainspring.capabilities.providers.http import Http
 from mainspring.config import FOLDER, Settings, read_settings
 from mainspring.core.model import Delta, Model
 from mainspring.harness.budget import Purse
-from mainspring.harness.gates import Gates
+from mainspring.harness.gates import Gates, OpenGates
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.kit import bare
 from mainspring.runtime.sessions import Result, Runtime, unheard
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.stores import open_log
@@ -39,7 +40,7 @@ async def open_runtime(
     """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default."""
     settings = settings or read_settings(store=store)
     async with open_log(settings) as log, open_shelf(settings) as shelf:
-        yield Runtime(log, shelf, gates=gates, purse=purse)
+        yield Runtime(log, shelf, outfit=bare(gates or OpenGates()), purse=purse)
 
 
 def run(

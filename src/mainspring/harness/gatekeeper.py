@@ -1,0 +1,148 @@
+"""The gates of one session: hooks first, then rules and modes, the classifier, and people last."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from mainspring.core.clock import Clock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import PermissionUpdated
+from mainspring.core.hook import Hooks, NoHooks, Occasion, Ruling
+from mainspring.core.tool import Call, Tool, Traits
+from mainspring.harness import occasions
+from mainspring.harness.gates import Decision
+from mainspring.harness.permissions import classify
+from mainspring.harness.permissions.decide import decide
+from mainspring.harness.permissions.judged import Place, judged_call
+from mainspring.harness.permissions.policy import Policy
+from mainspring.harness.permissions.standing import CLASSIFIER, Standing, apply
+from mainspring.harness.reasons import Continue, Ended
+from mainspring.harness.thread import Thread
+
+
+@dataclass(slots=True, kw_only=True)
+class Gatekeeper:
+    thread: Thread
+    policy: Policy
+    place: Callable[[], Place]
+    """Where a call would run, as things stand."""
+    clock: Clock
+    is_sandboxed: bool
+    hooks: Hooks = field(default_factory=NoHooks)
+    classifier: Callable[[str, str], Awaitable[str]] | None = None
+    """Answers a question, given its system prompt; raises nothing that is not a bug."""
+    _standing: Standing = field(default_factory=Standing, init=False)
+    _seen: int = field(default=0, init=False)
+
+    @property
+    def standing(self) -> Standing:
+        """What has been granted, revoked and counted in this session, up to now."""
+        events = self.thread.gear.permissions
+        for payload in events[self._seen :]:
+            self._standing = apply(self._standing, payload)
+        self._seen = len(events)
+        return self._standing
+
+    @property
+    def mode(self) -> str:
+        return self.standing.mode or self.policy.mode or "default"
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        ruling = await self.hooks.run(occasions.before_tool(call))
+        if ruling.permission == "deny" or ruling.blocked:
+            reason = ruling.reason or "a hook said no"
+            return _with(ruling, Decision(decision="deny", gate="hook", reason=reason))
+        if ruling.updated_input is not None:
+            call = replace(call, input=tool.judged(ruling.updated_input))
+            traits = tool.traits(ruling.updated_input)
+        decision = _after_hooks(ruling, self._decided(call, traits))
+        if decision.decision == "ask":
+            decision = await self._asked(call, decision)
+        return _with(ruling, decision)
+
+    def _decided(self, call: Call, traits: Traits) -> Decision:
+        judged = judged_call(call.name, call.input, traits, self.place())
+        return decide(
+            judged,
+            self.policy,
+            self.standing,
+            now=self.clock(),
+            is_sandboxed=self.is_sandboxed,
+        )
+
+    async def _asked(self, call: Call, decision: Decision) -> Decision:
+        """Before a person is asked: the classifier, where the mode says so, and hooks."""
+        if decision.asks == "classifier" and self.classifier is not None:
+            return await self._classified(call, self.classifier)
+        ruling = await self.hooks.run(occasions.permission_wanted(call, decision.reason))
+        said = decision
+        if ruling.permission == "deny" or ruling.blocked:
+            reason = ruling.reason or "a hook said no"
+            said = Decision(decision="deny", gate="hook", reason=reason)
+        elif ruling.permission == "allow" and decision.gate not in ("rule", "guardrail"):
+            said = Decision(
+                decision="allow",
+                gate="hook",
+                reason=ruling.reason,
+                updated_input=ruling.updated_input,
+            )
+        return _with(ruling, said)
+
+    async def _classified(
+        self, call: Call, classifier: Callable[[str, str], Awaitable[str]]
+    ) -> Decision:
+        done = [
+            classify.Proposal(other.name, other.input)
+            for other in self.thread.round.values()
+            if other.id != call.id
+        ]
+        asked = classify.question(
+            self.thread.gear.prompts, done, classify.Proposal(call.name, call.input)
+        )
+        answer = classify.parse_answer(await classifier(classify.SYSTEM, asked))
+        return Decision(
+            decision="allow" if answer.is_allowed else "deny",
+            gate="mode",
+            rule=CLASSIFIER,
+            reason=answer.reason,
+        )
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        return await self.hooks.run(occasion)
+
+    async def after_round(self, thread: Thread) -> Ended | None:
+        return None
+
+    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+        return None
+
+    async def before_compact(self, thread: Thread) -> None:
+        return None
+
+
+def _after_hooks(ruling: Ruling, decision: Decision) -> Decision:
+    """A hook may be stricter than the rules; it is laxer only where no rule says anything."""
+    if decision.decision == "deny":
+        return decision
+    if ruling.permission in ("ask", "defer"):
+        return Decision(decision="ask", gate="hook", reason=ruling.reason or decision.reason)
+    is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
+    if ruling.permission == "allow" and is_open:
+        return Decision(decision="allow", gate="hook", reason=ruling.reason)
+    return decision
+
+
+def _with(ruling: Ruling, decision: Decision) -> Decision:
+    """The decision, and all that hooks said on the way to it."""
+    facts: list[KnownPayload] = [*ruling.ran]
+    if ruling.updates:
+        facts.append(PermissionUpdated(updates=ruling.updates, by="hook"))
+    updated = decision.updated_input
+    return replace(
+        decision,
+        updated_input=ruling.updated_input if updated is None else updated,
+        context=(*ruling.context, *decision.context),
+        stop=decision.stop or ruling.stop,
+        facts=(*facts, *decision.facts),
+    )
