@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from mainspring.core import ids
 from mainspring.core.catalog import ModelFacts
@@ -13,6 +14,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import ClientPayload, StatusIdle, UserMessage
 from mainspring.core.facts import LoopContinued
+from mainspring.core.hands import Snapshots
 from mainspring.core.model import Delta, Model, ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.context.prompt import system_prompt
@@ -26,6 +28,7 @@ from mainspring.harness.thread import fold
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 
+T = TypeVar("T")
 FACTS = ModelFacts(id="scripted:test", window=200_000, max_output=64_000)
 
 
@@ -44,6 +47,11 @@ def echo(name: str = "echo", traits: Traits | None = None, ran: list[str] | None
     )
 
 
+def always(answer: T) -> Callable[[Mapping[str, object]], T]:
+    """The same for every input."""
+    return lambda _: answer
+
+
 @dataclass(kw_only=True)
 class Stage:
     """One session. `play` runs its loop as a new worker would: from the log alone."""
@@ -53,6 +61,9 @@ class Stage:
     model: Model
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     custom_tools: frozenset[str] = frozenset()
+    deferred: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    snapshots: Snapshots | None = None
     gates: Gates = field(default_factory=OpenGates)
     limits: Limits = field(default_factory=Limits)
     facts: ModelFacts = FACTS
@@ -80,10 +91,15 @@ class Stage:
             prefix=Prefix(
                 model=self.facts.id,
                 system=system_prompt(rules=self.rules),
-                tools=specs(tool.spec for tool in self.tools.values()),
+                tools=specs(
+                    tool.spec for name, tool in self.tools.items() if name not in self.deferred
+                ),
             ),
             tools=self.tools,
             custom_tools=self.custom_tools,
+            deferred=self.deferred,
+            aliases=self.aliases,
+            snapshots=self.snapshots,
             limits=self.limits,
             gates=self.gates,
             emit=self.emit or self.deltas.append,

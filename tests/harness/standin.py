@@ -18,8 +18,8 @@ from mainspring.capabilities.providers.scripted import Line, calls, says
 from mainspring.core.content import plain_text
 from mainspring.core.model import Request, ToolResult, ToolSpec, ToolUse, User
 from mainspring.core.tool import SAFE_READ, Call, InDoubt, Outcome, Tool, Traits
-from mainspring.harness.pipeline import UNKNOWN
 from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.pipeline import UNKNOWN
 
 
 class Deed(NamedTuple):

@@ -1,0 +1,373 @@
+"""One pipeline for every call: each of its steps, shown from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.harness.stage import always, echo, stage, texts
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core import events, facts
+from mainspring.core.content import BlobBlock
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.events import UserToolConfirmation
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool, Traits
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.pipeline import VOID
+from mainspring.harness.reasons import Ended
+from mainspring.harness.thread import Thread
+
+
+@dataclass
+class Watchful(OpenGates):
+    """Gates that say what they are told to, and remember what they saw."""
+
+    decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
+    rulings: Mapping[str, Ruling] = field(default_factory=dict[str, Ruling])
+    seen: list[Call] = field(default_factory=list[Call])
+    occasions: list[Occasion] = field(default_factory=list[Occasion])
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        self.seen.append(call)
+        return self.decision
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        self.occasions.append(occasion)
+        return self.rulings.get(occasion.event, NOTHING_SAID)
+
+    def heard(self, event: str) -> list[Occasion]:
+        return [occasion for occasion in self.occasions if occasion.event == event]
+
+
+def failing(name: str = "bash", *, concurrent: bool = False) -> Tool:
+    async def run(call: Call) -> Outcome:
+        is_bad = call.input.get("x") == "bad"
+        return Outcome.text(f"ran {call.input.get('x')}", ok=not is_bad)
+
+    return replace(echo(name), run=run, traits=always(Traits(cascades=True, concurrent=concurrent)))
+
+
+def whole_path(given: Mapping[str, object]) -> Mapping[str, object]:
+    return {**given, "x": f"/w/{given['x']}"}
+
+
+def without_x(given: Mapping[str, object]) -> str | None:
+    return None if "x" in given else "x is missing"
+
+
+ASK = Decision(decision="ask", gate="default", reason="it writes")
+
+
+async def test_a_tool_is_found_by_the_name_that_others_give_it(tmp_path: Path):
+    model = Scripted(calls("Bash", x="1"), says("done"))
+    async with stage(tmp_path, model, echo("bash"), aliases={"Bash": "bash"}) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.tool_result") == ["echo 1"]
+
+
+async def test_a_wrong_input_is_told_and_nothing_runs_or_is_asked(tmp_path: Path):
+    ran: list[str] = []
+    gates = Watchful()
+    tool = replace(echo(ran=ran), invalid=always("x: expected a number"))
+    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=gates) as play:
+        await play.play("go")
+        [result] = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
+        assert isinstance(result, events.AgentToolResult)
+        assert (result.error, ran, gates.seen) == ("invalid", [], [])
+        assert texts(await play.events(), "agent.tool_result") == ["x: expected a number"]
+
+
+async def test_a_deferred_tool_with_a_wrong_input_says_how_to_load_it(tmp_path: Path):
+    tool = replace(echo("far"), invalid=always("x: missing"))
+    model = Scripted(calls("far"), says("ok"))
+    async with stage(tmp_path, model, tool, deferred=frozenset({"far"})) as play:
+        await play.play("go")
+        [told] = texts(await play.events(), "agent.tool_result")
+        assert "tool_search" in told
+        assert "select:far" in told
+        assert model.requests[0].tools == ()
+
+
+async def test_loading_a_tool_gives_the_model_its_definition_and_moves_nothing(tmp_path: Path):
+    async def load(call: Call) -> Outcome:
+        return replace(Outcome.text("loaded"), facts=(facts.ToolsLoaded(names=("far",)),))
+
+    search = replace(echo("tool_search"), run=load)
+    model = Scripted(calls("tool_search"), calls("far", x="2"), says("ok"), says("again"))
+    tools = (echo("far"), search, echo("zoo"))
+    async with stage(tmp_path, model, *tools, deferred=frozenset({"far"})) as play:
+        await play.play("go")
+        named = [[spec.name for spec in request.tools] for request in model.requests]
+        assert named[:2] == [["tool_search", "zoo"], ["tool_search", "zoo", "far"]]
+        assert "echo 2" in texts(await play.events(), "agent.tool_result")
+
+
+async def test_an_objection_comes_before_anybody_is_asked(tmp_path: Path):
+    async def object_to(_: Call) -> str | None:
+        return "read the file first"
+
+    gates = Watchful(decision=ASK)
+    tool = replace(echo(), objection=object_to)
+    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=gates) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.tool_result") == ["read the file first"]
+        assert gates.seen == []
+
+
+async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_is_judged(
+    tmp_path: Path,
+):
+    seen: list[str] = []
+
+    async def object_to(_: Call) -> str | None:
+        return None if seen else "read it first"
+
+    async def look(call: Call) -> Outcome:
+        seen.append(call.id)
+        return Outcome.text("seen")
+
+    read = replace(echo("read"), run=look, traits=always(SAFE_READ))
+    edit = replace(echo("edit"), objection=object_to)
+    model = Scripted(calls("read") + calls("edit", x="done"), says("ok"))
+    async with stage(tmp_path, model, read, edit) as play:
+        await play.play("go")
+        assert texts(await play.events(), "agent.tool_result") == ["seen", "echo done"]
+
+
+async def test_gates_see_whole_paths_and_the_log_keeps_what_was_asked(tmp_path: Path):
+    gates = Watchful()
+    tool = replace(echo(), judged=whole_path)
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, gates=gates
+    ) as play:
+        await play.play("go")
+        assert gates.seen[0].input == {"x": "/w/a"}
+        assert texts(await play.events(), "agent.tool_result") == ["echo a"]
+
+
+async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
+    changed = Decision(
+        decision="allow",
+        gate="hook",
+        updated_input={"x": "safe"},
+        context=("made safe",),
+        facts=(facts.HookRan(hook_event="PreToolUse", handler="h", outcome="ok"),),
+    )
+    gates = Watchful(decision=changed)
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(), gates=gates
+    ) as play:
+        await play.play("go")
+        assert texts(await play.events(), "agent.tool_result") == [
+            "echo safe<hook>made safe</hook>"
+        ]
+        assert "hook.ran" in await play.kinds()
+
+
+async def test_what_a_gate_makes_of_an_input_must_be_one_that_the_tool_takes(tmp_path: Path):
+    ran: list[str] = []
+    changed = Decision(decision="allow", gate="hook", updated_input={"y": 1})
+    tool = replace(echo(ran=ran), invalid=without_x)
+    gates = Watchful(decision=changed)
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, gates=gates
+    ) as play:
+        await play.play("go")
+        [told] = texts(await play.events(), "agent.tool_result")
+        assert "x is missing" in told
+        assert ran == []
+
+
+async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: Path):
+    content = ["old"]
+
+    async def preview(call: Call) -> str | None:
+        return f"-{content[0]}\n+{call.input['x']}"
+
+    tool = replace(echo(), preview=preview)
+    model = Scripted(calls("echo", x="new"), says("ok"))
+    async with stage(tmp_path, model, tool, gates=Watchful(decision=ASK)) as play:
+        waits = await play.play("go")
+        assert waits is not None
+        [call_id] = waits.waiting_for
+        [asked] = [e.payload for e in await play.events() if e.type == "tool_call.authorized"]
+        assert isinstance(asked, facts.ToolCallAuthorized)
+        assert asked.preview == "-old\n+new"
+
+        content[0] = "changed meanwhile"
+        again = await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow"))
+        assert again == waits
+        last = [e.payload for e in await play.events() if e.type == "tool_call.authorized"][-1]
+        assert isinstance(last, facts.ToolCallAuthorized)
+        assert (last.decision, last.reason, last.preview) == (
+            "ask",
+            VOID,
+            "-changed meanwhile\n+new",
+        )
+
+        ended = await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow"))
+        assert ended == Ended("completed")
+        assert texts(await play.events(), "agent.tool_result") == ["echo new"]
+
+
+async def test_a_denial_is_told_to_the_model_and_to_hooks(tmp_path: Path):
+    ran: list[str] = []
+    deny = Decision(decision="deny", gate="rule", rule="Bash(rm *)", reason="no rm here")
+    gates = Watchful(decision=deny)
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(ran=ran), gates=gates
+    ) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.tool_result") == ["Not allowed: no rm here."]
+        [told] = gates.heard("PermissionDenied")
+        assert (told.subject, told.fields["reason"], ran) == ("echo", "no rm here", [])
+
+
+async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
+    async def preview(call: Call) -> str | None:
+        return "+a line"
+
+    deny = Decision(decision="deny", gate="mode", rule="plan", reason="in plan nothing is changed")
+    tool = replace(echo(), preview=preview)
+    async with stage(
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=Watchful(decision=deny)
+    ) as play:
+        await play.play("go")
+        [told] = texts(await play.events(), "agent.tool_result")
+        assert told.endswith("It would do this:\n+a line")
+
+
+async def test_hooks_may_add_to_a_result_replace_it_and_stop_the_run(tmp_path: Path):
+    gates = Watchful(
+        rulings={
+            "PostToolUse": Ruling(
+                updated_output="cleaned", context=("lint is red",), stop="enough for today"
+            )
+        }
+    )
+    async with stage(tmp_path, Scripted(calls("echo", x="a")), echo(), gates=gates) as play:
+        assert await play.play("go") == Ended("hook_stopped", "enough for today")
+        [told] = texts(await play.events(), "agent.tool_result")
+        assert told == "cleaned<hook>lint is red</hook>"
+        assert gates.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
+
+
+async def test_results_of_a_turn_are_capped_together(tmp_path: Path):
+    async def long(_: Call) -> Outcome:
+        return Outcome.text("x" * 90_000)
+
+    tool = replace(echo(), run=long, traits=always(Traits(max_chars=100_000)))
+    model = Scripted(calls("echo") + calls("echo") + calls("echo") + calls("echo"), says("ok"))
+    async with stage(tmp_path, model, tool) as play:
+        await play.play("go")
+        results = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
+        blocks = [r.content[0] for r in results if isinstance(r, events.AgentToolResult)]
+        assert [isinstance(block, BlobBlock) for block in blocks] == [False, False, True, True]
+        shown = sum(len(getattr(b, "text", "") or getattr(b, "preview", "")) for b in blocks)
+        assert shown < 205_000
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
+    tmp_path: Path, concurrent: bool
+):
+    began = anyio.Event()
+
+    async def patient(call: Call) -> Outcome:
+        if call.input["x"] == "bad":
+            await began.wait()
+            return Outcome.text("it broke", ok=False, error="failed")
+        began.set()
+        await anyio.sleep_forever()
+        return Outcome.text("never")
+
+    tool = failing(concurrent=concurrent)
+    if concurrent:
+        tool = replace(tool, run=patient)
+    other = replace(echo("other"), traits=always(Traits(concurrent=concurrent)))
+    model = Scripted(
+        calls("bash", x="bad") + calls("bash", x="next") + calls("other", x="1"), says("ok")
+    )
+    async with stage(tmp_path, model, tool, other) as play:
+        with anyio.fail_after(10):
+            await play.play("go")
+        results = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
+        found = {r.tool_use_id: r.error for r in results if isinstance(r, events.AgentToolResult)}
+        asked = [e.id for e in await play.events() if e.type == "agent.tool_use"]
+        assert [found[call_id] for call_id in asked] == ["failed", "cancelled", None]
+
+
+async def test_hands_that_fail_are_a_value_that_the_model_reads(tmp_path: Path):
+    async def run(_: Call) -> Outcome:
+        raise SandboxFailed("no isolation here: install bubblewrap")
+
+    async with stage(
+        tmp_path, Scripted(calls("echo"), says("ok")), replace(echo(), run=run)
+    ) as play:
+        assert await play.play("go") == Ended("completed")
+        [result] = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
+        assert isinstance(result, events.AgentToolResult)
+        assert result.error == "unavailable"
+
+
+async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
+    class Guard(Watchful):
+        async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+            if occasion.fields.get("prompt") == "my password is hunter2":
+                return Ruling(blocked=True, reason="it holds a secret")
+            return NOTHING_SAID
+
+    model = Scripted(says("hello"))
+    async with stage(tmp_path, model, gates=Guard()) as play:
+        assert await play.play("my password is hunter2") == Ended(
+            "hook_stopped", "it holds a secret"
+        )
+        assert model.requests == []
+        assert await play.play("hi") == Ended("completed")
+        assert "hunter2" not in repr(model.requests)
+
+
+async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
+    gates = Watchful(rulings={"UserPromptSubmit": Ruling(context=("the build is red",))})
+    model = Scripted(says("hello"))
+    async with stage(tmp_path, model, gates=gates) as play:
+        await play.play("hi")
+        assert "the build is red" in repr(model.requests[0].messages)
+
+
+async def test_a_stop_hook_sends_the_model_back_or_ends_the_run(tmp_path: Path):
+    gates = Watchful(rulings={"Stop": Ruling(blocked=True, reason="run the tests")})
+    model = Scripted(otherwise=says("done"))
+    async with stage(tmp_path, model, gates=gates) as play:
+        assert await play.play("go") == Ended("completed")
+        assert "run the tests" in repr(model.requests[1].messages)
+        told = [occasion.fields["stop_hook_active"] for occasion in gates.heard("Stop")]
+        assert told[:2] == [False, True]
+
+
+class Counting:
+    """Snapshots of nothing, counted."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def take(self) -> tuple[str, int]:
+        self.taken += 1
+        return f"sha256:{self.taken}", 1
+
+
+async def test_a_turn_with_effects_has_a_snapshot_and_one_that_only_reads_has_none(tmp_path: Path):
+    snapshots = Counting()
+    read = replace(echo("read"), traits=always(SAFE_READ))
+    model = Scripted(calls("read"), calls("echo"), calls("read"), calls("echo"), says("ok"))
+    async with stage(tmp_path, model, read, echo(), snapshots=snapshots) as play:
+        await play.play("go")
+        kinds = await play.kinds()
+        assert kinds.count("workspace.snapshotted") == 3  # one before the first effect
+        first = kinds.index("workspace.snapshotted")
+        assert kinds[:first].count("tool_call.started") == 1
