@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 FOLDER = ".mainspring"
 DATABASE = "mainspring.db"
+VAULT = "vault.json"
 KEYS = (
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -47,6 +48,16 @@ class Settings:
     """Where the work is done."""
     color: bool
     debug: bool
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """All of it, for hooks; they get what locates things, and what they are allowed by name."""
+    home: str = ""
+    """The user's own folder: what holds for all projects stands there."""
+    vault: str = ""
+    """The file of secrets; its key stands beside it unless one of the next two says otherwise."""
+    vault_key: str | None = field(default=None, repr=False)
+    """What MAINSPRING_VAULT_KEY says."""
+    vault_in_keyring: bool = False
+    """Whether MAINSPRING_VAULT_KEYRING says that the key is in the keyring of the system."""
 
     @property
     def place(self) -> str:
@@ -71,6 +82,11 @@ def read_settings(
         folder=str(here),
         color=not environ.get("NO_COLOR"),
         debug=debug or environ.get("MAINSPRING_DEBUG", "0") not in ("", "0"),
+        environment=dict(environ),
+        home=str(Path.home()),
+        vault=environ.get("MAINSPRING_VAULT") or os.path.expanduser(f"~/{FOLDER}/{VAULT}"),
+        vault_key=environ.get("MAINSPRING_VAULT_KEY") or None,
+        vault_in_keyring=environ.get("MAINSPRING_VAULT_KEYRING", "0") not in ("", "0"),
     )
 
 

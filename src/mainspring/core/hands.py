@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
-Stopped: TypeAlias = Literal["time", "memory", "disk", "output", "cancelled", "lost"]
+Stopped: TypeAlias = Literal["time", "memory", "processes", "disk", "output", "cancelled", "lost"]
 Level: TypeAlias = Literal["isolated", "degraded", "none"]
 Change: TypeAlias = Literal["added", "modified", "removed"]
 
@@ -154,10 +154,15 @@ class Workspace(Protocol):
         ...
 
     async def walk(
-        self, path: str = ".", *, limit: int = 100_000, skip: Collection[str] = ()
+        self,
+        path: str = ".",
+        *,
+        limit: int = 100_000,
+        depth: int | None = None,
+        skip: Collection[str] = (),
     ) -> list[Entry]:
-        """What is below a folder, sorted by path, and no more than `limit`; links are not followed,
-        and folders with a name in `skip` are not entered."""
+        """What is below a folder, sorted by path, no more than `limit` and no deeper than `depth`;
+        links are not followed, and folders with a name in `skip` are not entered."""
         ...
 
 

@@ -57,6 +57,8 @@ class Traits:
     max_chars: int = 30_000
     cascades: bool = False
     """Its failure cancels later calls of the same tool in the same turn."""
+    needs_person: bool = False
+    """A person has to agree to it, whatever the mode and the rules allow."""
 
 
 SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")

@@ -15,6 +15,7 @@ from mainspring.harness import occasions
 from mainspring.harness.desk import Desk
 from mainspring.harness.interruption import until_interrupted
 from mainspring.harness.limits import calls_over
+from mainspring.harness.open_call import OpenCall
 from mainspring.harness.pipeline import (
     NEEDLESS,
     Answered,
@@ -29,7 +30,6 @@ from mainspring.harness.pipeline import (
     settle,
 )
 from mainspring.harness.reasons import Continue, Ended, Step
-from mainspring.harness.thread import OpenCall
 from mainspring.log.background import unwrapped
 
 TOO_MANY = "Not done: the limit on tool calls is reached. Finish with what you have."

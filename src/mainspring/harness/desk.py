@@ -78,6 +78,8 @@ class Desk:
     box: Box | None = None
     """What tools run programs in."""
     snapshots: Snapshots | None = None
+    overheard: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    """What the hands have done besides, and the log does not know yet."""
     limits: Limits = field(default_factory=Limits)
     purse: Purse = field(default_factory=Purse)
     gates: Gates = field(default_factory=OpenGates)

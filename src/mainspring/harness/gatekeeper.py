@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from mainspring.core.clock import Clock
 from mainspring.core.envelope import KnownPayload
@@ -20,6 +21,9 @@ from mainspring.harness.permissions.standing import CLASSIFIER, Standing, apply
 from mainspring.harness.reasons import Continue, Ended
 from mainspring.harness.thread import Thread
 
+Classifier: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
+"""A system prompt and a question, to a model's answer and what the log has to know of it."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Gatekeeper:
@@ -30,8 +34,7 @@ class Gatekeeper:
     clock: Clock
     is_sandboxed: bool
     hooks: Hooks = field(default_factory=NoHooks)
-    classifier: Callable[[str, str], Awaitable[str]] | None = None
-    """Answers a question, given its system prompt; raises nothing that is not a bug."""
+    classifier: Classifier | None = None
     _standing: Standing = field(default_factory=Standing, init=False)
     _seen: int = field(default=0, init=False)
 
@@ -89,9 +92,7 @@ class Gatekeeper:
             )
         return _with(ruling, said)
 
-    async def _classified(
-        self, call: Call, classifier: Callable[[str, str], Awaitable[str]]
-    ) -> Decision:
+    async def _classified(self, call: Call, classifier: Classifier) -> Decision:
         done = [
             classify.Proposal(other.name, other.input)
             for other in self.thread.round.values()
@@ -100,8 +101,10 @@ class Gatekeeper:
         asked = classify.question(
             self.thread.gear.prompts, done, classify.Proposal(call.name, call.input)
         )
-        answer = classify.parse_answer(await classifier(classify.SYSTEM, asked))
+        said, facts = await classifier(classify.SYSTEM, asked)
+        answer = classify.parse_answer(said)
         return Decision(
+            facts=facts,
             decision="allow" if answer.is_allowed else "deny",
             gate="mode",
             rule=CLASSIFIER,

@@ -24,7 +24,7 @@ from mainspring.harness import occasions
 from mainspring.harness.desk import Desk
 from mainspring.harness.gates import Decision
 from mainspring.harness.limits import calls_over
-from mainspring.harness.thread import OpenCall
+from mainspring.harness.open_call import OpenCall
 
 UNKNOWN = (
     "The system stopped while this call ran. Whether it took effect is not known: look before you"
@@ -356,7 +356,8 @@ async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> 
 def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
     """Give a call its one result, with what it did besides."""
     error = None if outcome.ok else outcome.error or "failed"
-    desk.note(*outcome.facts)
+    overheard, desk.overheard[:] = [*desk.overheard], []
+    desk.note(*overheard, *outcome.facts)
     if call.name.startswith("mcp__"):
         desk.note(
             AgentMcpToolResult(

@@ -8,49 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.tool import InDoubt
 from mainspring.harness import repetition
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.gear import Gear
+from mainspring.harness.open_call import Kind, OpenCall
 from mainspring.harness.repetition import Repetition
 
-Kind: TypeAlias = Literal["tool", "custom"]
-
-
-class OpenCall(Struct, frozen=True, kw_only=True):
-    """A call of the newest round: proposed, authorized, started, settled."""
-
-    id: str
-    name: str
-    input: Mapping[str, object]
-    kind: Kind = "tool"
-    decision: events.Permission | None = None
-    reason: str | None = None
-    answer: events.UserToolConfirmation | None = None
-    started: str | None = None
-    """Its idempotency key, once it was started."""
-    attempts: int = 0
-    in_doubt: InDoubt | None = None
-    """How to settle it, if a crash came between its start and its result."""
-    is_foreign: bool = False
-    """Started by the session that this one was forked from."""
-    call_hash: str | None = None
-    """Of what a person was asked about."""
-    settled: bool = False
-    failure: events.Failure | None = None
-    """Of what kind, if its result is an error."""
-
-    @property
-    def is_answered(self) -> bool:
-        """A person has said yes or no; a client's own tool wants a result instead."""
-        return self.answer is not None and self.kind == "tool"
+JUDGEMENT = "judgement"
+"""The purpose of a model request that a gate has made: it only costs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,6 +168,8 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
 
 
 def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnded) -> None:
+    if payload.purpose == JUDGEMENT:
+        return  # beside the conversation, while another request may be open
     purpose = payload.purpose or thread.open_purpose
     thread.open_request = thread.open_purpose = None
     if purpose is not None:
@@ -251,6 +224,7 @@ def _authorized(thread: Thread, _event: Event, payload: facts.ToolCallAuthorized
             decision=payload.decision,
             reason=payload.reason,
             call_hash=payload.call_hash,
+            preview=payload.preview,
             input=call.input if payload.updated_input is None else payload.updated_input,
             # a person who is asked anew has not answered yet
             answer=None if payload.decision == "ask" else call.answer,

@@ -45,7 +45,12 @@ def read_agent(folder: Path, *, name: str | None = None) -> AgentFolder:
         raise InvalidInput(f"{folder}: there is no such folder")
     place = PurePosixPath(folder.resolve())
     found = load(Disk(), Places(project=place, cwd=place))
-    given = Agent(name=name or place.name or "agent", model="", instructions=render(found))
+    given = Agent(
+        name=name or place.name or "agent",
+        model="",
+        instructions=render(found),
+        built_ins=("*",),
+    )
     file = folder / FILE
     if not file.is_file():
         return AgentFolder(agent=given, warnings=found.warnings, is_described=bool(found.sections))
@@ -89,10 +94,13 @@ class _Reader:
             "model": self.string,
             "effort": self.effort,
             "rules": self.strings,
+            "tools": self.strings,
             "limits": self.limits,
             "instructions": self.string,
         }
         read = self.read(fields, known)
+        if "tools" in read:
+            read["built_ins"] = read.pop("tools")
         own = read.pop("instructions", None)
         if isinstance(own, str):
             read["instructions"] = "\n\n".join(filter(None, [given.instructions, own.strip()]))

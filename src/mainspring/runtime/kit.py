@@ -39,6 +39,8 @@ class Kit:
     snapshots: Snapshots | None = None
     environment: str = ""
     """What the model is told about where it works."""
+    overheard: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    """What happens in the hands while a call runs; the log gets it with the call's result."""
     facts: Sequence[KnownPayload] = ()
     """What the log has to know before anything is done with it."""
 

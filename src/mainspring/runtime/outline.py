@@ -13,7 +13,8 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, payload_type
 from mainspring.core.events import Usage
 from mainspring.harness.desk import Account
-from mainspring.harness.thread import OpenCall, Thread
+from mainspring.harness.open_call import OpenCall
+from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.owner import is_dead

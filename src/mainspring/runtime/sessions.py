@@ -298,6 +298,7 @@ class Session:
             aliases=kit.aliases,
             box=kit.box,
             snapshots=kit.snapshots,
+            overheard=kit.overheard,
             limits=self.agent.limits,
             gates=kit.gates,
             purse=replace(runtime.purse, agent=self.agent.name),

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from mainspring.config import Settings
+from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent_folder import AgentFolder, read_agent
 from mainspring.runtime.outline import Outline
 from mainspring.wiring.models import default_model
@@ -20,6 +21,10 @@ class Wanted:
     model: str | None = None
     max_turns: int | None = None
     max_cost_usd: Decimal | None = None
+    mode: Mode | None = None
+    workspace: str | None = None
+    """Where it works, if not in this folder."""
+    is_unsandboxed: bool = False
 
 
 def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = None) -> AgentFolder:

@@ -16,9 +16,10 @@ from mainspring.core.model import Delta, Model
 from mainspring.harness.budget import Purse
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.kit import bare
 from mainspring.runtime.sessions import Result, Runtime, unheard
+from mainspring.wiring.hands import Bench
 from mainspring.wiring.models import Shelf
+from mainspring.wiring.outfit import Outfitter, Wish
 from mainspring.wiring.stores import open_log
 
 
@@ -36,11 +37,21 @@ async def open_runtime(
     store: str | None = None,
     gates: Gates | None = None,
     purse: Purse | None = None,
+    wish: Wish | None = None,
 ) -> AsyncGenerator[Runtime, None]:
-    """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default."""
+    """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default.
+
+    `gates` are for agents without built-in tools; with them, the settings files decide.
+    """
     settings = settings or read_settings(store=store)
-    async with open_log(settings) as log, open_shelf(settings) as shelf:
-        yield Runtime(log, shelf, outfit=bare(gates or OpenGates()), purse=purse)
+    wish = wish or Wish(workspace=Path(settings.folder))
+    async with (
+        open_log(settings) as log,
+        open_shelf(settings) as shelf,
+        Bench(settings, is_unsandboxed=wish.is_unsandboxed) as bench,
+    ):
+        outfit = Outfitter(settings, shelf, bench, wish, gates or OpenGates())
+        yield Runtime(log, shelf, outfit=outfit, purse=purse)
 
 
 def run(

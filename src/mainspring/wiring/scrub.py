@@ -1,4 +1,8 @@
-"""Secrets that this process knows, taken out of everything on its way into the log."""
+"""Secrets taken out of everything on its way into the log: those we know, and what looks like one.
+
+What has none costs one pass of a single automaton. What may have some is taken apart: of JSON only
+whole strings are replaced by strings and numbers by numbers, so it keeps its structure.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,114 @@ from collections.abc import Mapping
 
 import msgspec
 
+from mainspring.capabilities.vault.detectors import (
+    ASSIGNED,
+    DETECTORS,
+    is_login,
+    label,
+    looks_secret,
+    names_secret,
+)
+from mainspring.capabilities.vault.forms import SHORTEST, forms
+from mainspring.capabilities.vault.patterns import Hints, compiled, literally
 from mainspring.log.chain import Scrub
 
-_SHORTEST = 8
-"""Shorter values are words, not secrets: taking them out would garble what people say."""
+_KNOWN = 0
+"""The automaton's first pattern; those of the detectors follow."""
+_TOKEN = compiled(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*|[:,{}\[\]]')
+_MOST_PASSES = 8
+"""What stood against a secret may be seen to be one when that is gone."""
+_JSON_STARTS = (b"{", b"[", b'"')
+_NOTHING = rb"[^\x00-\xff]"
 
 
 def scrubber(secrets: Mapping[str, str]) -> Scrub:
-    """Puts `[NAME]` in the place of each value, plain or as JSON writes it."""
-    found: dict[bytes, bytes] = {}
-    for name, value in secrets.items():
-        if len(value.strip()) >= _SHORTEST:
-            for form in (value, value.strip()):
-                found[form.encode()] = f"[{name}]".encode()
-                found[msgspec.json.encode(form)[1:-1]] = f"[{name}]".encode()
+    """Puts `[NAME]` in the place of each value, however it is written, and `[redacted:KIND]` in
+    that of what only looks like a secret."""
+    return _Scrubber(secrets).scrub
 
-    def scrub(content: bytes) -> bytes:
-        for secret, label in found.items():
-            if secret in content:
-                content = content.replace(secret, label)
-        return content
 
-    return scrub
+class _Scrubber:
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        names = [f"[{name}]".encode() for name in secrets]
+        labels = b" ".join((*names, *(label(each.kind) for each in DETECTORS)))
+        self._labels = {
+            form: f"[{name}]".encode()
+            for name, value in secrets.items()
+            for form in forms(value)
+            if form not in labels  # a label is never taken for a secret
+        }
+        written = sorted(self._labels, key=len, reverse=True)
+        self._known = compiled(_any_of(written))
+        escaped = [msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in written]
+        triggers = [each.trigger.encode() for each in DETECTORS]
+        self._hints = Hints([_any_of([*written, *escaped]), *triggers])
+
+    def scrub(self, content: bytes) -> bytes:
+        if not self._hints(content):
+            return content
+        if content.startswith(_JSON_STARTS) and _is_json(content):
+            return self._scrub_json(content)
+        return self._scrub_text(content)
+
+    def _scrub_text(self, text: bytes) -> bytes:
+        for _ in range(_MOST_PASSES):
+            before = text
+            for hint in sorted(self._hints(text) or ()):
+                found = hint != _KNOWN
+                text = DETECTORS[hint - 1].redacted(text) if found else self._labelled(text)
+            if text == before:
+                break
+        return text
+
+    def _labelled(self, text: bytes) -> bytes:
+        pieces: list[bytes] = []
+        end = 0
+        for match in self._known.finditer(text):
+            pieces += (text[end : match.span()[0]], self._labels[match.group()])
+            end = match.span()[1]
+        return b"".join((*pieces, text[end:]))
+
+    def _scrub_json(self, content: bytes) -> bytes:
+        pieces: list[bytes] = []
+        end = 0
+        before, name = b"", b""  # the token before, and the last name that a value may follow
+        for match in _TOKEN.finditer(content):
+            token = match.group()
+            if token == b":":
+                name = before
+            elif token[:1] == b'"' and len(token) > SHORTEST:
+                clean = self._scrub_string(token, name if before == b":" else b"")
+                if clean != token:
+                    pieces += (content[end : match.span()[0]], clean)
+                    end = match.span()[1]
+            elif token in self._labels:  # a number
+                pieces += (content[end : match.span()[0]], b"0")
+                end = match.span()[1]
+            before = token
+        return b"".join((*pieces, content[end:]))
+
+    def _scrub_string(self, token: bytes, name: bytes) -> bytes:
+        text: bytes = msgspec.json.decode(token, type=str).encode()
+        if _is_assigned(name[1:-1], text):
+            return msgspec.json.encode(self._labels.get(text, label(ASSIGNED)).decode())
+        clean = self._scrub_text(text)
+        return token if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
+
+
+def _is_assigned(name: bytes, value: bytes) -> bool:
+    if names_secret(name):
+        return looks_secret(value) and b" " not in value
+    return is_login(name, value)
+
+
+def _any_of(written: list[bytes]) -> bytes:
+    return b"|".join(map(literally, written)) or _NOTHING
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

@@ -14,6 +14,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.vaults import known_secrets
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -54,8 +55,7 @@ def has_store(settings: Settings) -> bool:
 @asynccontextmanager
 async def open_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
     async with open_store(settings.store) as store:
-        keys = {name: settings.secrets[name] for name in settings.keys}
-        yield SessionLog(store, scrub=scrubber(keys))
+        yield SessionLog(store, scrub=scrubber(known_secrets(settings)))
 
 
 async def reach_postgres(url: str) -> str:

@@ -1,4 +1,4 @@
-"""Tools around tools: a time limit, another name, a refusal, a cap."""
+"""Tools around tools: a time limit, another name, a refusal, an approval, a cap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from mainspring.core.content import BlobBlock, BlobSource, Block, TextBlock
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.tool import Call, Outcome, Tool, Traits
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
 Keep: TypeAlias = Callable[[bytes], Awaitable[BlobSource]]
@@ -58,6 +58,18 @@ def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None
         return await tool.run(call) if why is None else Outcome.text(why, ok=False)
 
     return replace(tool, invalid=invalid, run=run)
+
+
+def with_approval(
+    tool: AnyTool, needs: Callable[[Mapping[str, object]], bool] = lambda _: True
+) -> AnyTool:
+    """Have a person agree to some calls, or to all, before they run."""
+
+    def traits(given: Mapping[str, object]) -> Traits:
+        own = tool.traits(given)
+        return replace(own, needs_person=own.needs_person or needs(given))
+
+    return replace(tool, traits=traits)
 
 
 def how_to_read(blob: BlobSource) -> str:

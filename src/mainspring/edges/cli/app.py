@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring import __version__
-from mainspring.edges.cli import doctor, insight, log, model, session, talk
+from mainspring.edges.cli import doctor, insight, log, model, policy, session, talk, vault
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.lazy import LazyModule
 
@@ -39,6 +39,8 @@ app.add_typer(insight.context, name="context")
 app.command("replay")(insight.replay)
 app.add_typer(insight.test, name="test")
 app.add_typer(model.app, name="models")
+app.add_typer(vault.app, name="vault")
+app.add_typer(policy.app, name="policy")
 app.command("doctor")(doctor.doctor)
 
 

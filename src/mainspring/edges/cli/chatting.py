@@ -10,9 +10,8 @@ from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
-from mainspring.edges.cli.running import report_end
-from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
-from mainspring.edges.cli.teller import Teller
+from mainspring.edges.cli.running import attended, report_end
+from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status
 from mainspring.harness.context.anatomy import cached_share
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime.outline import outline
@@ -107,14 +106,11 @@ class _Chat:
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """An exit status, if the chat is over."""
-        teller = Teller(self._settings, own=own)
         try:
-            result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
+            result = await attended(self._settings, session, own=own, keyboard=self._keyboard)
         except MainspringError as error:
-            teller.close()
             self._say(f"error: {error}", "bold red")
             return None
-        teller.close()
         match result:
             case Result():
                 await report_end(self._notes, session, result)

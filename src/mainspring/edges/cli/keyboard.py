@@ -16,7 +16,7 @@ _FENCE = "```"
 class Keyboard:
     """Reads from standard input. The terminal belongs to it while it reads, Ctrl-C included."""
 
-    def __init__(self, history: Path, *, colour: bool) -> None:
+    def __init__(self, history: Path | None, *, colour: bool) -> None:
         self._history = history
         self._is_terminal = sys.stdin.isatty()
         self._colour = colour and self._is_terminal
@@ -28,11 +28,12 @@ class Keyboard:
         if "libedit" not in (readline.__doc__ or ""):
             readline.parse_and_bind(r'"\e\C-m": "\C-v\C-j"')  # Alt-Enter: a new line
             readline.parse_and_bind("set enable-bracketed-paste on")
-        with suppress(OSError):
-            readline.read_history_file(self._history)
+        if self._history is not None:
+            with suppress(OSError):
+                readline.read_history_file(self._history)
 
     def close(self) -> None:
-        if not self._is_terminal:
+        if not self._is_terminal or self._history is None:
             return
         with suppress(OSError):  # a history that cannot be kept is no reason to fail
             os.close(os.open(self._history, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -44,14 +45,15 @@ class Keyboard:
         Raises:
             EOFError: there will be none. KeyboardInterrupt: it was given up.
         """
-        lines = [self._line("> ")]
+        lines = [self.line("> ")]
         while _goes_on(lines):
             if lines[-1].endswith("\\"):
                 lines[-1] = lines[-1][:-1]
-            lines.append(self._line("… "))
+            lines.append(self.line("… "))
         return "\n".join(lines)
 
-    def _line(self, prompt: str) -> str:
+    def line(self, prompt: str) -> str:
+        """Raises: EOFError, KeyboardInterrupt: as `message` does."""
         if not self._is_terminal:
             line = sys.stdin.readline()
             if not line:

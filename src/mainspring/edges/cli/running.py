@@ -13,7 +13,9 @@ from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
+from mainspring.edges.cli.approving import Approver, is_somebody_there
 from mainspring.edges.cli.gist import short
+from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
@@ -60,10 +62,26 @@ async def run(
         sent = None if text is None else await session.send(text)
         if json:
             return await _as_json(settings, stage, session)
-        teller = Teller(settings, own=set() if sent is None else {sent.event_id})
-        result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
-        teller.close()
+        own = set[str]() if sent is None else {sent.event_id}
+        result = await attended(settings, session, own=own)
         return await _report(settings, stage, session, result)
+
+
+async def attended(
+    settings: Settings, session: Session, *, own: set[str], keyboard: Keyboard | None = None
+) -> Result | Left | None:
+    """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
+    keyboard = keyboard or Keyboard(None, colour=settings.color)
+    approver = Approver(settings, keyboard, Screen(settings, stderr=True))
+    while True:
+        teller = Teller(settings, own=own)
+        try:
+            result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
+        finally:
+            teller.close()
+        waits = isinstance(result, Result) and result.reason == "requires_action"
+        if not waits or not is_somebody_there() or not await approver.ask_all(session):
+            return result
 
 
 async def _asked(prompt: str | None, *, required: bool) -> str | None:

@@ -18,7 +18,7 @@ from mainspring.edges.cli.lazy import LazyModule
 from mainspring.edges.cli.render import Part, Screen, ago, dollars
 from mainspring.edges.cli.sessions import existing_log, find_session
 from mainspring.edges.cli.teller import Teller
-from mainspring.harness.thread import OpenCall
+from mainspring.harness.open_call import OpenCall
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.outline import Outline, Status, outline, waiting_calls
 from mainspring.wiring.stores import has_store
@@ -173,7 +173,7 @@ async def answer(
         await log.submit(
             session.id,
             UserToolConfirmation(tool_use_id=found.id, result=verdict, deny_message=message),
-            client_id=f"answer-{found.id}",
+            client_id=f"answer-{found.id}-{found.call_hash}",  # of just what was shown
         )
         left = len(waiting) - 1
     style = "green" if verdict == "allow" else "red"

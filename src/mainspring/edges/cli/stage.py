@@ -6,12 +6,14 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 
 from mainspring.config import Settings
 from mainspring.core.envelope import Event
 from mainspring.core.model import Delta
+from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
 from mainspring.edges.cli.sessions import find_session, require_store
@@ -22,6 +24,7 @@ from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
 from mainspring.wiring.models import OFFLINE
+from mainspring.wiring.outfit import Wish
 from mainspring.wiring.runtime import open_runtime
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
@@ -54,13 +57,20 @@ async def open_stage(
     """Everything that can be wrong with an agent or its model is found before a session begins."""
     if resume is not None:
         require_store(settings)
-    async with open_runtime(settings) as runtime:
+    notes = Screen(settings, stderr=True)
+    wish = Wish(
+        workspace=Path(settings.folder) / (wanted.workspace or "."),
+        mode=wanted.mode,
+        is_attended=is_somebody_there(),
+        is_unsandboxed=wanted.is_unsandboxed,
+        warn=lambda warning: notes.whole((f"warning: {warning}", "yellow")),
+    )
+    async with open_runtime(settings, wish=wish) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await outline(runtime.log, row)
         found = await anyio.to_thread.run_sync(open_agent, settings, wanted, recorded)
         agent = found.agent
         runtime.models.open(agent.model)
-        notes = Screen(settings, stderr=True)
         for warning in found.warnings:
             notes.whole((f"warning: {warning}", "yellow"))
         if wanted.folder is not None and not found.is_described:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from decimal import Decimal, InvalidOperation
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -29,6 +30,15 @@ def _money(text: str) -> Decimal:
     return amount
 
 
+class ModeName(StrEnum):
+    default = "default"
+    plan = "plan"
+    accept_edits = "acceptEdits"
+    auto = "auto"
+    dont_ask = "dontAsk"
+    bypass = "bypassPermissions"
+
+
 Folder: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -51,6 +61,30 @@ Resume: TypeAlias = Annotated[
     str | None,
     typer.Option("--resume", "-r", metavar="SESSION", help="Go on with a session."),
 ]
+Mode: TypeAlias = Annotated[
+    ModeName | None,
+    typer.Option(
+        "--mode",
+        help="What may be done without asking. [default: what the settings say, else default]",
+        show_choices=True,
+    ),
+]
+Workspace: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        metavar="DIR",
+        help="Where it works; it can touch nothing else. [default: this folder]",
+    ),
+]
+Unsandboxed: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--dangerously-run-unsandboxed",
+        help="Where no sandbox works, run commands all the same, with all that you may do.",
+    ),
+]
 Turns: TypeAlias = Annotated[
     int | None, typer.Option("--max-turns", min=1, metavar="N", help="Of the whole session.")
 ]
@@ -70,6 +104,9 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
     resume: Resume = None,
     max_turns: Turns = None,
     max_cost: Cost = None,
+    mode: Mode = None,
+    workspace: Workspace = None,
+    unsandboxed: Unsandboxed = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
     ] = False,
@@ -78,17 +115,36 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
     reached, 1 failed, 130 interrupted."""
     if prompt is None and resume is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
-    wanted = running.Wanted(folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost)
+    wanted = running.Wanted(
+        folder=agent,
+        model=model,
+        max_turns=max_turns,
+        max_cost_usd=max_cost,
+        mode=None if mode is None else mode.value,
+        workspace=workspace,
+        is_unsandboxed=unsandboxed,
+    )
     return partial(running.run, wanted=wanted, prompt=prompt, resume=resume, json=json)
 
 
-def chat(
+def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
     agent: Folder = None,
     model: ModelName = None,
     resume: Resume = None,
     max_turns: Turns = None,
     max_cost: Cost = None,
+    mode: Mode = None,
+    workspace: Workspace = None,
+    unsandboxed: Unsandboxed = False,
 ) -> Action:
     """Talk with an agent. /help tells what can be typed; Ctrl-D leaves."""
-    wanted = chatting.Wanted(folder=agent, model=model, max_turns=max_turns, max_cost_usd=max_cost)
+    wanted = chatting.Wanted(
+        folder=agent,
+        model=model,
+        max_turns=max_turns,
+        max_cost_usd=max_cost,
+        mode=None if mode is None else mode.value,
+        workspace=workspace,
+        is_unsandboxed=unsandboxed,
+    )
     return partial(chatting.chat, wanted=wanted, resume=resume)

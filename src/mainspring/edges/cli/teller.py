@@ -10,7 +10,14 @@ from mainspring.config import Settings
 from mainspring.core import events, facts
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.model import Delta, Stalled, TextDelta, ThinkingDelta, ToolInputDelta
+from mainspring.core.model import (
+    Delta,
+    Stalled,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolOutput,
+)
 from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, seconds_shown
 from mainspring.edges.cli.speech import Speech
@@ -67,6 +74,8 @@ class Teller:
                 self._end_thought()
                 self._speech.end()
                 self._speech.tail(f"{name} …")
+            case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
+                self._speech.tail(f"⋯ {name} {cut(lines[-1])}")
             case Stalled(seconds=seconds):
                 self.note(f"nothing has come for {seconds:.0f} s; still waiting", "yellow")
             case _:

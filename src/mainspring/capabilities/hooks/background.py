@@ -1,0 +1,98 @@
+"""Hooks that nobody waits for: what they have said is kept until it can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+from anyio.abc import TaskGroup
+
+from mainspring.capabilities.hooks.ask import Answered, Question
+from mainspring.capabilities.hooks.config import Command
+from mainspring.capabilities.hooks.verdict import Failed
+from mainspring.core.errors import MainspringError
+from mainspring.core.hook import HookEvent, Ruling
+
+Wake: TypeAlias = Callable[[str], Awaitable[None]]
+"""Gives the session words to go on with, also if it is idle."""
+
+MAX_AT_ONCE = 16
+_TAKES_CONTEXT = frozenset[HookEvent](
+    (
+        "SessionStart",
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PostToolBatch",
+    )
+)
+
+
+@dataclass(slots=True)
+class Background:
+    wake: Wake | None = None
+    _running: int = 0
+    _context: list[str] = field(default_factory=list[str])
+    _told: list[Ruling] = field(default_factory=list[Ruling])
+
+    def start(
+        self, group: TaskGroup | None, question: Question, handler: Command, *, seconds: float
+    ) -> None:
+        """Start one and come back at once. It cannot block, so neither can its failure."""
+        if group is None:
+            self._fail(question, handler, "runs in the background, but the runner is not open")
+            return
+        if self._running >= MAX_AT_ONCE:
+            self._fail(question, handler, f"was not started: {MAX_AT_ONCE} are running already")
+            return
+        self._running += 1
+
+        async def run() -> None:
+            try:
+                answered = await question.put_to(handler, seconds=seconds)
+                await self._keep(answered, rewakes=handler.async_rewake)
+            finally:
+                self._running -= 1
+
+        group.start_soon(run)
+
+    def take(self, event: HookEvent) -> list[Ruling]:
+        """What has been said since last asked. Words for the model wait for an event at which
+        the model is told something."""
+        told, self._told = self._told, []
+        if event in _TAKES_CONTEXT and self._context:
+            told.append(Ruling(context=tuple(self._context)))
+            self._context = []
+        return told
+
+    def _fail(self, question: Question, handler: Command, why: str) -> None:
+        failed = Answered(
+            label=handler.label, occasion=question.occasion, reply=Failed(why), milliseconds=0
+        )
+        self._told.append(Ruling(messages=(f"hook {handler.label} {why}",), ran=(failed.fact(),)))
+
+    async def _keep(self, answered: Answered, *, rewakes: bool) -> None:
+        messages: tuple[str, ...] = ()
+        match answered.reply:
+            case Failed(reason=reason):
+                messages = (f"hook {answered.label} {reason}",)
+            case Ruling(context=context, messages=messages, blocked=blocked, reason=reason):
+                self._context.extend(context)
+                if blocked and rewakes and reason:
+                    await self._tell_model(reason)
+        fact = answered.fact()
+        if fact.outcome == "blocked":
+            fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
+        self._told.append(Ruling(messages=messages, ran=(fact,)))
+
+    async def _tell_model(self, words: str) -> None:
+        try:
+            if self.wake is not None:
+                await self.wake(words)
+                return
+        except MainspringError:
+            pass  # the session cannot be woken: it reads them when it goes on
+        self._context.append(words)

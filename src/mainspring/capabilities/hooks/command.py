@@ -1,0 +1,168 @@
+"""Hooks that are programs: started outside the sandbox, told on stdin, heard by how they end.
+
+Only handlers of a trusted scope come here; seeing to that is the runner's job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from mainspring.capabilities.hooks.config import Command
+from mainspring.capabilities.hooks.verdict import Failed, Reply, read_exit
+from mainspring.core.hook import HookEvent
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
+
+MAX_BYTES = 1_000_000
+"""Of stdout, and of stderr: a hook that writes more is killed, and has failed."""
+
+_DRAIN_SECONDS = 0.5
+_REAP_SECONDS = 5
+_PASSED = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM"),
+        *("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
+    )
+)
+_PROJECT = "CLAUDE_PROJECT_DIR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a program finds around it."""
+
+    project: Path
+    """Where it starts."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Ours. Programs get what locates and shows things, and nothing that could be a secret."""
+    also_passed: frozenset[str] = frozenset()
+    """Names of variables that they get besides."""
+
+    def variables(self, event: HookEvent) -> dict[str, str]:
+        names = _PASSED | self.also_passed
+        kept = {
+            name: value
+            for name, value in self.environment.items()
+            if name in names or name.startswith("LC_")
+        }
+        return {
+            **kept,
+            _PROJECT: str(self.project),
+            "MAINSPRING_PROJECT_DIR": str(self.project),
+            "MAINSPRING_HOOK_EVENT": event,
+        }
+
+
+async def run_command(
+    handler: Command, event: HookEvent, payload: bytes, around: Surroundings
+) -> Reply:
+    """Run a program to its end. If this is cancelled, it is killed with all it has started."""
+    if not hasattr(os, "killpg"):
+        return Failed("needs a system with process groups, and this is none")
+    variables = around.variables(event)
+    argv = _argv(handler, variables)
+    with ExitStack() as files:
+        stdin = files.enter_context(TemporaryFile())
+        await anyio.to_thread.run_sync(_fill, stdin, payload)
+        stdout, stderr = _Pipe(files), _Pipe(files)
+        try:
+            process = await anyio.open_process(
+                argv,
+                stdin=stdin,
+                stdout=stdout.writing,
+                stderr=stderr.writing,
+                cwd=around.project,
+                env=variables,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            # Not its text, which could be the whole command.
+            why = error.strerror if isinstance(error, OSError) else "it cannot be passed on"
+            return Failed(f"could not be started: {why}")
+        status = await _ended(process, stdout, stderr)
+    if status is None:
+        return Failed(f"wrote more than {MAX_BYTES} bytes")
+    return read_exit(event, status, stdout=bytes(stdout.heard), stderr=bytes(stderr.heard))
+
+
+def _argv(handler: Command, variables: Mapping[str, str]) -> list[str]:
+    if handler.args is not None:
+        project = variables[_PROJECT]
+        words = (handler.command, *handler.args)
+        return [word.replace(f"${{{_PROJECT}}}", project) for word in words]
+    if handler.shell == "powershell":
+        return ["pwsh", "-NoProfile", "-NonInteractive", "-Command", handler.command]
+    shell = shutil.which("bash", path=variables.get("PATH")) or "/bin/sh"
+    return [shell, "-c", handler.command]
+
+
+def _fill(stdin: IO[bytes], payload: bytes) -> None:
+    stdin.write(payload)
+    stdin.seek(0)
+
+
+class _Pipe:
+    """What a program writes. Of our own making: what it leaves running may hold the other end,
+    and the event loop's pipes cannot be let go of then."""
+
+    def __init__(self, files: ExitStack) -> None:
+        self._reading, self.writing = os.pipe()
+        files.callback(os.close, self._reading)
+        self._ours = files.enter_context(ExitStack())
+        self._ours.callback(os.close, self.writing)
+        os.set_blocking(self._reading, False)
+        self.heard = bytearray()
+        self.ended = anyio.Event()
+
+    async def hear(self, too_much: Callable[[], None]) -> None:
+        """Read until nobody can write any more."""
+        self._ours.close()
+        while True:
+            await anyio.wait_readable(self._reading)
+            with suppress(BlockingIOError):
+                chunk = os.read(self._reading, 65_536)
+                if not chunk:
+                    break
+                self.heard += chunk
+                if len(self.heard) > MAX_BYTES:
+                    too_much()
+                    break
+        self.ended.set()
+
+
+async def _ended(process: Process, stdout: _Pipe, stderr: _Pipe) -> int | None:
+    """Its exit status; `None` if it wrote too much."""
+    is_orderly = False
+    try:
+        async with anyio.create_task_group() as group:
+            for pipe in (stdout, stderr):
+                group.start_soon(pipe.hear, group.cancel_scope.cancel)
+            await process.wait()
+            with anyio.move_on_after(_DRAIN_SECONDS):
+                await stdout.ended.wait()
+                await stderr.ended.wait()
+            is_orderly = not group.cancel_scope.cancel_called
+            group.cancel_scope.cancel()
+    finally:
+        if not is_orderly:
+            await _kill(process)
+    return process.returncode if is_orderly else None
+
+
+async def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with anyio.move_on_after(_REAP_SECONDS, shield=True):
+        await process.wait()

@@ -1,0 +1,263 @@
+"""Hooks as settings files describe them, checked and ready to be stored. Running them is not ours.
+
+The shape is Claude Code's: `{"hooks": {Event: [{"matcher": ..., "hooks": [handler, ...]}]}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mainspring.capabilities.hooks.matcher import compile_matcher
+from mainspring.core.errors import InvalidInput
+from mainspring.core.hook import HookEvent
+
+Scope: TypeAlias = Literal["managed", "user", "project", "local"]
+"""Where a settings file stands, the one that weighs most first."""
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+TOOL_EVENTS = frozenset[HookEvent](
+    ("PreToolUse", "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure")
+)
+
+_NEVER_RAISED = frozenset(
+    (
+        *("Setup", "InstructionsLoaded", "UserPromptExpansion", "MessageDisplay", "ConfigChange"),
+        *("TaskCreated", "TaskCompleted", "TeammateIdle", "WorktreeCreate", "WorktreeRemove"),
+        *("CwdChanged", "DirectoryAdded", "FileChanged", "Elicitation", "ElicitationResult"),
+    )
+)
+"""Events of Claude Code that have no counterpart here."""
+
+T = TypeVar("T")
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+
+
+class _Handler(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    rename={
+        "condition": "if",
+        "timeout_seconds": "timeout",
+        "status_message": "statusMessage",
+        "is_async": "async",
+        "async_rewake": "asyncRewake",
+        "allowed_env_vars": "allowedEnvVars",
+    },
+):
+    condition: str | None = None
+    """A permission rule that the call must match."""
+    timeout_seconds: Seconds | None = None
+    status_message: str | None = None
+    once: bool = False
+
+
+class Command(_Handler, frozen=True, kw_only=True, tag="command"):
+    command: Text
+    args: tuple[str, ...] | None = None
+    """With it, `command` is a program and no shell is involved."""
+    is_async: bool = False
+    async_rewake: bool = False
+    shell: Literal["bash", "powershell"] = "bash"
+
+    @property
+    def label(self) -> str:
+        return _short(" ".join((self.command, *(self.args or ()))))
+
+    @property
+    def in_background(self) -> bool:
+        return self.is_async or self.async_rewake
+
+
+class Http(_Handler, frozen=True, kw_only=True, tag="http"):
+    url: Annotated[str, Meta(pattern="^https?://")]
+    headers: dict[str, str] = {}
+    allowed_env_vars: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        address = urlsplit(self.url)  # without user and query: they may hold secrets
+        return _short(f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}")
+
+
+class McpTool(_Handler, frozen=True, kw_only=True, tag="mcp_tool"):
+    server: Text
+    tool: Text
+    input: dict[str, object] = {}
+
+    @property
+    def label(self) -> str:
+        return _short(f"mcp__{self.server}__{self.tool}")
+
+
+class Prompt(_Handler, frozen=True, kw_only=True, tag="prompt"):
+    prompt: Text
+    model: str | None = None
+
+    @property
+    def label(self) -> str:
+        return _short(f"prompt: {self.prompt}")
+
+
+class Agent(_Handler, frozen=True, kw_only=True, tag="agent"):
+    prompt: Text
+    model: str | None = None
+
+    @property
+    def label(self) -> str:
+        return _short(f"agent: {self.prompt}")
+
+
+class Remind(_Handler, frozen=True, kw_only=True, tag="remind"):
+    """Kiro's `agent` action: words that the model is to read."""
+
+    text: Text
+
+    @property
+    def label(self) -> str:
+        return _short(f"remind: {self.text}")
+
+
+Handler: TypeAlias = Command | Http | McpTool | Prompt | Agent | Remind
+_PUBLISHED: dict[str, type[Command | Http | McpTool | Prompt | Agent]] = {
+    "command": Command,
+    "http": Http,
+    "mcp_tool": McpTool,
+    "prompt": Prompt,
+    "agent": Agent,
+}
+_TAG = ("type",)
+
+
+class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    event: HookEvent
+    handler: Handler
+    matcher: str = ""
+
+
+class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The hooks of one file. What a session has of these at its start holds to its end."""
+
+    scope: Scope
+    source: str
+    hooks: tuple[Hook, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _Group(Struct, frozen=True, kw_only=True):
+    hooks: tuple[dict[str, object], ...]
+    matcher: str | None = None
+
+
+def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookConfig:
+    """The hooks of a settings file whose JSON is `raw`; its other settings are not looked at.
+
+    Raises:
+        InvalidInput: a hook is not as it must be; it says in which file, event and place.
+    """
+    reader = Reader(source)
+    events = reader.converted(raw.get("hooks", {}), dict[str, object], "hooks")
+    hooks = [hook for event, groups in events.items() for hook in _of_event(reader, event, groups)]
+    return HookConfig(
+        scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
+    )
+
+
+def in_order(configs: tuple[HookConfig, ...]) -> list[HookConfig]:
+    """By weight of their scopes, files of one scope as given."""
+    return sorted(configs, key=lambda config: SCOPES.index(config.scope))
+
+
+@dataclass(slots=True)
+class Reader:
+    """Checks one file, and remembers what it warns about."""
+
+    source: str
+    warnings: list[str] = field(default_factory=list[str])
+
+    def converted(self, value: object, kind: type[T], place: str) -> T:
+        try:
+            return msgspec.convert(value, kind)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise self.wrong(place, str(error)) from error
+
+    def warn(self, place: str, what: str) -> None:
+        self.warnings.append(f"{self.source}: {place}: {what}")
+
+    def wrong(self, place: str, what: str) -> InvalidInput:
+        return InvalidInput(f"{self.source}: {place}: {what}")
+
+    def event(self, name: str, place: str) -> HookEvent | None:
+        for event in EVENTS:
+            if event == name:
+                return event
+        if name in _NEVER_RAISED:
+            self.warn(place, f"{name} never happens here, so its hooks do not run")
+            return None
+        near = get_close_matches(name, EVENTS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        self.warn(place, f"{name} is no event that is known, so its hooks do not run{hint}")
+        return None
+
+    def hook(self, event: HookEvent, matcher: str, handler: Handler, place: str) -> Hook:
+        """Put together what has been read, if it makes sense together."""
+        try:
+            compile_matcher(matcher)
+        except InvalidInput as error:
+            raise self.wrong(place, str(error)) from error
+        if isinstance(handler, Command) and handler.in_background and event == "PreToolUse":
+            self.warn(place, "it runs in the background, so it cannot block anything")
+        if handler.condition is not None and event not in TOOL_EVENTS:
+            self.warn(place, f"`if` is about tool calls, so it never runs on {event}")
+        return Hook(event=event, matcher=matcher, handler=handler)
+
+
+def _of_event(reader: Reader, name: str, raw: object) -> list[Hook]:
+    event = reader.event(name, f"hooks.{name}")
+    if event is None:
+        return []
+    hooks: list[Hook] = []
+    for number, raw_group in enumerate(reader.converted(raw, list[object], f"hooks.{name}")):
+        place = f"hooks.{name}[{number}]"
+        group = reader.converted(raw_group, _Group, place)
+        for index, raw_handler in enumerate(group.hooks):
+            where = f"{place}.hooks[{index}]"
+            handler = _handler(reader, raw_handler, where)
+            if handler is not None:
+                hooks.append(reader.hook(event, group.matcher or "", handler, where))
+    return hooks
+
+
+def _handler(reader: Reader, raw: dict[str, object], place: str) -> Handler | None:
+    kind = raw.get("type")
+    if not isinstance(kind, str):
+        raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
+    published = _PUBLISHED.get(kind)
+    if published is None:
+        reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
+        return None
+    unknown = raw.keys() - {*published.__struct_encode_fields__, *_TAG}
+    if unknown:
+        reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
+    handler = reader.converted(raw, published, place)
+    try:
+        _ = handler.label
+    except ValueError as error:
+        raise reader.wrong(place, f"`url` is no address: {error}") from error
+    return handler
+
+
+def _short(text: str, *, max_chars: int = 100) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

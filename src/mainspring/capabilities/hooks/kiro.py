@@ -1,0 +1,81 @@
+"""Kiro's hook files, `.kiro/hooks/<name>.json` of version v1, read into the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.capabilities.hooks.config import (
+    Command,
+    Handler,
+    Hook,
+    HookConfig,
+    Reader,
+    Remind,
+    Scope,
+    Seconds,
+    Text,
+)
+
+
+class _RunCommand(Struct, frozen=True, kw_only=True, tag_field="type", tag="command"):
+    command: Text
+
+
+class _TellAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    prompt: Text
+
+
+_Action: TypeAlias = _RunCommand | _TellAgent
+
+
+class _KiroHook(Struct, frozen=True, kw_only=True):
+    trigger: str
+    action: _Action
+    name: str = ""
+    matcher: str | None = None
+    timeout: Seconds | None = None
+    enabled: bool = True
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    version: Literal["v1"]
+    hooks: tuple[dict[str, object], ...] = ()
+
+
+def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookConfig:
+    """The hooks of one of Kiro's files; triggers that never happen here give warnings.
+
+    Raises:
+        InvalidInput: a hook is not as it must be; it says in which file and place.
+    """
+    reader = Reader(source)
+    file = reader.converted(dict(raw), _File, "the file")
+    hooks: list[Hook] = []
+    for index, raw_hook in enumerate(file.hooks):
+        hook = _hook(reader, raw_hook, f"hooks[{index}]")
+        if hook is not None:
+            hooks.append(hook)
+    return HookConfig(
+        scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
+    )
+
+
+def _hook(reader: Reader, raw: dict[str, object], place: str) -> Hook | None:
+    given = reader.converted(raw, _KiroHook, place)
+    if not given.enabled:
+        return None
+    event = reader.event(given.trigger, place)
+    if event is None:
+        return None
+    return reader.hook(event, given.matcher or "", _handler(given), place)
+
+
+def _handler(given: _KiroHook) -> Handler:
+    match given.action:
+        case _RunCommand(command=command):
+            return Command(command=command, timeout_seconds=given.timeout)
+        case _TellAgent(prompt=prompt):
+            return Remind(text=prompt, timeout_seconds=given.timeout)

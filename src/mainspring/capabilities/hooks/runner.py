@@ -1,0 +1,253 @@
+"""All hooks of a session: which of them hear of an occasion, and what they say together.
+
+A gate's failure is a no. Hooks of a scope that is not trusted never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from mainspring.capabilities.hooks.ask import Answered, Askable, Ports, Question
+from mainspring.capabilities.hooks.background import Background, Wake
+from mainspring.capabilities.hooks.config import (
+    TOOL_EVENTS,
+    Agent,
+    Command,
+    Handler,
+    Hook,
+    HookConfig,
+    Prompt,
+    Scope,
+    in_order,
+)
+from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, spellings
+from mainspring.capabilities.hooks.python import PythonHook
+from mainspring.capabilities.hooks.verdict import GATES, Failed, combine
+from mainspring.core.hook import NOTHING_SAID, HookEvent, Occasion, Ruling
+
+MatchesRule: TypeAlias = Callable[[str, str, Mapping[str, object]], bool]
+"""Whether a permission rule is about a call of this tool with this input."""
+
+_UNMATCHED = frozenset[HookEvent](("UserPromptSubmit", "Stop", "PostToolBatch"))
+"""There is nothing to match: every hook hears of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    trusted: frozenset[Scope] = frozenset[Scope](("managed", "user"))
+    """Add `project` and `local` for a project whose files are trusted."""
+    fail_open: bool = False
+    """As Claude Code has it: what a failing hook was to guard happens. Not recommended."""
+    max_seconds: float = 600.0
+    """The longest that any handler may take, whatever it asks for."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What others call our tools (`Bash`) to what we do (`bash`). Hooks match either, and read the
+    first alias: published ones compare with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What hooks have to do with the session that they are in."""
+
+    told: Callable[[], Mapping[str, object]]
+    """What every hook reads: `session_id`, `cwd`, `permission_mode` and so on, as it is now."""
+    matches_rule: MatchesRule = lambda _rule, _tool, _input: True
+    wake: Wake | None = None
+    ran_before: Collection[tuple[str, str]] = ()
+    """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wired:
+    event: HookEvent
+    wants: Matcher
+    handler: Askable
+    seconds: float
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.event, self.handler.label
+
+    @property
+    def condition(self) -> str | None:
+        return None if isinstance(self.handler, PythonHook) else self.handler.condition
+
+    @property
+    def is_once(self) -> bool:
+        return not isinstance(self.handler, PythonHook) and self.handler.once
+
+
+class HookRunner:
+    """Use it with `async with`: hooks in the background live as long as that block."""
+
+    def __init__(
+        self,
+        configs: Sequence[HookConfig],
+        session: Session,
+        ports: Ports,
+        *,
+        policy: Policy | None = None,
+        python: Sequence[PythonHook] = (),
+    ) -> None:
+        self._session = session
+        self._ports = ports
+        self._policy = policy or Policy()
+        self._spent = set(session.ran_before)
+        self._background = Background(session.wake)
+        self._stack = AsyncExitStack()
+        self._group: TaskGroup | None = None
+        ordered = in_order(tuple(configs))
+        self.warnings = _warnings(ordered, self._policy.trusted)
+        """For people, at the session's start."""
+        trusted = [hook for c in ordered if c.scope in self._policy.trusted for hook in c.hooks]
+        self._wired = [*map(self._wire_python, python), *map(self._wire, trusted)]
+
+    async def __aenter__(self) -> Self:
+        self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        self._group = None
+        await self._stack.aclose()
+
+    async def run(self, occasion: Occasion) -> Ruling:
+        late = self._background.take(occasion.event)
+        wanted = self._wanted(occasion)
+        if not wanted:
+            return combine(occasion.event, late) if late else NOTHING_SAID
+        payload = self._payload(occasion)
+        if isinstance(payload, Failed):
+            answers = [_unasked(wired, occasion, payload) for wired in wanted]
+        else:
+            question = Question(occasion=occasion, payload=payload, ports=self._ports)
+            answers = await self._answers(question, wanted)
+        rulings = [self._ruling(answered) for answered in answers]
+        return combine(occasion.event, [*late, *rulings])
+
+    def _wire(self, hook: Hook) -> _Wired:
+        asked = hook.handler.timeout_seconds or _usual_seconds(hook.handler)
+        return _Wired(
+            event=hook.event,
+            wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
+            handler=hook.handler,
+            seconds=min(asked, self._policy.max_seconds),
+        )
+
+    def _wire_python(self, hook: PythonHook) -> _Wired:
+        return _Wired(
+            event=hook.event,
+            wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
+            handler=hook,
+            seconds=min(hook.timeout_seconds, self._policy.max_seconds),
+        )
+
+    def _wanted(self, occasion: Occasion) -> list[_Wired]:
+        is_call = occasion.event in TOOL_EVENTS
+        names = spellings(occasion.subject, self._policy.aliases if is_call else {})
+        wanted: list[_Wired] = []
+        for wired in self._wired:
+            if wired.event != occasion.event or not wired.wants(names):
+                continue
+            is_heard = any(other.handler == wired.handler for other in wanted)
+            is_spent = wired.is_once and wired.name in self._spent
+            if not is_heard and not is_spent and self._applies(wired, occasion):
+                wanted.append(wired)
+        return wanted
+
+    def _applies(self, wired: _Wired, occasion: Occasion) -> bool:
+        if wired.condition is None:
+            return True
+        if occasion.event not in TOOL_EVENTS:
+            return False
+        try:
+            call = msgspec.convert(occasion.fields.get("tool_input"), dict[str, object])
+            return self._session.matches_rule(wired.condition, occasion.subject, call)
+        except Exception:  # noqa: BLE001 - a rule that cannot be judged must not switch a gate off
+            return True
+
+    def _payload(self, occasion: Occasion) -> bytes | Failed:
+        try:
+            told: dict[str, object] = {
+                **self._session.told(),
+                **occasion.fields,
+                "hook_event_name": occasion.event,
+            }
+            if occasion.event in TOOL_EVENTS:
+                told["tool_name"] = spellings(occasion.subject, self._policy.aliases)[:2][-1]
+            if occasion.tool_use_id is not None:
+                told["tool_use_id"] = occasion.tool_use_id
+            return msgspec.json.encode(told)
+        except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
+            return Failed(f"could not be told what happens: {type(error).__name__}")
+
+    async def _answers(self, question: Question, wanted: Sequence[_Wired]) -> list[Answered]:
+        """Ask all at once; those in the background are started, and answer some other time."""
+        answers: dict[int, Answered] = {}
+
+        async def ask(index: int, wired: _Wired) -> None:
+            answers[index] = await question.put_to(wired.handler, seconds=wired.seconds)
+            if wired.is_once and answers[index].fact().outcome != "ok":
+                self._spent.discard(wired.name)  # it has not done yet what it is for
+
+        async with anyio.create_task_group() as group:
+            for index, wired in enumerate(wanted):
+                if wired.is_once:
+                    self._spent.add(wired.name)
+                if not isinstance(wired.handler, Command) or not wired.handler.in_background:
+                    group.start_soon(ask, index, wired)
+                    continue
+                self._background.start(self._group, question, wired.handler, seconds=wired.seconds)
+        return [answers[index] for index in sorted(answers)]
+
+    def _ruling(self, answered: Answered) -> Ruling:
+        event, fact = answered.occasion.event, answered.fact()
+        match answered.reply:
+            case Failed(reason=reason):
+                said = f"hook {answered.label} {reason}"
+                if event in GATES and not self._policy.fail_open:
+                    return Ruling(
+                        blocked=True, reason=f"{said}, so this may not go on", ran=(fact,)
+                    )
+                return Ruling(messages=(said,), ran=(fact,))
+            case Ruling() as ruling:
+                return replace(ruling, ran=(fact,))
+
+
+def _usual_seconds(handler: Handler) -> float:
+    match handler:
+        case Prompt():
+            return 30.0
+        case Agent():
+            return 60.0
+        case _:
+            return 600.0
+
+
+def _unasked(wired: _Wired, occasion: Occasion, failure: Failed) -> Answered:
+    return Answered(label=wired.handler.label, occasion=occasion, reply=failure, milliseconds=0)
+
+
+def _warnings(configs: Sequence[HookConfig], trusted: frozenset[Scope]) -> tuple[str, ...]:
+    read = [warning for config in configs for warning in config.warnings]
+    held_back = [
+        f"{config.source}: its {len(config.hooks)} hooks do not run: "
+        f"files of the scope {config.scope} are not trusted here"
+        for config in configs
+        if config.hooks and config.scope not in trusted
+    ]
+    return (*read, *held_back)

@@ -1,0 +1,1 @@
+"""Generated Python at once: small programs in an interpreter that can reach nothing."""

@@ -1,0 +1,1 @@
+"""How programs and tools reach hosts: rules, a proxy that holds to them, stand-ins for secrets."""

@@ -1,0 +1,97 @@
+"""Which addresses a name leads to, and which of them may be dialled: public ones, unless a rule
+names others."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TypeAlias
+
+import anyio
+
+from mainspring.capabilities.network.rules import Network
+from mainspring.core.errors import NetworkRefused
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Resolver: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+"""Asked once for a connection; what it says then is what is dialled."""
+
+_NEVER_PUBLIC: tuple[Network, ...] = tuple(
+    ip_network(each)
+    for each in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # a cloud's own services, at an address that looks public
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
+    )
+)
+_PUBLIC_V6 = ip_network("2000::/3")
+_NEVER_PUBLIC_V6: tuple[Network, ...] = tuple(
+    ip_network(each)
+    for each in (
+        "2001::/23",  # Teredo, ORCHID, benchmarks: an address inside an address, or nobody's
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3ffe::/16",
+        "3fff::/20",
+        "2620:4f:8000::/48",
+    )
+)
+
+
+async def system_resolver(host: str) -> list[str]:
+    found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_public(address: Address) -> bool:
+    """Whether anybody could reach it from anywhere. Version 6 is public only where it is known to
+    be: addresses that carry one of version 4 (mapped, NAT64, 6to4, Teredo) are not."""
+    if isinstance(address, IPv6Address):
+        is_known = address in _PUBLIC_V6 and address.scope_id is None
+        return is_known and not any(address in each for each in _NEVER_PUBLIC_V6)
+    return not any(address in each for each in _NEVER_PUBLIC)
+
+
+async def dialable(
+    host: str, resolver: Resolver, *, besides: Sequence[Network] = ()
+) -> tuple[str, ...]:
+    """The addresses of a host that may be dialled.
+
+    Raises:
+        NetworkRefused: it has none.
+    """
+    try:
+        found = [_address(each) for each in await resolver(host)]
+    except OSError as error:
+        raise NetworkRefused(f"{host}: the name is not known") from error
+    allowed = [
+        str(each)
+        for each in found
+        if each is not None and (is_public(each) or any(each in network for network in besides))
+    ]
+    if not allowed:
+        raise NetworkRefused(f"{host} is at no public address, and no rule names the one it has")
+    return tuple(allowed)
+
+
+def _address(written: str) -> Address | None:
+    try:
+        return ip_address(written)
+    except ValueError:
+        return None

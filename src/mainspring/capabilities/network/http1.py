@@ -1,0 +1,297 @@
+"""HTTP/1.1 as both sides of the proxy are made to speak it: strictly, and within limits.
+
+What two servers could read differently is refused, not repaired.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import anyio
+from anyio.abc import ByteStream
+
+Header: TypeAlias = tuple[bytes, bytes]
+Framing: TypeAlias = int | Literal["chunked", "until closed"]
+"""How long a body is."""
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
+_FIELD = re.compile(rb"(" + _TOKEN + rb"):[\t ]*([\t\x20-\x7e\x80-\xff]*?)[\t ]*")
+_LENGTH = re.compile(rb"[0-9]{1,15}")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?")
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"expect",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"content-length",
+    )
+)
+_HOST_PART = re.compile(r"[/?#]")
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    head_bytes: int = 64 << 10
+    headers: int = 100
+    request_bytes: int = 256 << 20
+    response_bytes: int = 2 << 30
+    head_seconds: float = 20.0
+    """For a whole head, a handshake, a connection: a client that drips is not waited for."""
+    idle_seconds: float = 60.0
+    exchange_seconds: float = 900.0
+    connections: int = 64
+
+
+class Malformed(Exception):
+    """What came cannot be passed on; `status` is the answer to it."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    target: str
+    minor: int
+    headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    minor: int
+    headers: tuple[Header, ...]
+
+
+class Wire:
+    """A connection that is read by heads, lines and bodies."""
+
+    def __init__(self, stream: ByteStream, caps: Caps, *, is_server: bool = False) -> None:
+        self.stream = stream
+        self._caps = caps
+        self._is_server = is_server
+        self._buffer = bytearray()
+
+    async def send(self, content: bytes) -> None:
+        with anyio.fail_after(self._caps.idle_seconds):
+            await self.stream.send(content)
+
+    async def head(self, *, idle_seconds: float | None = None) -> bytes | None:
+        """The lines up to the empty one; `None` if the other side has closed before any."""
+        if idle_seconds is not None and not self._buffer:
+            with anyio.fail_after(idle_seconds):
+                if not await self._more():
+                    return None
+        with anyio.fail_after(self._caps.head_seconds):
+            while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+                if len(self._buffer) > self._caps.head_bytes:
+                    raise self._fault(431, "the head is too long")
+                if not await self._more():
+                    if self._buffer:
+                        raise self._fault(400, "the head is cut off")
+                    return None
+        if end > self._caps.head_bytes:
+            raise self._fault(431, "the head is too long")
+        return self._take(end + 4)[:-4]
+
+    async def body(self, framing: Framing, *, max_bytes: int) -> AsyncGenerator[bytes, None]:
+        """A body in pieces.
+
+        Raises:
+            Malformed: it is longer than that, ends before its end, or is no body.
+        """
+        if framing == "chunked":
+            pieces = self._chunks()
+        elif framing == "until closed":
+            pieces = self._rest()
+        else:
+            pieces = self._counted(framing)
+        size = 0
+        async with aclosing(pieces):
+            async for piece in pieces:
+                size += len(piece)
+                if size > max_bytes:
+                    raise self._fault(413, f"the body is longer than {max_bytes} bytes")
+                yield piece
+
+    async def _counted(self, left: int) -> AsyncGenerator[bytes, None]:
+        while left:
+            piece = await self._some(left)
+            if not piece:
+                raise self._fault(400, "the body is cut off")
+            left -= len(piece)
+            yield piece
+
+    async def _rest(self) -> AsyncGenerator[bytes, None]:
+        while piece := await self._some(_PIECE):
+            yield piece
+
+    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            size = _CHUNK.fullmatch(await self._line())
+            if size is None:
+                raise self._fault(400, "a chunk without a size")
+            if not (left := int(size[1], 16)):
+                break
+            async with aclosing(self._counted(left)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            if await self._line():
+                raise self._fault(400, "a chunk longer than its size")
+        for _ in range(self._caps.headers):
+            if not await self._line():
+                return
+        raise self._fault(431, "too many trailers")
+
+    async def _line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            if len(self._buffer) > self._caps.head_bytes or not await self._patiently_more():
+                raise self._fault(400, "a line without an end")
+        return self._take(end + 2)[:-2]
+
+    async def _some(self, limit: int) -> bytes:
+        if not self._buffer and not await self._patiently_more():
+            return b""
+        return self._take(min(limit, len(self._buffer)))
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    async def _patiently_more(self) -> bool:
+        with anyio.fail_after(self._caps.idle_seconds):
+            return await self._more()
+
+    async def _more(self) -> bool:
+        try:
+            self._buffer += await self.stream.receive(_PIECE)
+        except anyio.EndOfStream:
+            return False
+        return True
+
+    def _fault(self, status: int, why: str) -> Malformed:
+        """A server's is not its client's."""
+        return Malformed(502 if self._is_server else status, why)
+
+
+def parse_request(head: bytes, caps: Caps) -> Request:
+    """Raises: Malformed."""
+    first, *fields = head.split(b"\r\n")
+    line = _REQUEST_LINE.fullmatch(first)
+    if line is None:
+        raise Malformed(400, "no request line")
+    headers = _headers(fields, caps, status=400)
+    return Request(line[1].decode(), line[2].decode(), int(line[3]), headers)
+
+
+def parse_response(head: bytes, caps: Caps) -> Response:
+    """Raises: Malformed."""
+    first, *fields = head.split(b"\r\n")
+    line = _STATUS_LINE.fullmatch(first)
+    if line is None:
+        raise Malformed(502, "no status line")
+    return Response(int(line[2]), int(line[1]), _headers(fields, caps, status=502))
+
+
+def _headers(fields: Sequence[bytes], caps: Caps, *, status: int) -> tuple[Header, ...]:
+    if len(fields) > caps.headers:
+        raise Malformed(431 if status == 400 else status, "too many headers")
+    found: list[Header] = []
+    for each in fields:
+        field = _FIELD.fullmatch(each)  # no folding, no bare CR or LF, no space before the colon
+        if field is None:
+            raise Malformed(status, "a header that is none")
+        found.append((field[1], field[2]))
+    return tuple(found)
+
+
+def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
+    return [value for each, value in headers if each.lower() == name]
+
+
+def host_of(request: Request) -> str:
+    """Raises: Malformed: it has no host, or two."""
+    hosts = values(request.headers, b"host")
+    if len(hosts) != 1:
+        raise Malformed(400, "a request names one host")
+    return hosts[0].decode("latin-1")
+
+
+def request_framing(request: Request) -> Framing:
+    """Raises: Malformed: there are two ways to read how long the body is."""
+    framing = _framing(request.headers, request.minor, status=400)
+    return 0 if framing is None else framing
+
+
+def response_framing(response: Response, method: str) -> Framing:
+    """Raises: Malformed."""
+    framing = _framing(response.headers, response.minor, status=502)
+    if method == "HEAD" or response.status in (204, 304):
+        return 0
+    return "until closed" if framing is None else framing
+
+
+def _framing(headers: Sequence[Header], minor: int, *, status: int) -> Framing | None:
+    lengths = values(headers, b"content-length")
+    codings = values(headers, b"transfer-encoding")
+    if codings:
+        if lengths or minor == 0 or [each.lower() for each in codings] != [b"chunked"]:
+            raise Malformed(status, "two ways to tell how long the body is, or an unknown one")
+        return "chunked"
+    if not lengths:
+        return None
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
+        raise Malformed(status, "no length of the body, or several")
+    return int(lengths[0])
+
+
+def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
+    """Without what is between two neighbours only, and without what says how long the body is."""
+    dropped = set(_HOP_BY_HOP)
+    for value in values(headers, b"connection"):
+        dropped |= {each.strip().lower() for each in value.split(b",")}
+    return tuple(header for header in headers if header[0].lower() not in dropped)
+
+
+def absolute_form(target: str) -> tuple[str, str]:
+    """The host of `http://HOST/PATH?QUERY`, and the rest."""
+    whole = target.removeprefix("http://")
+    host = _HOST_PART.split(whole, maxsplit=1)[0]
+    rest = whole[len(host) :]
+    return host, rest if rest.startswith("/") else f"/{rest}"
+
+
+def wants_to_stay(request: Request) -> bool:
+    options = b",".join(values(request.headers, b"connection")).lower()
+    return request.minor == 1 and b"close" not in options
+
+
+def written(first: str, headers: Sequence[Header]) -> bytes:
+    lines = (first.encode("latin-1"), *(name + b": " + value for name, value in headers))
+    return b"\r\n".join((*lines, b"", b""))
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+LAST_CHUNK = b"0\r\n\r\n"

@@ -1,0 +1,133 @@
+"""What a sandbox sees in the place of secrets, and where it becomes them: in the headers of a
+request over TLS to a host that the secret is for. Answers are turned back."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mainspring.capabilities.network.rules import is_host
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+PREFIX = "msk_placeholder_"
+_BASIC = re.compile(rb"(?i)basic +([A-Za-z0-9+/]+=*)")
+_FIT_FOR_HEADERS = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    name: str
+    value: str = field(repr=False)
+    hosts: tuple[str, ...]
+    """Where it may be sent: names, or `*.` and a name."""
+    forms: tuple[bytes, ...] = field(default=(), repr=False)
+    """How else it may be written in an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    headers: tuple[Header, ...] = field(repr=False)
+    names: tuple[str, ...]
+    """Of the secrets that were put in."""
+
+
+class Placeholders:
+    """Those of one session."""
+
+    def __init__(self, credentials: Iterable[Credential], new_token: Callable[[], str]) -> None:
+        self._credentials = {f"{PREFIX}{new_token()}": each for each in credentials}
+        written: dict[bytes, bytes] = {}
+        for placeholder, each in self._credentials.items():
+            for form in (each.value.encode(), *each.forms):
+                written.setdefault(form, placeholder.encode())
+        self._written = written
+        longest_first = sorted(written, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, longest_first)))
+        self._beginnings = {form[:end] for form in written for end in range(1, len(form))}
+        self._longest = max(map(len, written), default=0)
+
+    def __bool__(self) -> bool:
+        return bool(self._credentials)
+
+    def environment(self, names: Iterable[str]) -> dict[str, str]:
+        """The variables that a program finds the placeholders of some secrets in."""
+        by_name = {each.name: placeholder for placeholder, each in self._credentials.items()}
+        return {name: by_name[name] for name in names if name in by_name}
+
+    def fill(self, host: str, headers: Sequence[Header]) -> Filled:
+        """Headers for a host, with the secrets that are for it."""
+        here = {
+            placeholder.encode(): each
+            for placeholder, each in self._credentials.items()
+            if any(is_host(host, pattern) for pattern in each.hosts)
+        }
+        used: set[str] = set()
+
+        def put_in(value: bytes) -> bytes:
+            for placeholder, each in here.items():
+                secret = each.value.encode()
+                if placeholder in value and _FIT_FOR_HEADERS.fullmatch(secret):
+                    value = value.replace(placeholder, secret)
+                    used.add(each.name)
+            return value
+
+        filled = tuple((name, _inside_basic(value, put_in)) for name, value in headers)
+        return Filled(filled, tuple(sorted(used)))
+
+    def clean(self, content: bytes) -> bytes:
+        """An answer, or a whole part of one, as the sandbox may see it."""
+        if not self._written:
+            return content
+        return self._pattern.sub(lambda match: self._written[match.group()], content)
+
+    def cleaner(self) -> Cleaner:
+        return Cleaner(self)
+
+    def split(self, content: bytes) -> tuple[bytes, bytes]:
+        """What is done with, cleaned; and the end, that may be the beginning of a secret."""
+        if not self._written:
+            return content, b""
+        pieces: list[bytes] = []
+        end = 0
+        for match in self._pattern.finditer(content):
+            if content[match.start() :] in self._beginnings:  # of a longer one
+                return b"".join((*pieces, content[end : match.start()])), content[match.start() :]
+            pieces += (content[end : match.start()], self._written[match.group()])
+            end = match.end()
+        rest = content[end:]
+        for size in range(min(self._longest - 1, len(rest)), 0, -1):
+            if rest[-size:] in self._beginnings:
+                return b"".join((*pieces, rest[:-size])), rest[-size:]
+        return b"".join((*pieces, rest)), b""
+
+
+class Cleaner:
+    """Cleans what comes in pieces, whatever the pieces are; holds back only what may be the
+    beginning of a secret."""
+
+    def __init__(self, placeholders: Placeholders) -> None:
+        self._placeholders = placeholders
+        self._held = b""
+
+    def feed(self, content: bytes) -> bytes:
+        done, self._held = self._placeholders.split(self._held + content)
+        return done
+
+    def end(self) -> bytes:
+        done, self._held = self._placeholders.clean(self._held), b""
+        return done
+
+
+def _inside_basic(value: bytes, put_in: Callable[[bytes], bytes]) -> bytes:
+    basic = _BASIC.fullmatch(value)
+    if basic is None:
+        return put_in(value)
+    try:
+        login = b64decode(basic[1], validate=True)
+    except ValueError:
+        return put_in(value)
+    return b"Basic " + b64encode(put_in(login))

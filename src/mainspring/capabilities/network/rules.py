@@ -1,0 +1,214 @@
+"""Which hosts a session may reach, and how. Data and pure decisions; whatever is not said is not
+allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Literal, Protocol, TypeAlias, cast
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import re2  # pyright: ignore[reportMissingTypeStubs]
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+
+Network: TypeAlias = IPv4Network | IPv6Network
+Scheme: TypeAlias = Literal["https", "http"]
+
+PORTS: Mapping[Scheme, int] = {"https": 443, "http": 80}
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_NEVER = frozenset(("CONNECT", "TRACE"))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A request, as rules see it."""
+
+    scheme: Scheme
+    host: str
+    port: int
+    method: str = "GET"
+    path: str = "/"
+    """Without the query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    host: str
+    """A name, `*.` and a name for all below it, or `*` for every host."""
+    methods: frozenset[str] = frozenset()
+    """All, if there are none."""
+    paths: tuple[str, ...] = ()
+    """`*` is anything but a slash, `**` anything. All, if there are none."""
+    plain_http: bool = False
+    ports: frozenset[int] = frozenset()
+    """Besides the usual one."""
+    addresses: tuple[Network, ...] = ()
+    """Where the host may be although nobody outside could reach it there."""
+
+    def covers(self, host: str, port: int, scheme: Scheme) -> bool:
+        """Whether a connection may be made; what is asked over it is judged by `allows`."""
+        if scheme == "http" and not self.plain_http:
+            return False
+        if port != PORTS[scheme] and port not in self.ports:
+            return False
+        return is_host(host, self.host)
+
+    def allows(self, wish: Wish) -> bool:
+        if not self.covers(wish.host, wish.port, wish.scheme) or wish.method in _NEVER:
+            return False
+        if self.methods and wish.method not in self.methods:
+            return False
+        if not self.paths:
+            return True
+        path = _plain_path(wish.path)
+        return path is not None and any(_matches(path, each) for each in self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """An allow list: the first rule that allows a thing is the one that did."""
+
+    rules: tuple[Rule, ...] = field(default=())
+
+    def covering(self, host: str, port: int, scheme: Scheme) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.covers(host, port, scheme))
+
+    def allowing(self, wish: Wish) -> Rule | None:
+        return next((rule for rule in self.rules if rule.allows(wish)), None)
+
+    def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
+        """Addresses that are no public ones, and that the host may have all the same."""
+        return tuple(each for rule in self.covering(host, port, scheme) for each in rule.addresses)
+
+
+NOTHING_ALLOWED = Rules()
+EVERY_HOST = Rules((Rule(host="*", plain_http=True),))
+"""Every public one: an address that is not public is never dialled without being named."""
+
+
+class _Host(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    plain_http: bool = False
+    ports: tuple[int, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+class _Networking(Struct, frozen=True, kw_only=True):
+    type: Literal["unrestricted", "limited"] = "limited"
+    allowed_hosts: tuple[str | _Host, ...] = ()
+
+
+def parse_rules(settings: object) -> Rules:
+    """What `networking` of an environment says: `unrestricted`, or `limited` to `allowed_hosts`.
+
+    Raises:
+        InvalidInput: it says nothing that can be held to.
+    """
+    try:
+        networking = msgspec.convert(settings, _Networking)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"networking: {error}") from error
+    listed = tuple(_rule(each) for each in networking.allowed_hosts)
+    if networking.type == "unrestricted":
+        return Rules((*listed, *EVERY_HOST.rules))
+    return Rules(listed)
+
+
+def _rule(listed: str | _Host) -> Rule:
+    given = _Host(host=listed) if isinstance(listed, str) else listed
+    for method in given.methods:
+        if not _METHOD.fullmatch(method) or method in _NEVER:
+            raise InvalidInput(f"{given.host}: {method!r} is no method that can be allowed")
+    for path in given.paths:
+        if not path.startswith("/"):
+            raise InvalidInput(f"{given.host}: {path!r}: a path begins with /")
+    for port in given.ports:
+        if not 0 < port < 65536:
+            raise InvalidInput(f"{given.host}: {port} is no port")
+    return Rule(
+        host=_listed_host(given.host),
+        methods=frozenset(given.methods),
+        paths=given.paths,
+        plain_http=given.plain_http,
+        ports=frozenset(given.ports),
+        addresses=tuple(_range(given.host, each) for each in given.addresses),
+    )
+
+
+def _listed_host(written: str) -> str:
+    wildcard = "*." if written.startswith("*.") else ""
+    host = host_name(written[len(wildcard) :])
+    if host is None:
+        wrong = InvalidInput(f"allowed_hosts: {written!r} is no name of a host")
+        wrong.add_note("api.example.com, or *.example.com for all below it; no address, no URL")
+        raise wrong
+    return wildcard + host
+
+
+def _range(host: str, written: str) -> Network:
+    try:
+        return ip_network(written)
+    except ValueError as error:
+        raise InvalidInput(f"{host}: addresses: {error}") from error
+
+
+def host_name(written: str) -> str | None:
+    """A host's name in the one form that is compared; `None` for an address or anything else."""
+    name = written.lower().removesuffix(".")
+    if len(name) > 253 or not _HOST.fullmatch(name):
+        return None
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):  # 127.0.0.1, 127.1, 2130706433, 0x7f000001
+        return None
+    return name
+
+
+def is_host(host: str, pattern: str) -> bool:
+    """`*.example.com` is everything below example.com and not itself."""
+    if pattern == "*":
+        return True
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:])
+    return host == pattern
+
+
+def _plain_path(path: str) -> str | None:
+    """The path as servers will read it; `None` if they might read it differently."""
+    plain = unquote_to_bytes(path).decode("latin-1")
+    if not plain.startswith("/") or "%" in plain or "\\" in plain or not plain.isprintable():
+        return None
+    if "%2f" in path.lower() or ";" in plain:
+        return None
+    inner = plain.split("/")[1:]
+    if any(each in (".", "..") for each in inner) or "" in inner[:-1]:
+        return None
+    return plain
+
+
+def _matches(path: str, glob: str) -> bool:
+    return _glob(glob).fullmatch(path) is not None
+
+
+class _Pattern(Protocol):
+    def fullmatch(self, text: str, /) -> object | None: ...
+
+
+@cache
+def _glob(glob: str) -> _Pattern:
+    """By RE2, which no path can keep busy however many stars there are."""
+    parts = re.split(r"(\*+)", glob)
+    written = (
+        ("[^/]*" if part == "*" else ".*") if part.startswith("*") else re.escape(part)
+        for part in parts
+    )
+    return cast("_Pattern", re2.compile("".join(written)))  # pyright: ignore[reportUnknownMemberType]

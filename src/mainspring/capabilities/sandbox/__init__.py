@@ -1,0 +1,1 @@
+"""Where programs run: behind a kernel boundary, within limits, each exactly once."""

@@ -1,0 +1,133 @@
+"""A launched sandbox, as the keeper holds it: its launcher, and the agent inside to talk to."""
+
+from __future__ import annotations
+
+import _socket
+import fcntl
+import os
+import sys
+
+from mainspring.capabilities.sandbox.sentry import family_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
+
+CONTROL_FD = 3
+RUN, KILL = b"r", b"k"
+"""As the agent has them, which takes longer to import than the keeper to start."""
+
+_INT = 4
+_OUT_OF_THE_WAY = 64
+"""Sources are moved up here first: one must not be overwritten before it is in its place."""
+
+
+class Cell:
+    """One start of the launcher. It is `ready` once the agent has said so."""
+
+    def __init__(
+        self, argv: list[str], env: dict[str, str], files: list[bytes], *, log: str, own_pids: bool
+    ) -> None:
+        self._log = log
+        self._own_pids = own_pids
+        self.is_ready = False
+        self.listener: int | None = None
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.control = ours
+        self._pending = b""
+        log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
+        sources = [theirs.detach(), *map(in_memory, files)]
+        moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
+        places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(moved)]
+        try:
+            self.pid = os.posix_spawn(
+                argv[0],
+                argv,
+                env,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log_fd, 1),
+                    (os.POSIX_SPAWN_DUP2, log_fd, 2),
+                    *places,
+                ],
+            )
+        finally:
+            for descriptor in (*sources, *moved, log_fd):
+                os.close(descriptor)
+        ours.setblocking(False)
+
+    def heard(self) -> list[bytes] | None:
+        """Lines from the agent; `None` when it is gone."""
+        space = _socket.CMSG_SPACE(_INT)
+        try:
+            piece, ancillary, _, _ = self.control.recvmsg(4096, space)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not piece:
+            return None
+        for _, _, packed in ancillary:
+            self.listener = int.from_bytes(packed[:_INT], sys.byteorder)
+            os.set_inheritable(self.listener, False)
+        *lines, self._pending = (self._pending + piece).split(b"\n")
+        if lines and not self.is_ready:
+            self.is_ready = lines.pop(0) == b"ready"
+        return lines
+
+    def start(self, request: bytes, streams: tuple[int, int, int]) -> None:
+        """
+        Raises:
+            OSError: the agent is gone, so nothing was started.
+        """
+        asked = in_memory(request)
+        rights = b"".join(n.to_bytes(_INT, sys.byteorder) for n in (asked, *streams))
+        try:
+            self.control.sendmsg([RUN], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        finally:
+            os.close(asked)
+
+    def stop_program(self) -> None:
+        try:
+            self.control.send(KILL)
+        except OSError:
+            return  # the agent is gone, and the program with it
+
+    def end(self) -> None:
+        """Kill all of it."""
+        while not self._own_pids and (left := family_of(self.pid)):
+            for process in left:
+                _kill(process)
+        _kill(self.pid)
+        os.waitpid(self.pid, 0)
+        self.control.close()
+        if self.listener is not None:
+            os.close(self.listener)
+
+    def complaint(self) -> str:
+        """What the launcher has said."""
+        with open(self._log, "rb") as file:
+            return file.read(4000).decode("utf-8", "replace").strip()
+
+
+def in_memory(content: bytes) -> int:
+    """A file that has no name, at its beginning."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("mainspring")
+    else:
+        descriptor = os.open("unnamed", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        os.unlink("unnamed")
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, _signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,128 @@
+"""Fleets: one container a session, under gVisor unless told otherwise, with nothing that it does
+not need. Programs are started in it with `docker exec`; `docker_outside.py` does that."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.capabilities.sandbox.cage import Launch, Site
+from mainspring.capabilities.sandbox.wire import pack
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Level
+
+_ROOT = Path(__file__).parents[2]
+_BEGIN = (
+    "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
+    " sys.modules['mainspring'] = package;"
+    " from mainspring.capabilities.sandbox.docker_outside import main; main()"
+)
+# Takes in what programs leave behind, and ends when whoever holds its input is gone. As the
+# first process it cannot be killed from inside.
+_FIRST = (
+    "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('up', flush=True);"
+    " sys.stdin.read()"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Docker:
+    image: str
+    """Has python3 and sh."""
+    runtime: str = "runsc"
+    program: str = "docker"
+    user: str = "65534:65534"
+    """Has to be able to write in workspaces."""
+
+    @property
+    def name(self) -> str:
+        return "docker"
+
+    @property
+    def level(self) -> Level:
+        return "isolated"
+
+    def launch(self, site: Site) -> Launch:
+        if site.network:
+            raise SandboxFailed(
+                "containers have no network: turn it off for this environment, or use bubblewrap"
+            )
+        path = shutil.which(self.program)
+        if path is None:
+            raise SandboxFailed(f"{self.program} is not installed: no container can be started")
+        container = container_name(site)
+        run = [path, *run_command(self, site, container)]
+        told = pack(
+            [container.encode(), path.encode(), pack(map(os.fsencode, run)), self.user.encode()]
+        )
+        return Launch(
+            argv=(sys.executable, "-I", "-S", "-c", _BEGIN, str(_ROOT)),
+            files=(told,),
+            variables={"HOME": str(site.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
+            has_own_pids=False,
+            fingerprint="\n".join(hardening(self, site)),
+        )
+
+
+def container_name(site: Site) -> str:
+    return "mainspring-" + hashlib.sha256(os.fsencode(site.state)).hexdigest()[:24]
+
+
+def run_command(backend: Docker, site: Site, container: str) -> list[str]:
+    """Everything after `docker`."""
+    return [
+        *("run", "--rm", "--interactive", "--name", container, *hardening(backend, site)),
+        *_volumes(site),
+        *("--workdir", str(site.workspace), "--entrypoint", "python3"),
+        *(backend.image, "-I", "-S", "-c", _FIRST),
+    ]
+
+
+def hardening(backend: Docker, site: Site) -> list[str]:
+    limits = site.limits
+    memory = str(limits.memory_bytes)
+    return [
+        *(f"--runtime={backend.runtime}", "--network=none", "--read-only", "--cap-drop=ALL"),
+        *("--security-opt=no-new-privileges", f"--user={backend.user}", "--ipc=private"),
+        f"--pids-limit={limits.processes}",
+        *(f"--memory={memory}", f"--memory-swap={memory}", "--cpus=1"),
+        f"--ulimit=nofile={limits.open_files}:{limits.open_files}",
+        f"--ulimit=fsize={limits.file_bytes}:{limits.file_bytes}",
+        *("--ulimit=core=0:0", f"--ulimit=cpu={limits.cpu_seconds}:{limits.cpu_seconds}"),
+        f"--tmpfs=/tmp:size={limits.tmp_bytes},mode=1777,nosuid,nodev",
+        "--shm-size=32m",
+        *("--log-driver=none", "--pull=never"),
+    ]
+
+
+def _volumes(site: Site) -> Iterator[str]:
+    root = site.workspace
+    yield _mount(root, "")
+    readable = [*site.read_only, *([site.share] if site.share else [])]
+    protected = _present(root / path for path in site.protected)
+    for path in (*readable, *protected):
+        yield _mount(path, ",readonly")
+    for path in _present(root / path for path in site.hidden):
+        if path.is_dir():
+            yield f"--tmpfs={path}:size=4k,mode=0555,ro"
+        else:
+            yield f"--mount=type=bind,src=/dev/null,dst={path},readonly"
+
+
+def _mount(path: Path, mode: str) -> str:
+    """
+    Raises:
+        SandboxFailed: Docker would take part of the name for options.
+    """
+    if "," in str(path) or ":" in str(path):
+        raise SandboxFailed(f"{path} cannot be given to a container: no comma, no colon")
+    return f"--mount=type=bind,src={path},dst={path}{mode}"
+
+
+def _present(paths: Iterable[Path]) -> list[Path]:
+    return sorted(path for path in set(paths) if path.exists())

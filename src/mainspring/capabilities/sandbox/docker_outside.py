@@ -1,0 +1,109 @@
+"""Holds a container for the keeper, and starts programs in it as the agent would.
+
+Two processes on the host: this one holds the container's input, so that the container ends when
+it is killed; its child speaks with the keeper. Nothing that a program is given reaches the
+environment of either.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import sys
+
+from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
+from mainspring.capabilities.sandbox.sweeping import kill_family
+from mainspring.capabilities.sandbox.wire import unpack
+
+ORDERS_FD = CONTROL_FD + 1
+_START_SECONDS = 14.0
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+class Container:
+    def __init__(self, packed: bytes) -> None:
+        name, program, run, user = unpack(packed)
+        self.name = os.fsdecode(name)
+        self._program = os.fsdecode(program)
+        self._run = [os.fsdecode(word) for word in unpack(run)]
+        self._user = os.fsdecode(user)
+
+    def start(self) -> None:
+        """Until its first process is up. The way in stays open as long as this process lives.
+
+        Raises:
+            OSError: it did not come up.
+        """
+        their_in, self._hold = os.pipe()
+        hear, their_out = os.pipe()
+        _spawn(self._run, stdin=their_in, stdout=their_out)
+        os.close(their_in)
+        os.close(their_out)
+        poll = select.poll()
+        poll.register(hear, select.POLLIN)
+        is_up = bool(poll.poll(_START_SECONDS * 1000)) and os.read(hear, 2) == b"up"
+        os.close(hear)
+        if not is_up:
+            self.kill()
+            raise OSError("the container did not come up")
+
+    def leave_hold(self) -> None:
+        os.close(self._hold)
+
+    def exec(
+        self, cwd: str, argv: list[str], env: dict[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """What starts a program in it. Its variables are arguments: our own environment decides
+        which engine is spoken to."""
+        given = [f"--env={name}={value}" for name, value in env.items()]
+        command = [self._program, "exec", "--interactive", f"--user={self._user}"]
+        return [*command, f"--workdir={cwd}", *given, self.name, *argv], _ENVIRONMENT
+
+    def sweep(self) -> None:
+        """All but the first process, which no signal from inside reaches; then who waits for it."""
+        inside = [self._program, "exec", self.name, "sh", "-c", "kill -9 -1"]
+        os.waitpid(_spawn(inside), 0)
+        kill_family()
+
+    def kill(self) -> None:
+        os.waitpid(_spawn([self._program, "kill", self.name]), 0)
+
+
+def main() -> None:
+    with open(ORDERS_FD, "rb") as stream:
+        container = Container(stream.read())
+    try:
+        container.start()
+    except OSError as error:
+        os.write(2, f"docker: {error}\n".encode())
+        sys.exit(125)
+    agent = os.fork()
+    if agent == 0:
+        try:
+            container.leave_hold()
+            control = _socket.socket(fileno=CONTROL_FD)
+            serve(control, sweep=container.sweep, dress=container.exec)
+        finally:
+            os._exit(0)
+    os.close(CONTROL_FD)
+    os.waitpid(agent, 0)
+    container.kill()
+
+
+def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = None) -> int:
+    """With nothing of ours but the streams; what it complains of goes where our complaints go."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        return os.posix_spawn(
+            argv[0],
+            argv,
+            _ENVIRONMENT,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nothing if stdin is None else stdin, 0),
+                (os.POSIX_SPAWN_DUP2, nothing if stdout is None else stdout, 1),
+                (os.POSIX_SPAWN_CLOSE, CONTROL_FD),
+            ],
+        )
+    finally:
+        os.close(nothing)

@@ -1,0 +1,122 @@
+"""One program under the keeper: what it was asked to be, what it says, what came of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from mainspring.capabilities.sandbox.wire import pack, unpack
+
+_PIECE = 65536
+LOST = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
+"""The record of a program of which nobody knows how far it came."""
+
+
+class Wanted:
+    """A program as a client asks for it."""
+
+    def __init__(self, fields: list[bytes]) -> None:
+        name, wall, max_bytes, self.cwd, argv, env, self.stdin = fields
+        self.name = name.decode("ascii")
+        self.wall_seconds = int(wall) / 1000
+        self.max_bytes = int(max_bytes)
+        self.argv = unpack(argv)
+        self.env = unpack(env)
+
+    def request(self, rlimits: bytes) -> bytes:
+        """For the agent. A NUL cannot be in any of it: the system would not take it either."""
+        words = [self.cwd, rlimits, b"%d" % len(self.argv), *self.argv, *self.env]
+        return b"\0".join(words)
+
+    @property
+    def is_sound(self) -> bool:
+        words = [self.cwd, *self.argv, *self.env]
+        return bool(self.argv) and not any(b"\0" in word for word in words)
+
+
+class Tape:
+    """Keeps the beginning and the end of a stream."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._half = max_bytes // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        room = self._half - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:] if room else piece
+        if len(self._tail) > 2 * self._half + _PIECE:
+            del self._tail[: len(self._tail) - self._half]
+
+    def fields(self) -> tuple[bytes, bytes, bytes]:
+        tail = bytes(self._tail[-self._half :]) if self._half else b""
+        return bytes(self._head), tail, b"%d" % self.size
+
+
+class Execution:
+    """A program that the agent has been told to start."""
+
+    def __init__(self, wanted: Wanted, rlimits: bytes) -> None:
+        self.name = wanted.name
+        self._begun = time.monotonic()
+        self.deadline = self._begun + wanted.wall_seconds
+        self.stopped: str | None = None
+        self.give_up_at: float | None = None
+        """When to stop waiting for the agent to end it."""
+        self._tapes: dict[int, Tape] = {}
+        self._order: list[Tape] = []
+        self.request = wanted.request(rlimits)
+        self.outer: list[int] = []
+        for _ in range(2):
+            ours, theirs = os.pipe()
+            os.set_blocking(ours, False)
+            self._tapes[ours] = tape = Tape(wanted.max_bytes)
+            self._order.append(tape)
+            self.outer.append(theirs)
+
+    @property
+    def streams(self) -> list[int]:
+        return list(self._tapes)
+
+    @property
+    def size(self) -> int:
+        return sum(tape.size for tape in self._order)
+
+    def give_away_ends(self) -> None:
+        for descriptor in self.outer:
+            os.close(descriptor)
+        self.outer = []
+
+    def hear(self, stream: int) -> bytes:
+        """What there is. A stream that has ended is closed, and no more among `streams`."""
+        try:
+            piece = os.read(stream, _PIECE)
+        except BlockingIOError:
+            return b""
+        if piece:
+            self._tapes[stream].add(piece)
+        else:
+            os.close(stream)
+            del self._tapes[stream]
+        return piece
+
+    def finish(self) -> bytes:
+        """All writers are gone: what they have left in the streams."""
+        rest: list[bytes] = []
+        for stream in self.streams:
+            while piece := self.hear(stream):
+                rest.append(piece)
+        for stream in self.streams:
+            os.close(stream)
+        self._tapes = {}
+        return b"".join(rest)
+
+    def record(self, status: int) -> bytes:
+        """What is known of it by now."""
+        taken = int((time.monotonic() - self._begun) * 1000)
+        stopped = (self.stopped or "").encode()
+        out, err = self._order
+        return pack([b"%d" % status, stopped, b"%d" % taken, *out.fields(), *err.fields()])

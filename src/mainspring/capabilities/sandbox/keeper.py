@@ -1,0 +1,365 @@
+"""A process of its own for each session's sandbox: runs programs one after the other, each once,
+holds them to their limits, and keeps what came of them, whether or not the harness still lives.
+
+Like the agent it imports only what is quick to import. `start.py` starts it.
+"""
+
+from __future__ import annotations
+
+import _socket
+import fcntl
+import os
+import select
+import time
+
+from mainspring.capabilities.sandbox.cell import Cell, in_memory
+from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
+from mainspring.capabilities.sandbox.sentry import Quota, Sentry
+from mainspring.capabilities.sandbox.shelf import Shelf
+from mainspring.capabilities.sandbox.visitor import Visitor
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOCK = "lock"
+_LAUNCH_SECONDS = 15.0
+_WATCH_SECONDS = 0.01
+_STOP_SECONDS = 3.0
+
+
+class Orders:
+    """What the keeper is told once, when it is started. `start.py` writes it."""
+
+    def __init__(self, packed: bytes) -> None:
+        fields = unpack(packed)
+        told = dict(zip(fields[::2], fields[1::2], strict=True))
+        self.state = os.fsdecode(told[b"state"])
+        self.workspace = os.fsdecode(told[b"workspace"])
+        self.hidden = {os.fsdecode(path) for path in unpack(told[b"hidden"])}
+        self.argv = [os.fsdecode(word) for word in unpack(told[b"argv"])]
+        pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
+        self.env = {name: value for name, value in pairs}
+        self.files = unpack(told[b"files"])
+        self.rlimits = told[b"rlimits"]
+        self.has_own_pids = told[b"has_own_pids"] == b"1"
+        self.output_bytes = int(told[b"output_bytes"])
+        self.linger_seconds = int(told[b"linger_ms"]) / 1000
+        self.quota = Quota(
+            int(told[b"memory_bytes"]), int(told[b"processes"]), int(told[b"disk_bytes"])
+        )
+
+
+class Keeper:
+    """Lives as long as the cell that it was given; a client that needs another starts another."""
+
+    def __init__(self, orders: Orders, cell: Cell) -> None:
+        self._orders = orders
+        self._cell = cell
+        self._shelf = Shelf(orders.state)
+        self._poll = select.poll()
+        self._visitors: dict[int, Visitor] = {}
+        self._queue: list[Wanted] = []
+        self._running: Execution | None = None
+        self._sentry: Sentry | None = None
+        self._next_watch = 0.0
+        self._alone_since: float | None = time.monotonic()
+        self._is_closed = False
+        self._door = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self._door.bind(SOCKET)
+        self._door.listen(64)
+        self._door.setblocking(False)
+        self._poll.register(self._door.fileno(), select.POLLIN)
+        self._poll.register(cell.control.fileno(), select.POLLIN)
+
+    def run(self) -> None:
+        """Until it is closed, or has been alone for long enough."""
+        while not self._is_closed:
+            for descriptor, events in self._poll.poll(self._patience_ms()):
+                self._attend(descriptor, events)
+            self._look_after_program()
+            self._begin_next()
+            if self._is_forsaken():
+                break
+        self._end_cell()
+        for visitor in list(self._visitors.values()):
+            visitor.flush_for_good()
+
+    def _patience_ms(self) -> int:
+        now = time.monotonic()
+        moments: list[float] = []
+        if self._running:
+            moments = [self._running.deadline, self._next_watch]
+        elif self._alone_since is not None:
+            moments = [self._alone_since + self._orders.linger_seconds]
+        return max(0, int((min(moments) - now) * 1000) + 1) if moments else -1
+
+    def _is_forsaken(self) -> bool:
+        if self._running or self._alone_since is None:
+            return False
+        return time.monotonic() >= self._alone_since + self._orders.linger_seconds
+
+    def _attend(self, descriptor: int, events: int) -> None:
+        if descriptor == self._door.fileno():
+            self._welcome()
+        elif visitor := self._visitors.get(descriptor):
+            self._serve(visitor, events)
+        elif descriptor == self._cell.control.fileno():
+            self._hear_agent()
+        elif self._running and descriptor in self._running.streams:
+            self._hear_program(self._running, descriptor)
+
+    def _welcome(self) -> None:
+        # what `socket.accept` is made of, and the stubs do not know
+        accept: Callable[[], tuple[int, object]] = getattr(self._door, "_accept")  # noqa: B009
+        accepted, _ = accept()
+        visitor = Visitor(accepted)
+        if not visitor.is_one_of_us:
+            visitor.close()
+            return
+        self._visitors[accepted] = visitor
+        self._poll.register(accepted, select.POLLIN)
+        self._alone_since = None
+
+    def _serve(self, visitor: Visitor, events: int) -> None:
+        if events & select.POLLOUT:
+            visitor.flush()
+        if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            for message in visitor.read():
+                self._answer(visitor, message)
+        self._settle(visitor)
+
+    def _settle(self, visitor: Visitor) -> None:
+        """Watch for what it waits for; take leave if it is gone."""
+        if not visitor.is_gone:
+            wanted = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
+            self._poll.modify(visitor.descriptor, wanted)
+        elif self._visitors.pop(visitor.descriptor, None):
+            self._poll.unregister(visitor.descriptor)
+            visitor.close()
+            if not self._visitors:
+                self._alone_since = time.monotonic()
+
+    def _answer(self, visitor: Visitor, message: list[bytes]) -> None:
+        kind, *fields = message
+        if kind == b"run":
+            self._take(visitor, Wanted(fields))
+        elif kind == b"found":
+            self._tell_or_join(visitor, fields[0].decode("ascii"))
+        elif kind == b"peek":
+            self._show(visitor, fields[0].decode("ascii"))
+        elif kind == b"cancel":
+            self._cancel(fields[0].decode("ascii"))
+        elif kind == b"listener":
+            visitor.hand_over(self._cell.listener)
+        elif kind == b"close":
+            self._is_closed = True
+            if self._running:
+                self._running.stopped = self._running.stopped or "cancelled"
+
+    def _tell_or_join(self, visitor: Visitor, name: str) -> None:
+        visitor.waits_for = name
+        if self._is_under_way(name):
+            return
+        record = self._shelf.get(name)
+        if record is None and self._shelf.was_started(name):
+            record = LOST
+        visitor.tell(b"none") if record is None else visitor.tell(b"ran", record)
+
+    def _show(self, visitor: Visitor, name: str) -> None:
+        """How far it is; without waiting for it."""
+        if self._running and self._running.name == name:
+            visitor.tell(b"running", self._running.record(-1))
+        elif self._is_under_way(name):
+            visitor.tell(b"running", LOST)
+        else:
+            self._tell_or_join(visitor, name)
+
+    def _take(self, visitor: Visitor, wanted: Wanted) -> None:
+        name = wanted.name
+        visitor.waits_for = name
+        visitor.hears = True
+        if self._is_under_way(name):
+            return
+        if self._shelf.was_started(name):
+            visitor.tell(b"ran", self._shelf.get(name) or LOST)
+        elif wanted.is_sound:
+            self._queue.append(wanted)
+        else:
+            visitor.tell(b"failed", b"a NUL byte in a command, or no command at all")
+
+    def _is_under_way(self, name: str) -> bool:
+        is_running = self._running is not None and self._running.name == name
+        return is_running or any(wanted.name == name for wanted in self._queue)
+
+    def _cancel(self, name: str) -> None:
+        if self._running and self._running.name == name:
+            self._stop(self._running, "cancelled")
+        elif any(wanted.name == name for wanted in self._queue):
+            self._queue = [wanted for wanted in self._queue if wanted.name != name]
+            self._tell(name, b"failed", b"cancelled before it began")
+
+    def _tell(self, name: str, *fields: bytes) -> None:
+        for visitor in list(self._visitors.values()):
+            if visitor.waits_for == name:
+                visitor.tell(*fields)
+                self._settle(visitor)
+
+    def _let_hear(self, name: str, piece: bytes) -> None:
+        for visitor in list(self._visitors.values()):
+            if piece and visitor.waits_for == name and visitor.hears:
+                visitor.let_hear(piece)
+                self._settle(visitor)
+
+    def _begin_next(self) -> None:
+        while self._queue and not self._running and not self._is_closed:
+            self._begin(self._queue.pop(0))
+
+    def _begin(self, wanted: Wanted) -> None:
+        try:
+            since_ns = self._shelf.mark_started(wanted.name)
+        except OSError as error:
+            self._tell(wanted.name, b"failed", f"{error.filename}: {error.strerror}".encode())
+            return
+        execution = Execution(wanted, self._orders.rlimits)
+        stdin = in_memory(wanted.stdin)
+        out, err = execution.outer
+        try:
+            self._cell.start(execution.request, (stdin, out, err))
+        except OSError:
+            self._is_closed = True
+        os.close(stdin)
+        execution.give_away_ends()
+        for stream in execution.streams:
+            self._poll.register(stream, select.POLLIN)
+        self._running = execution
+        self._next_watch = time.monotonic() + _WATCH_SECONDS
+        self._sentry = Sentry(
+            self._cell.pid,
+            self._orders.quota,
+            self._orders.workspace,
+            hidden=self._orders.hidden,
+            since_ns=since_ns,
+        )
+
+    def _hear_program(self, execution: Execution, stream: int) -> None:
+        piece = execution.hear(stream)
+        if stream not in execution.streams:
+            self._poll.unregister(stream)
+        self._let_hear(execution.name, piece)
+        if execution.size > self._orders.output_bytes:
+            self._stop(execution, "output")
+
+    def _look_after_program(self) -> None:
+        execution, now = self._running, time.monotonic()
+        if execution is None:
+            return
+        if execution.give_up_at is not None and now >= execution.give_up_at:
+            self._is_closed = True
+        elif now >= execution.deadline:
+            self._stop(execution, "time")
+        elif now >= self._next_watch and self._sentry and execution.stopped is None:
+            breach = self._sentry.breach()
+            if breach:
+                self._stop(execution, breach)
+            self._next_watch = time.monotonic() + _WATCH_SECONDS
+
+    def _stop(self, execution: Execution, why: str) -> None:
+        if execution.stopped is None:
+            execution.stopped = why
+            execution.give_up_at = execution.deadline = time.monotonic() + _STOP_SECONDS
+            self._cell.stop_program()
+
+    def _finish(self, status: int) -> None:
+        execution = self._running
+        if execution is None:
+            return
+        for stream in execution.streams:
+            self._poll.unregister(stream)
+        rest, record = execution.finish(), execution.record(status)
+        self._running = self._sentry = None
+        try:
+            self._shelf.put(execution.name, record)
+        except OSError as error:  # a full disk: whoever waits is told, whoever comes later not
+            os.write(2, f"{execution.name} was not kept: {error}\n".encode())
+        self._let_hear(execution.name, rest)
+        self._tell(execution.name, b"ran", record)
+        if not self._visitors:
+            self._alone_since = time.monotonic()
+
+    def _hear_agent(self) -> None:
+        lines = self._cell.heard()
+        if lines is None:
+            self._is_closed = True
+        for line in lines or ():
+            word, _, status = line.partition(b" ")
+            if word == b"ended":
+                self._finish(int(status))
+
+    def _end_cell(self) -> None:
+        """If a program is running in it, nobody knows how far it came."""
+        self._cell.end()
+        if self._running:
+            self._running.stopped = self._running.stopped or "lost"
+            self._finish(-1 if self._running.stopped == "lost" else 137)
+
+
+def main() -> None:
+    os.closerange(3, 4096)  # whatever the harness had open is none of ours
+    orders = Orders(_all_of(0))
+    os.chdir(orders.state)
+    lock = os.open(_LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.write(1, HELD)
+        return
+    if os.fork():  # whoever started us waits for this one, and need not for the other
+        os._exit(0)
+    cell = launched(orders)
+    if isinstance(cell, str):
+        os.write(1, cell.encode())
+        return
+    if os.path.lexists(SOCKET):
+        os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
+    keeper = Keeper(orders, cell)
+    os.write(1, READY)
+    _leave_streams()
+    keeper.run()
+
+
+def launched(orders: Orders) -> Cell | str:
+    """The cell, once the agent in it has spoken; or why there is none."""
+    cell = Cell(
+        orders.argv,
+        orders.env,
+        orders.files,
+        log=os.path.join(orders.state, "launcher.log"),
+        own_pids=orders.has_own_pids,
+    )
+    waiting = select.poll()
+    waiting.register(cell.control.fileno(), select.POLLIN)
+    until = time.monotonic() + _LAUNCH_SECONDS
+    while not cell.is_ready and (left := until - time.monotonic()) > 0:
+        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
+            break
+    if cell.is_ready:
+        return cell
+    cell.end()
+    return cell.complaint() or "the launcher neither started the agent nor said why"
+
+
+def _all_of(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    while piece := os.read(descriptor, 65536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _leave_streams() -> None:
+    """Who started us is told by the end of the stream that there is no more to come."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nothing, stream)
+    os.close(nothing)

@@ -1,0 +1,159 @@
+"""The fallback where namespaces are not allowed, as in most containers: Landlock and seccomp, under
+a uid of the sandbox' own if the harness is root, and as a lesser level if it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
+from mainspring.capabilities.sandbox.interpreter import agent_interpreter
+from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.wire import pack
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Level
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "nsswitch.conf"),
+    *("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted"),
+    *("ca-certificates", "mime.types", "protocols", "services"),
+)
+_TMP = Path("/tmp")
+_FIRST_UID = 200_000
+_LAST_UID = 2**31 - 2
+_ROOT = Path(__file__).parents[2]
+# The package's own __init__ is left out: what it imports takes longer than the agent needs.
+_BEGIN = (
+    "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
+    " sys.modules['mainspring'] = package;"
+    " from mainspring.capabilities.sandbox.landlock_inside import main; main()"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landlock:
+    owns_uid: bool
+    """Programs run under a uid of their own, which takes root; else as whoever the harness is."""
+
+    @property
+    def name(self) -> str:
+        return "landlock"
+
+    @property
+    def level(self) -> Level:
+        """Landlock has no say in chmod, chown, utime and xattrs: only another uid has."""
+        return "isolated" if self.owns_uid else "degraded"
+
+    def owner(self, site: Site) -> int | None:
+        """Whose the workspace is while the sandbox is open. What the harness writes there has to
+        be given to it."""
+        return own_uid(site.session_id) if self.owns_uid else None
+
+    def launch(self, site: Site) -> Launch:
+        machine = os.uname().machine
+        if machine not in MACHINES:
+            raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
+        if site.network:
+            raise SandboxFailed(
+                "Landlock cannot let programs reach a proxy and nothing else: turn the network off"
+                " for this environment, or make bubblewrap work here (`mainspring doctor`)"
+            )
+        if not self.owns_uid:
+            _refuse_root()
+            _refuse_secrets(site)
+        python = agent_interpreter()
+        readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
+        readable += [str(path) for path in (python.home, site.share) if path]
+        readable += map(str, site.read_only)
+        tmp = _TMP / f"mainspring-{hashlib.sha256(os.fsencode(site.state)).hexdigest()[:16]}"
+        filter_ = seccomp_program(machine, (), has_namespaces=False)
+        rlimits = rlimits_of(site.limits)
+        if not self.owns_uid:
+            del rlimits["NPROC"]  # would count everything that this user runs
+        return Launch(
+            argv=(str(python.path), "-I", "-S", "-c", _BEGIN, str(_ROOT)),
+            files=(self._orders(site, tmp, readable, filter_),),
+            variables=_variables(site.workspace, tmp),
+            rlimits=rlimits,
+            fingerprint="\n".join(
+                (*readable, repr(self.owns_uid), repr(site.limits), filter_.hex(), _sources())
+            ),
+        )
+
+    def _orders(self, site: Site, tmp: Path, readable: list[str], filter_: bytes) -> bytes:
+        owner = self.owner(site)
+        told = {
+            "uid": b"" if owner is None else b"%d" % owner,
+            "workspace": os.fsencode(site.workspace),
+            "tmp": os.fsencode(tmp),
+            "tmp_bytes": b"%d" % site.limits.tmp_bytes,
+            "readable": pack(map(os.fsencode, readable)),
+            "hidden": pack(map(os.fsencode, _present(site, site.hidden))),
+            "protected": pack(map(os.fsencode, _present(site, site.protected))),
+            "filter": filter_,
+        }
+        return pack(part for name, value in told.items() for part in (name.encode(), value))
+
+
+def own_uid(session_id: str) -> int:
+    """The same for a session each time, so that what it has written stays its own."""
+    first, last = _FIRST_UID, _LAST_UID
+    mapped = _mapped_uids()
+    if mapped <= first:  # in a user namespace, where there are few
+        first, last = mapped // 2, mapped - 3  # not nobody
+    number = int.from_bytes(hashlib.sha256(session_id.encode()).digest()[:8], "big")
+    return first + number % (last - first)
+
+
+def _mapped_uids() -> int:
+    """How many there are from 0 on."""
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        inside, _, count = map(int, line.split())
+        if inside == 0:
+            return count
+    return 0
+
+
+def _refuse_root() -> None:
+    if os.geteuid() == 0:
+        raise SandboxFailed("programs must not run as root behind Landlock alone")
+
+
+def _refuse_secrets(site: Site) -> None:
+    exposed = [*_present(site, site.hidden), *_present(site, site.protected)]
+    if exposed:
+        raise SandboxFailed(
+            f"Landlock without a uid of its own cannot keep programs from {exposed[0]} in their"
+            " workspace: make bubblewrap work here (`mainspring doctor`), run Mainspring as root in"
+            " this container, or keep such files out of the workspace"
+        )
+
+
+def _present(site: Site, paths: Iterable[Path]) -> list[Path]:
+    root = site.workspace
+    found = {(root / path).resolve() for path in paths}
+    return sorted(path for path in found if path.exists() and path.is_relative_to(root))
+
+
+def _variables(workspace: Path, tmp: Path) -> dict[str, str]:
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        "HOME": str(workspace),
+        "TMPDIR": str(tmp),
+        "USER": "sandbox",
+        "LANG": "C.UTF-8",
+        # Folders with something protected in them belong to the harness, which git minds.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+
+
+def _sources() -> str:
+    names = ("agent.py", "landlock_inside.py", "landlock_lend.py", "landlock_rules.py")
+    contents = [(Path(__file__).parent / name).read_bytes() for name in names]
+    return hashlib.sha256(b"".join(contents)).hexdigest()

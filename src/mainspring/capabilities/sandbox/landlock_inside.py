@@ -1,0 +1,194 @@
+"""Starts the agent behind Landlock and seccomp, in a process of its own that sees to it that
+nothing outlives it.
+
+Three processes: this one, which the keeper may kill at any time; the guard, which then ends all
+the rest; and the agent. Programs can signal neither of the last two: each is in a domain that
+does not reach the one above it. It starts like the agent, on little.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import os
+import signal
+import stat
+
+from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
+from mainspring.capabilities.sandbox.landlock_lend import Lent, lend, lend_folder
+from mainspring.capabilities.sandbox.landlock_rules import (
+    CHANGE,
+    READ,
+    USE,
+    enforce,
+    files_ruleset,
+    signals_ruleset,
+)
+from mainspring.capabilities.sandbox.sweeping import kill_reachable, refuse_to_reach
+from mainspring.capabilities.sandbox.wire import unpack
+
+ORDERS_FD = CONTROL_FD + 1
+REFUSED = 125
+"""The status of a launcher that has started nothing."""
+
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_SUBREAPER = 1, 22, 36
+_FILTER = 2
+_WATCH_SECONDS = 0.2
+
+
+class Orders:
+    """What the guard is told. `landlock.py` writes it."""
+
+    def __init__(self, packed: bytes) -> None:
+        fields = unpack(packed)
+        told = dict(zip(fields[::2], fields[1::2], strict=True))
+        self.uid = int(told[b"uid"]) if told[b"uid"] else None
+        self.workspace = os.fsdecode(told[b"workspace"])
+        self.tmp = os.fsdecode(told[b"tmp"])
+        self.tmp_bytes = int(told[b"tmp_bytes"])
+        self.readable = [os.fsdecode(path) for path in unpack(told[b"readable"])]
+        self.hidden = [os.fsdecode(path) for path in unpack(told[b"hidden"])]
+        self.protected = [os.fsdecode(path) for path in unpack(told[b"protected"])]
+        self.filter = told[b"filter"]
+
+
+def main() -> None:
+    with open(ORDERS_FD, "rb") as stream:
+        orders = Orders(stream.read())
+    _die_with_parent(signal.SIGKILL)
+    guard = os.fork()
+    if guard == 0:
+        try:
+            _guard(orders)
+        except OSError as error:
+            os.write(2, f"landlock: {error}\n".encode("utf-8", "surrogateescape"))
+        finally:
+            os._exit(REFUSED)
+    os.close(CONTROL_FD)
+    os.waitpid(guard, 0)
+
+
+def _guard(orders: Orders) -> None:
+    launcher = os.getppid()
+    _take_place(orders)
+    if orders.uid is not None:
+        os.setgroups([])
+        os.setresgid(orders.uid, orders.uid, orders.uid)
+        os.setresuid(orders.uid, orders.uid, orders.uid)
+    _die_with_parent(signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
+    if os.getppid() != launcher:
+        return  # it was killed before it could have told us
+    os.chdir(orders.workspace)
+    _prctl(_SET_SUBREAPER, 1)
+    enforce(files_ruleset(_allowed(orders)))
+    refuse_to_reach(launcher)
+    _install(orders.filter)
+    agent = os.fork()
+    if agent == 0:
+        _be_agent()
+    os.close(CONTROL_FD)
+    _watch(agent, orders)
+
+
+def _take_place(orders: Orders) -> None:
+    lend_folder(orders.tmp, orders.uid)
+    if orders.uid is not None:
+        lend(Lent(orders.workspace, orders.uid, orders.hidden, orders.protected))
+
+
+def _allowed(orders: Orders) -> list[tuple[str, int]]:
+    """No /proc: there is but one, and it shows the whole machine."""
+    return [
+        *((path, READ) for path in orders.readable),
+        *((f"/dev/{name}", USE) for name in _DEVICES),
+        *((path, CHANGE) for path in (orders.workspace, orders.tmp)),
+    ]
+
+
+def _be_agent() -> None:
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGCHLD))
+        _die_with_parent(signal.SIGKILL)
+        _prctl(_SET_SUBREAPER, 1)
+        inner = signals_ruleset()
+        enforce(inner)
+        refuse_to_reach(os.getppid())
+        serve(
+            _socket.socket(fileno=CONTROL_FD), confine=lambda: enforce(inner), sweep=kill_reachable
+        )
+    finally:
+        os._exit(0)
+
+
+def _watch(agent: int, orders: Orders) -> None:
+    """Until the launcher or the agent is gone, or temporary files have taken too much room."""
+    while _is_running(agent) and _size_of(orders.tmp) <= orders.tmp_bytes:
+        heard = signal.sigtimedwait((signal.SIGTERM, signal.SIGCHLD), _WATCH_SECONDS)
+        if heard is not None and heard.si_signo == signal.SIGTERM:
+            break
+    kill_reachable()
+    while _reaped():
+        kill_reachable()
+    _empty(orders.tmp)
+    os._exit(0)
+
+
+def _is_running(agent: int) -> bool:
+    while True:
+        try:
+            process, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if process in (0, agent):
+            return process == 0
+
+
+def _reaped() -> bool:
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _size_of(folder: str) -> int:
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def _empty(folder: str) -> None:
+    for place, folders, names in os.walk(folder, topdown=False):
+        for name in names + folders:
+            path = os.path.join(place, name)
+            try:
+                is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+                os.rmdir(path) if is_folder else os.unlink(path)
+            except OSError:
+                continue  # the next one to use it tries again
+
+
+def _die_with_parent(signal_number: int) -> None:
+    _prctl(_SET_DEATH_SIGNAL, signal_number)
+
+
+def _install(program: bytes) -> None:
+    class Program(ctypes.Structure):
+        _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+    loaded = Program(len(program) // 8, program)
+    _prctl(_SET_SECCOMP, _FILTER, ctypes.byref(loaded))
+
+
+def _prctl(option: int, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    if libc.prctl(option, *padded) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option} was refused")

@@ -1,0 +1,131 @@
+"""macOS: `sandbox-exec` with a profile that denies by default. There are no namespaces: the agent
+kills what it can reach, which the profile keeps to its own sandbox."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
+from mainspring.capabilities.sandbox.unsandboxed import bare_agent
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Level
+
+PROGRAM = "/usr/bin/sandbox-exec"
+_PACKAGE = Path(__file__).parents[2]
+_READABLE = (
+    *("/usr", "/bin", "/sbin", "/System", "/Library/Apple", "/Library/Developer/CommandLineTools"),
+    *("/opt/homebrew", "/private/etc/ssl", "/private/var/db/timezone", "/private/var/db/dyld"),
+)
+_READABLE_FILES = (
+    *("/", "/dev/random", "/dev/urandom", "/dev/zero", "/private/etc/localtime"),
+    "/private/var/select/sh",
+)
+_SERVICES = (
+    *("com.apple.system.logger", "com.apple.system.notification_center"),
+    *("com.apple.system.opendirectoryd.libinfo", "com.apple.bsd.dirhelper"),
+    *("com.apple.trustd.agent", "com.apple.SystemConfiguration.configd"),
+)
+"""Without appleevents and lsopen, which start programs outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seatbelt:
+    @property
+    def name(self) -> str:
+        return "seatbelt"
+
+    @property
+    def level(self) -> Level:
+        return "isolated"
+
+    def launch(self, site: Site) -> Launch:
+        if site.network:
+            raise SandboxFailed(
+                "an allow-list of hosts is not yet possible on macOS: turn the network off for this"
+                " environment"
+            )
+        if not os.access(PROGRAM, os.X_OK):
+            raise SandboxFailed(
+                f"{PROGRAM} is missing: this is not macOS, or not as Apple ships it"
+            )
+        tmp = site.state / "tmp"
+        tmp.mkdir(parents=True, exist_ok=True, mode=0o700)
+        text = profile(site, tmp)
+        rlimits = rlimits_of(site.limits)
+        del rlimits["NPROC"]  # would count everything that this user runs
+        return Launch(
+            argv=(PROGRAM, "-p", text, *bare_agent("reachable")),
+            variables={
+                "PATH": "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+                "HOME": str(site.workspace),
+                "TMPDIR": str(tmp),
+                "LANG": "en_US.UTF-8",
+            },
+            rlimits=rlimits,
+            has_own_pids=False,
+            fingerprint="\n".join((*_rules(), *map(str, site.read_only), repr(site.limits))),
+        )
+
+
+def profile(site: Site, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
+    """What programs of a site may do, in the language of sandbox-exec. Later rules win."""
+    mine = [site.workspace, tmp]
+    hidden = [site.workspace / path for path in site.hidden]
+    protected = [site.workspace / path for path in site.protected]
+    readable = [*map(Path, _READABLE), python, _PACKAGE, *site.read_only, *mine]
+    readable += [site.share] if site.share else []
+    lines = [
+        *_rules(),
+        _rule("allow", "file-read*", [*_below(readable), *_exactly(map(Path, _READABLE_FILES))]),
+        _rule("allow", "file-write*", _below(mine)),
+        *_denied("file-write*", _below(protected)),
+        *_denied("file-read* file-write*", _below(hidden)),
+        # Whoever can rename a folder above it can put another in its place.
+        *_denied("file-write-unlink", _exactly(_above(site.workspace, [*hidden, *protected]))),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rules() -> Iterator[str]:
+    yield from ("(version 1)", "(deny default)", "(allow process-exec process-fork)")
+    yield "(allow signal process-info* (target same-sandbox))"
+    yield "(allow sysctl-read)"
+    yield "(allow file-read-metadata)"
+    yield '(allow file-read* file-write-data (literal "/dev/null"))'
+    yield "(allow mach-lookup " + " ".join(f'(global-name "{name}")' for name in _SERVICES) + ")"
+
+
+def _rule(verdict: str, operations: str, places: Iterable[str]) -> str:
+    return f"({verdict} {operations}\n  " + "\n  ".join(places) + ")"
+
+
+def _denied(operations: str, places: list[str]) -> list[str]:
+    return [_rule("deny", operations, places)] if places else []
+
+
+def _below(paths: Iterable[Path]) -> list[str]:
+    return [f"(subpath {_quoted(path)})" for path in paths]
+
+
+def _exactly(paths: Iterable[Path]) -> list[str]:
+    return [f"(literal {_quoted(path)})" for path in paths]
+
+
+def _above(root: Path, paths: Iterable[Path]) -> list[Path]:
+    above = {folder for path in paths for folder in path.parents if folder.is_relative_to(root)}
+    return sorted(above)
+
+
+def _quoted(path: Path) -> str:
+    """
+    Raises:
+        SandboxFailed: it has a character that a profile cannot be trusted with.
+    """
+    text = str(path)
+    if not text.isprintable():
+        raise SandboxFailed(f"{text!r} cannot be named in a sandbox profile")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,142 @@
+"""The artifact tool: files of the workspace, published so that people can have them."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import PurePosixPath
+from typing import TypeAlias, cast
+
+from mainspring.capabilities.tools.define import tool
+from mainspring.capabilities.tools.wrap import filtered
+from mainspring.core.content import BlobSource, TextBlock
+from mainspring.core.errors import HandsError
+from mainspring.core.facts import ArtifactPublished
+from mainspring.core.hands import FileState, Workspace
+from mainspring.core.tool import Outcome, Tool
+
+KeepFile: TypeAlias = Callable[[bytes, str], Awaitable[BlobSource]]
+"""Stores bytes of a media type where they can be had later, and says where."""
+
+_MAX_FILES = 50
+_MAX_NAME = 200
+# The machine's own tables of types differ; what is published does not depend on them.
+_TYPES = mimetypes.MimeTypes(filenames=())
+_MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml"}
+
+
+def artifact(workspace: Workspace, keep: KeepFile, *, max_bytes: int = 50_000_000) -> Tool:
+    """Publish files; each is kept as it is at that moment, up to `max_bytes` for all of a call."""
+
+    @tool(in_doubt="retry")  # the same bytes have the same hash: publishing twice is once
+    async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> Outcome:  # noqa: B006
+        """Publish one or more files of the workspace, so that the user can see and download them
+        as they are now. Publish what was asked for, not what you needed on the way.
+
+        Args:
+            path: A file to publish.
+            paths: Several files to publish.
+            name: What to call the file, or the folder that holds several; the file's own path in
+                the workspace, unless given.
+        """
+        wanted = [*([path] if path else []), *paths]
+        try:
+            files = await _read(workspace, wanted, max_bytes)
+        except (HandsError, OSError) as error:
+            return Outcome.text(f"Nothing was published: {error}", ok=False, error="failed")
+        names = _names(workspace, wanted, name)
+        published: list[ArtifactPublished] = []
+        for file_name, file in zip(names, files, strict=True):
+            media_type = media_type_of(file_name, file.content)
+            blob = await keep(file.content, media_type)
+            published.append(
+                ArtifactPublished(
+                    name=file_name, hash=blob.hash, size=blob.size, media_type=media_type
+                )
+            )
+        lines = [f"{each.name} ({each.media_type}, {each.size} bytes)" for each in published]
+        return Outcome((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
+
+    return filtered(artifact, _refusal)
+
+
+def _refusal(given: Mapping[str, object]) -> str | None:
+    count = bool(given.get("path")) + len(cast("list[str]", given.get("paths", [])))
+    if not 1 <= count <= _MAX_FILES:
+        return f"The input is not valid:\n- path or paths: 1 to {_MAX_FILES} files are needed"
+    if problem := _name_problem(str(given.get("name", ""))):
+        return f"The input is not valid:\n- name: {problem}"
+    return None
+
+
+def _name_problem(name: str) -> str | None:
+    """A name is a relative path that means the same wherever it is unpacked."""
+    if not name:
+        return None
+    if len(name.encode("utf-8", "replace")) > _MAX_NAME:
+        return f"over {_MAX_NAME} bytes"
+    if not name.isprintable() or any(sign in name for sign in '\\:*?"<>|'):
+        return "has characters that are not safe in a file name"
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or part.startswith("~") for part in parts):
+        return "must be a relative path without . and .."
+    if any(part != part.strip() or part.endswith(".") for part in parts):
+        return "has a part that begins or ends with a space, or ends with a dot"
+    return None
+
+
+async def _read(workspace: Workspace, paths: list[str], max_bytes: int) -> list[FileState]:
+    files: list[FileState] = []
+    for path in paths:
+        room = max_bytes - sum(len(file.content) for file in files)
+        file = await workspace.read(path, max_bytes=room + 1)
+        if len(file.content) > room:
+            raise HandsError(f"{path}: more than {max_bytes} bytes are too much for one call")
+        files.append(file)
+    return files
+
+
+def _names(workspace: Workspace, paths: list[str], name: str) -> list[str]:
+    own = [_safe_name(_inside(workspace, path)) for path in paths]
+    if name:
+        own = [name] if len(paths) == 1 else [f"{name}/{each}" for each in own]
+    unique: list[str] = []
+    for each in own:
+        count = 1
+        while (shown := each if count == 1 else _numbered(each, count)) in unique:
+            count += 1
+        unique.append(shown)
+    return unique
+
+
+def _inside(workspace: Workspace, path: str) -> PurePosixPath:
+    place = workspace.locate(path)
+    is_below = place.is_relative_to(workspace.root)
+    return place.relative_to(workspace.root) if is_below else PurePosixPath(place.name)
+
+
+def _safe_name(path: PurePosixPath) -> str:
+    """The file's own path, or as much of it as is safe."""
+    name = str(path)
+    if _name_problem(name) is None:
+        return name
+    kept = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in path.name)
+    return kept.strip(".")[-_MAX_NAME // 4 :] or "file"
+
+
+def _numbered(name: str, count: int) -> str:
+    path = PurePosixPath(name)
+    return str(path.with_name(f"{path.stem}-{count}{path.suffix}"))
+
+
+def media_type_of(name: str, content: bytes) -> str:
+    """By the name's ending; else text, if it is."""
+    suffix = PurePosixPath(name).suffix.lower()
+    guessed = _MORE_TYPES.get(suffix) or _TYPES.guess_type(f"x{suffix}")[0]
+    if guessed:
+        return guessed
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "application/octet-stream" if b"\0" in content else "text/plain"

@@ -1,0 +1,59 @@
+"""The ask_user tool: questions that a person answers. The client runs it; the session waits.
+
+The shape is that of Claude Code's AskUserQuestion, so that clients made for it can show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from msgspec import Meta, Struct
+
+from mainspring.capabilities.tools.define import tool
+from mainspring.capabilities.tools.wrap import filtered
+
+
+class Option(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    label: Annotated[str, Meta(min_length=1, max_length=100, description="1 to 5 words.")]
+    description: Annotated[str, Meta(description="What choosing it means.")] = ""
+
+
+class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    question: Annotated[str, Meta(min_length=1, description="The whole question.")]
+    header: Annotated[str, Meta(min_length=1, max_length=30, description="A word or two.")]
+    options: Annotated[list[Option], Meta(min_length=2, max_length=4)]
+    multi_select: Annotated[bool, Meta(description="Whether several can be chosen.")] = False
+
+
+def _ask_user(questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]) -> None:
+    """Ask the user, and wait for the answer: when what is wanted is not clear, when it could
+    destroy or disclose something, or when there is a choice that only they can make. They can
+    always answer in their own words instead of choosing an option.
+
+    Args:
+        questions: 1 to 4 questions, each with 2 to 4 options.
+    """
+
+
+def _refusal(given: Mapping[str, object]) -> str | None:
+    asked = cast("list[Mapping[str, object]]", given["questions"])
+    texts = [question["question"] for question in asked]
+    if len(set(texts)) < len(texts):
+        return "The input is not valid:\n- questions: two of them are the same"
+    for at, question in enumerate(asked):
+        options = cast("list[Mapping[str, object]]", question["options"])
+        labels = [option["label"] for option in options]
+        if len(set(labels)) < len(labels):
+            return f"The input is not valid:\n- questions[{at}].options: two have the same label"
+    return None
+
+
+_ASKED = filtered(tool(_ask_user, name="ask_user"), _refusal)
+ASK_USER = _ASKED.spec
+"""To be declared as a tool that clients run."""
+
+
+def invalid_questions(given: Mapping[str, object]) -> str | None:
+    """What is wrong with the questions, in words for the model; nobody is asked nonsense."""
+    return _ASKED.invalid(given)

@@ -1,0 +1,202 @@
+"""The tool `grep`: lines of files by a regular expression."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeAlias
+
+import anyio
+from anyio import to_thread
+
+from mainspring.capabilities.tools.define import tool
+from mainspring.capabilities.tools.glob import (
+    MAX_WALKED,
+    VERSION_CONTROL,
+    names_below,
+    printable,
+    wrong_glob,
+)
+from mainspring.capabilities.tools.globs import matcher
+from mainspring.capabilities.tools.patterns import compiled
+from mainspring.capabilities.tools.searching import Line, Query, Source, is_searched, search
+from mainspring.capabilities.tools.session_files import SessionFiles, refused
+from mainspring.core.errors import HandsError, InvalidInput, IsFolder
+from mainspring.core.hands import Workspace
+from mainspring.core.tool import Call, Outcome, Tool
+
+Mode: TypeAlias = Literal["content", "files_with_matches", "count"]
+
+TIME_LIMIT_SECONDS = 20.0
+MAX_LINES = 2000
+_MAX_MATCHES = {"content": MAX_LINES, "files_with_matches": 1, "count": 1_000_000}
+_MAX_CONTEXT = 20
+_MAX_LINE_CHARS = 500
+_TOGETHER = 200
+"""Files that are open at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    path: str
+    lines: list[Line]
+
+
+def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
+    """`ripgrep` is the path of a program, never one from the workspace."""
+
+    @tool(read_only=True, concurrent=True, max_chars=100_000)
+    async def grep(
+        pattern: str,
+        path: str = ".",
+        glob: str | None = None,
+        output_mode: Mode = "content",
+        context: int = 0,
+        ignore_case: bool = False,
+    ) -> Outcome:
+        """Search the text of files, line by line.
+
+        Args:
+            pattern: A regular expression (RE2: no look-around, no back-references).
+            path: A file, or the folder to search in; the whole workspace, unless given.
+            glob: Search only files with such names, as `*.py` or `src/**/*.ts`.
+            output_mode: The matching lines, or only the names of the files that have some, or how
+                many lines each has.
+            context: How many lines to show before and after each match.
+            ignore_case: Take capital and small letters for the same.
+        """
+        query = Query(
+            expression=pattern,
+            ignore_case=ignore_case,
+            context=min(max(context, 0), _MAX_CONTEXT) if output_mode == "content" else 0,
+            max_matches=_MAX_MATCHES[output_mode],
+        )
+        lines = _Lines(output_mode)
+        try:
+            with anyio.move_on_after(TIME_LIMIT_SECONDS) as limit:
+                paths = await _paths(files.workspace, path, glob)
+                async with aclosing(_found(files.workspace, query, paths, ripgrep)) as found:
+                    async for each in found:
+                        if not lines.take(each):
+                            break
+        except (HandsError, InvalidInput) as error:
+            return refused(error)
+        return lines.outcome(is_late=limit.cancelled_caught)
+
+    def invalid(given: Mapping[str, object]) -> str | None:
+        return grep.invalid(given) or _wrong(given)
+
+    async def objection(call: Call) -> str | None:
+        return files.unreachable(str(call.input.get("path", ".")))
+
+    judged = partial(files.judged, field="path")
+    return replace(grep, invalid=invalid, objection=objection, judged=judged)
+
+
+def _wrong(given: Mapping[str, object]) -> str | None:
+    expression = str(given["pattern"])
+    if "\n" in expression or "\\n" in expression.replace("\\\\", ""):
+        return "the pattern has a line end in it, and lines are searched one by one"
+    try:
+        compiled(expression)
+    except InvalidInput as error:
+        return str(error)
+    return None if given.get("glob") is None else wrong_glob(given["glob"])
+
+
+async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]:
+    try:
+        os.close(await to_thread.run_sync(workspace.open_file, path))
+    except IsFolder:
+        pass
+    else:
+        return [path]
+    found = await workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
+    is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else matcher(glob)
+    below = names_below(workspace, path, found)
+    return [str(entry.path) for name, entry in below if not entry.is_link and is_meant(name)]
+
+
+async def _found(
+    workspace: Workspace, query: Query, paths: Sequence[str], ripgrep: str | None
+) -> AsyncGenerator[_Found]:
+    for start in range(0, len(paths), _TOGETHER):
+        batch = paths[start : start + _TOGETHER]
+        sources = await to_thread.run_sync(_opened, workspace, batch)
+        try:
+            hits = await search(query, sources, ripgrep)
+        finally:
+            for source in sources:
+                os.close(source.opened)
+        for path, lines in hits.items():
+            yield _Found(path, lines)
+
+
+def _opened(workspace: Workspace, paths: Sequence[str]) -> list[Source]:
+    sources: list[Source] = []
+    for path in paths:
+        try:
+            opened = workspace.open_file(path)
+        except HandsError:
+            continue  # gone, or not for us
+        if is_searched(opened):
+            sources.append(Source(path, opened))
+        else:
+            os.close(opened)
+    return sources
+
+
+class _Lines:
+    """The result, as far as it has come."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._mode: Mode = mode
+        self._lines: list[str] = []
+        self._is_full = False
+
+    def take(self, found: _Found) -> bool:
+        """Whether there is room for more."""
+        path = printable(found.path)
+        if self._mode == "files_with_matches":
+            self._lines.append(path)
+        elif self._mode == "count":
+            self._lines.append(f"{path}:{sum(line.is_match for line in found.lines)}")
+        else:
+            self._lines += _told(path, found.lines, is_first=not self._lines)
+        self._is_full = len(self._lines) > MAX_LINES
+        return not self._is_full
+
+    def outcome(self, *, is_late: bool) -> Outcome:
+        lines = self._lines[:MAX_LINES]
+        if self._is_full:
+            lines.append(f"[more than {MAX_LINES:,} lines; narrow the pattern, path or glob]")
+        if is_late:
+            lines.append(
+                f"[stopped after {TIME_LIMIT_SECONDS:g} s, with files left; say a path or a glob]"
+            )
+        text = "\n".join(lines) or "No line matches."
+        failed = is_late and not self._lines
+        return Outcome.text(text, ok=not failed, error="timed_out" if failed else None)
+
+
+def _told(path: str, lines: Sequence[Line], *, is_first: bool) -> list[str]:
+    """As grep has it: `path:12:text`, `path-13-text` around a match, `--` between stretches."""
+    has_context = any(not line.is_match for line in lines)
+    told: list[str] = [] if is_first or not has_context else ["--"]
+    before = lines[0].number - 1
+    for line in lines:
+        if has_context and line.number != before + 1:
+            told.append("--")
+        before = line.number
+        sign = ":" if line.is_match else "-"
+        told.append(f"{path}{sign}{line.number}{sign}{_text(line.text)}")
+    return told
+
+
+def _text(line: bytes) -> str:
+    text = line.decode("utf-8", "replace")
+    over = len(text) - _MAX_LINE_CHARS
+    return text if over <= 0 else f"{text[:_MAX_LINE_CHARS]} [{over:,} more characters]"

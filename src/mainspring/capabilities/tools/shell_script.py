@@ -1,0 +1,133 @@
+"""What `bash` runs around a command, so that a shell of its own each time feels like one shell.
+
+The state (folder, exported environment, functions) stays in the sandbox: its owner is the program
+that may write there anyway, and the host reads none of it. The environment is data, separated by
+NUL; only the functions are code, and they come back only to calls that were not judged by their
+words alone. A shell that ends without telling (`exec`, a signal) leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+MAX_COMMAND_BYTES = 100_000
+"""Of one argument Linux takes 128 KiB."""
+
+# Variables that begin with __ms_ are not exported, so they reach neither programs nor the state.
+# It has to run in the bash 3.2 of macOS: no associative arrays, no mapfile.
+_PROLOGUE = r"""
+exec 2>&1
+__ms_last=$2 __ms_saved=0 __ms_seen=$3 __ms_keeps=$4 __ms_restart=$5
+__ms_home="${TMPDIR:-/tmp}/.shell-$6"
+__ms_root=$(pwd -P)
+__ms_given=
+if [ "$__ms_keeps" = 1 ]; then
+  __ms_given=$(compgen -e)
+  for __ms_name in $__ms_given; do printf -v "__ms_had_$__ms_name" %s "${!__ms_name}"; done
+fi
+if [ "$__ms_restart" = 1 ]; then command -p rm -rf -- "$__ms_home"; fi
+if [ -f "$__ms_home/state" ]; then
+  __ms_left=2000
+  {
+    IFS= read -r -d '' __ms_folder
+    while [ $((__ms_left -= 1)) -gt 0 ] && IFS= read -r -d '' __ms_record; do
+      __ms_name=${__ms_record%%=*}
+      case $__ms_name in
+        ''|[0-9]*|*[!A-Za-z0-9_]*|__ms_*|BASHOPTS|SHELLOPTS|BASH_ENV|ENV|PS4|IFS) continue ;;
+      esac
+      case $__ms_record in
+        *=*) export "$__ms_name=${__ms_record#*=}" ;;
+        *) unset -v "$__ms_name" ;;
+      esac
+    done
+  } 2>/dev/null < "$__ms_home/state"
+  if [ "$__ms_folder" != "$__ms_root" ]; then
+    if cd -- "$__ms_folder" 2>/dev/null; then
+      __ms_record=$(pwd -P)
+      case $__ms_record/ in
+        "$__ms_root"/*) ;;
+        *) cd -- "$__ms_root"
+           echo "[$__ms_folder is outside the workspace; this ran in $__ms_root]" ;;
+      esac
+    else
+      echo "[the folder $__ms_folder is gone; this ran in $__ms_root]"
+    fi
+  fi
+  if [ "$__ms_keeps" = 1 ] && [ -f "$__ms_home/functions" ]; then
+    . "$__ms_home/functions" 2>/dev/null
+  fi
+else
+  if [ "$__ms_seen" = 1 ] && [ "$__ms_restart" = 0 ]; then
+    echo "[the sandbox was started anew: a fresh shell in $__ms_root;" \
+      "what was exported, defined or put in /tmp before is gone]"
+  fi
+  (
+    umask 077
+    command -p mkdir -p -- "$__ms_home" && printf '%s\0' "$__ms_root" > "$__ms_home/state"
+  ) 2>/dev/null
+fi
+if [ "$__ms_keeps" = 1 ]; then trap "$__ms_last" EXIT; fi
+__ms_command=$1
+set --
+unset -v __ms_record __ms_name __ms_left __ms_restart __ms_seen __ms_folder
+"""
+
+# Run last, however the command ended: by itself, by `exit`, by `set -e`, by a syntax error. It
+# silences what the command may have left on: xtrace, errexit, traps. It runs once more as the trap
+# on EXIT, unless the command has set another, and then only hands on the status.
+_EPILOGUE = r"""{ __ms_status=$?; set +x; trap - DEBUG ERR RETURN; } >/dev/null 2>&1
+[ "$__ms_saved" = 1 ] || {
+  __ms_saved=1; set +euf +o posix; IFS=$' \t\n'
+  builtin cd -P .
+  __ms_folder=$PWD __ms_notice=
+  case $__ms_folder/ in
+    "$__ms_root"/*) [ "$__ms_folder" -ef . ] || __ms_notice="is gone" ;;
+    *) __ms_notice="is outside the workspace" ;;
+  esac
+  if [ -n "$__ms_notice" ]; then
+    __ms_notice="[$__ms_folder $__ms_notice; the next command starts in $__ms_root]"
+    __ms_folder=$__ms_root
+  fi
+  if {
+    builtin printf '%s\0' "$__ms_folder"
+    for __ms_name in $(builtin compgen -e); do
+      case $__ms_name in PWD|SHLVL|_) continue ;; esac
+      __ms_had=__ms_had_$__ms_name
+      if [ -z "${!__ms_had+x}" ] || [ "${!__ms_had}" != "${!__ms_name}" ]; then
+        builtin printf '%s=%s\0' "$__ms_name" "${!__ms_name}"
+      fi
+    done
+    for __ms_name in $__ms_given; do
+      case $__ms_name in PWD|SHLVL|_|OLDPWD) continue ;; esac
+      if [ -z "${!__ms_name+x}" ]; then builtin printf '%s\0' "$__ms_name"; fi
+    done
+  } > "$__ms_home/state.new.$$" && {
+    builtin declare -f; builtin declare -Fx
+  } > "$__ms_home/functions.new.$$"; then
+    __ms_size=$(command -p wc -c < "$__ms_home/state.new.$$")
+    __ms_code=$(command -p wc -c < "$__ms_home/functions.new.$$")
+    if [ $((__ms_size + __ms_code)) -gt 1000000 ]; then
+      __ms_notice="[not kept for the next command: the environment and functions are over 1 MB]"
+      command -p rm -f -- "$__ms_home/state.new.$$" "$__ms_home/functions.new.$$"
+    else
+      command -p mv -f -- "$__ms_home/functions.new.$$" "$__ms_home/functions"
+      command -p mv -f -- "$__ms_home/state.new.$$" "$__ms_home/state"
+    fi
+  fi
+} >/dev/null 2>&1
+if [ -n "$__ms_notice" ]; then builtin echo "$__ms_notice" 2>/dev/null; __ms_notice=; fi
+exit $__ms_status
+"""
+
+# `eval` must neither be in a condition, where `set -e` means nothing, nor have redirections, which
+# an `exec` of the command's would undo.
+_BODY = 'eval "$__ms_command"\n'
+
+
+def wrapped(
+    command: str, *, shell: str, keeps_state: bool, was_used: bool, restart: bool
+) -> tuple[str, ...]:
+    """The program to run. `shell` names the state; `was_used`: it is a loss if there is none."""
+    script = _PROLOGUE + _BODY + (_EPILOGUE if keeps_state else "")
+    flags = ["1" if flag else "0" for flag in (was_used, keeps_state, restart)]
+    return (
+        "bash", "--noprofile", "--norc", "-c", script, "bash", command, _EPILOGUE, *flags, shell,
+    )  # fmt: skip

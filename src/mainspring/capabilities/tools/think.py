@@ -1,0 +1,20 @@
+"""The think tool: room to reason before acting. It does nothing."""
+
+from __future__ import annotations
+
+from mainspring.capabilities.tools.define import tool
+from mainspring.core.tool import Tool
+
+
+def think() -> Tool:
+    @tool(read_only=True, concurrent=True)
+    async def think(thought: str) -> str:
+        """Write down a thought before you act: what you know, what is missing, which way is best.
+        Nothing is done and nothing new is learned by it.
+
+        Args:
+            thought: What you think.
+        """
+        return "Noted."
+
+    return think

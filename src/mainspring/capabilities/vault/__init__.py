@@ -1,0 +1,1 @@
+"""Secrets: kept encrypted, known by name, recognised wherever they turn up."""

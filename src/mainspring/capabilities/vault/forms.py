@@ -1,0 +1,44 @@
+"""How a known secret may be written: as it is, escaped, encoded. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+SHORTEST = 8
+"""Shorter values are words, not secrets: taking them out would garble what people say."""
+
+
+def forms(value: str) -> tuple[bytes, ...]:
+    """Every way of writing it that is long enough to be recognised, the longest first."""
+    found = {form for form in _forms(value.strip()) if len(form) >= SHORTEST}
+    return tuple(sorted(found, key=lambda form: (-len(form), form)))
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    if len(value) < SHORTEST:
+        return
+    plain = value.encode(errors="surrogatepass")
+    yield plain
+    yield msgspec.json.encode(plain.decode(errors="replace"))[1:-1]
+    yield plain.hex().encode()
+    yield plain.hex().upper().encode()
+    for quoted in (quote(plain, safe=""), quote(plain), quote_plus(plain)):
+        yield quoted.encode()
+        yield _lower_escapes(quoted).encode()
+    for before in range(3):
+        for encode in (b64encode, urlsafe_b64encode):
+            yield _embedded(encode(bytes(before) + plain), before, len(plain))
+
+
+def _lower_escapes(quoted: str) -> str:
+    first, *rest = quoted.split("%")
+    return "%".join([first, *(each[:2].lower() + each[2:] for each in rest)])
+
+
+def _embedded(encoded: bytes, before: int, size: int) -> bytes:
+    """Of base64, the characters that depend on the secret alone, whatever stands around it."""
+    return encoded[-(-before * 4 // 3) : (before + size) * 4 // 3]

@@ -1,0 +1,121 @@
+"""Where the vault's key comes from: a variable, the system's keyring, or a file of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from mainspring.core.errors import InvalidInput
+
+KEY_BYTES = 32
+_SERVICE = "mainspring"
+_ENTRY = "vault"
+
+
+class Keyring(Protocol):
+    """What we use of the package of that name."""
+
+    def get_password(self, service: str, username: str) -> str | None: ...
+    def set_password(self, service: str, username: str, password: str) -> None: ...
+
+
+def new_key() -> str:
+    return urlsafe_b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+
+
+def decoded(written: str, *, source: str) -> bytes:
+    """
+    Raises:
+        InvalidInput: it is no key; what it is, is not told.
+    """
+    try:
+        key = urlsafe_b64decode(written.strip().replace("+", "-").replace("/", "_"))
+    except ValueError as error:
+        raise _no_key(source) from error
+    if len(key) != KEY_BYTES:
+        raise _no_key(source)
+    return key
+
+
+def _no_key(source: str) -> InvalidInput:
+    wrong = InvalidInput(f"{source}: a vault's key is {KEY_BYTES} bytes, written in base64")
+    wrong.add_note("head -c 32 /dev/urandom | base64")
+    return wrong
+
+
+def from_file(path: Path, *, create: bool) -> bytes:
+    """The key in a file that nobody else can read.
+
+    Raises:
+        InvalidInput: it is not there and not to be made, open to others, or has no key.
+    """
+    if create:
+        _make(path)
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError as error:
+        raise InvalidInput(f"{path}: the vault's key: {error.strerror}") from error
+    with os.fdopen(handle, "rb") as file:
+        _check_private(path, os.fstat(file.fileno()))
+        content = file.read(1024)
+    return decoded(content.decode(errors="replace"), source=str(path))
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ready = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(ready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(new_key().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(ready, path)  # whole, and only if there is none: two may be here for the first time
+    except FileExistsError:
+        return
+    finally:
+        ready.unlink()
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidInput(f"{path}: the vault's key is no ordinary file")
+    if not hasattr(os, "getuid"):  # Windows has other ways to say who may read
+        return
+    if found.st_mode & 0o077 or found.st_uid not in (os.getuid(), 0):
+        exposed = InvalidInput(f"{path}: others can read the vault's key")
+        exposed.add_note(f"chmod 600 {path}")
+        raise exposed
+
+
+def from_keyring(*, create: bool, keyring: Keyring | None = None) -> bytes:
+    """The key in the keyring of the system.
+
+    Raises:
+        InvalidInput: there is no keyring, it does not open, or it has no key.
+    """
+    store = keyring or _system_keyring()
+    try:
+        written = store.get_password(_SERVICE, _ENTRY)
+        if written is None and create:
+            store.set_password(_SERVICE, _ENTRY, new_key())
+            written = store.get_password(_SERVICE, _ENTRY)
+    except Exception as error:  # every system's keyring has errors of its own
+        raise InvalidInput(f"the keyring does not open: {type(error).__name__}") from error
+    if written is None:
+        raise InvalidInput("the keyring has no key of a vault")
+    return decoded(written, source="the keyring")
+
+
+def _system_keyring() -> Keyring:
+    try:  # by name: it is an extra
+        return cast("Keyring", import_module("keyring"))
+    except ModuleNotFoundError as error:
+        missing = InvalidInput("the keyring package is not installed")
+        missing.add_note("pip install 'mainspring[keyring]'")
+        raise missing from error

@@ -1,0 +1,1 @@
+"""The files that a session may touch: a folder of the host, and earlier states of it."""

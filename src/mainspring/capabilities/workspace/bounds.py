@@ -1,0 +1,127 @@
+"""Paths of a workspace as text: the root each lies under, and which are hidden. No I/O but one."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from mainspring.core.errors import InvalidInput, OutsideWorkspace
+
+Parts: TypeAlias = tuple[str, ...]
+"""The names of an absolute path, from the top."""
+
+MAX_PATH_BYTES = 4096
+_INVISIBLE = "Cf"  # the Unicode category that HFS+ leaves out when it compares names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    path: Path
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path as it was asked for: where to begin, and which way to go."""
+
+    root: Parts
+    steps: list[str]
+
+
+def parts_of(path: str) -> Parts:
+    return tuple(step for step in path.split("/") if step not in ("", "."))
+
+
+def shown(path: str) -> str:
+    """A path for people and models: one line, and no half characters."""
+    return path if path.isprintable() else ascii(path)
+
+
+class Bounds:
+    """The roots of a workspace, the first one the root of relative paths, and what is hidden."""
+
+    def __init__(self, roots: Sequence[Root], hidden: Collection[str]) -> None:
+        self._roots = [parts_of(os.path.realpath(root.path)) for root in roots]
+        self._read_only = {
+            real: root.read_only for real, root in zip(self._roots, roots, strict=True)
+        }
+        for root, real in zip(roots, self._roots, strict=True):
+            if not os.path.isdir(absolute(real)):
+                raise InvalidInput(f"{root.path}: there is no such folder")
+        # As the caller writes them, too: on macOS /tmp is a link, and links are written with it.
+        named = {
+            parts_of(os.path.abspath(root.path)): real
+            for root, real in zip(roots, self._roots, strict=True)
+        }
+        known = {**named, **{real: real for real in self._roots}}
+        self._known = sorted(known.items(), key=lambda known: -len(known[0]))
+        self.hidden = frozenset(self._hidden_parts(hidden))
+        self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
+
+    def _hidden_parts(self, hidden: Collection[str]) -> list[Parts]:
+        below = [parts_of(path) for path in hidden if not path.startswith("/")]
+        named = [parts_of(path) for path in hidden if path.startswith("/")]
+        if () in below or ".." in {step for path in below for step in path}:
+            raise InvalidInput("what is hidden is named by its path from the root")
+        return [*named, *(root + path for root in self._roots for path in below)]
+
+    @property
+    def main(self) -> Parts:
+        return self._roots[0]
+
+    def place(self, path: str) -> Place:
+        """Where a path begins.
+
+        Raises:
+            OutsideWorkspace: it is no path, or under none of the roots.
+        """
+        _check(path)
+        steps = parts_of(path)
+        if not path.startswith("/"):
+            return Place(self.main, list(steps))
+        for known, root in self._known:
+            if steps[: len(known)] == known:
+                return Place(root, list(steps[len(known) :]))
+        raise OutsideWorkspace(f"{shown(path)} is outside the workspace {absolute(self.main)}")
+
+    def is_hidden(self, parts: Parts) -> bool:
+        """Whether this very path is hidden; whoever descends asks at every step."""
+        return _folded_parts(parts) in self._folded_hidden
+
+    def is_read_only(self, parts: Parts) -> bool:
+        """As the innermost root around it says; what is in none is not to be written."""
+        around = [root for root in self._roots if parts[: len(root)] == root]
+        return self._read_only[max(around, key=len)] if around else True
+
+
+def absolute(parts: Parts) -> str:
+    return "/" + "/".join(parts)
+
+
+def _check(path: str) -> None:
+    if "\0" in path:
+        raise OutsideWorkspace("a path has no NUL in it")
+    if path.startswith("~"):
+        raise OutsideWorkspace(f"{shown(path)}: ~ is not expanded here: write the path in full")
+    try:
+        length = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise OutsideWorkspace(f"{shown(path)}: no file has a name like this") from None
+    if length > MAX_PATH_BYTES:
+        raise OutsideWorkspace(f"a path has no more than {MAX_PATH_BYTES} bytes")
+
+
+def _folded_parts(parts: Parts) -> Parts:
+    return tuple(map(_folded, parts))
+
+
+def _folded(name: str) -> str:
+    """The same for all names that some file system takes for one: fails towards hiding more."""
+    if not name.isascii():
+        plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+        name = "".join(each for each in plain if unicodedata.category(each) != _INVISIBLE)
+    return name.lower().rstrip(". ")

@@ -1,0 +1,200 @@
+"""`core.hands.Snapshots`: earlier states of a workspace, kept in a folder of ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from mainspring.capabilities.workspace.bounds import absolute, parts_of
+from mainspring.capabilities.workspace.descent import OPEN_FOLDER
+from mainspring.capabilities.workspace.manifest import Items, changes, packed, unpacked
+from mainspring.capabilities.workspace.objects import Objects
+from mainspring.capabilities.workspace.restoring import Restoring
+from mainspring.capabilities.workspace.scan import CACHE, Bound, Cache, Scan
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.core.errors import HandsError, InvalidInput
+from mainspring.core.hands import Changed
+
+if sys.platform != "win32":
+    import fcntl
+
+T = TypeVar("T")
+
+_ID = re.compile(r"[0-9a-f]{64}")
+_PATIENCE_SECONDS = 120.0
+_LOOK_AGAIN_SECONDS = 0.02
+
+
+class WorkspaceSnapshots:
+    """Of the first root of a workspace; `store` is for this workspace alone, and not in it.
+
+    Hidden paths are neither kept nor touched. A program that writes meanwhile is not waited for:
+    its files are kept as they are when they are read.
+
+    Raises:
+        InvalidInput: the store is inside the workspace, where every snapshot would keep the last.
+    """
+
+    def __init__(self, tree: Tree, store: Path, *, bound: Bound | None = None) -> None:
+        self._bounds = tree.bounds
+        self._store = Path(os.path.realpath(store))
+        self._bound = bound or Bound()
+        self._objects = Objects(self._store / "objects")
+        self._check_store()
+
+    def _check_store(self) -> None:
+        parts, main = parts_of(str(self._store)), self._bounds.main
+        hidden = any(self._bounds.is_hidden(parts[:size]) for size in range(1, len(parts) + 1))
+        if parts[: len(main)] == main and not hidden:
+            raise InvalidInput(f"{self._store} is inside the workspace, and not hidden there")
+
+    async def take(self) -> tuple[str, int]:
+        return await self._alone(self._take)
+
+    async def restore(self, snapshot: str) -> list[Changed]:
+        return await self._alone(partial(self._restore, snapshot))
+
+    async def diff(self, older: str, newer: str | None = None) -> list[Changed]:
+        return await self._alone(partial(self._diff, older, newer))
+
+    async def keep_only(self, snapshots: Collection[str]) -> int:
+        """Forget all others; how many contents were freed.
+
+        Raises:
+            HandsError: one of them is not here, and nothing was forgotten.
+        """
+        return await self._alone(partial(self._keep_only, snapshots))
+
+    async def _alone(self, act: Callable[[], T]) -> T:
+        async with self._locked():
+            return await to_thread.run_sync(act)
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncGenerator[None]:
+        """One at a time, over all processes; a lock goes with the process that holds it."""
+        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._store / "lock").open("ab") as file:
+            with anyio.move_on_after(_PATIENCE_SECONDS) as waiting:
+                # What another process does is no event of ours.
+                while not _try_lock(file.fileno()):  # noqa: ASYNC110
+                    await anyio.sleep(_LOOK_AGAIN_SECONDS)
+            if waiting.cancelled_caught:
+                raise HandsError("another session has been busy with this workspace for too long")
+            yield
+
+    def _take(self) -> tuple[str, int]:
+        self._objects.prepare()
+        with self._root() as root:
+            found = self._scan(root, self._objects)
+        name, content = packed(found.values())
+        place = self._place(name)
+        if not place.exists():
+            self._put(place, content)
+        return name, sum(item.kind != "folder" for item in found.values())
+
+    def _restore(self, snapshot: str) -> list[Changed]:
+        self._objects.prepare()
+        target = self._items(snapshot)
+        with self._root() as root:
+            restoring = Restoring(self._bounds, root, self._objects)
+            try:
+                current = self._scan(root, None)
+                while restoring.opened_up(current, target):
+                    current = self._scan(root, None)
+                restoring.run(current, target)
+            except OSError as error:
+                raise HandsError(
+                    f"the workspace is restored in part only ({error.strerror}): restore it again"
+                ) from error
+        return changes(current, target)
+
+    def _diff(self, older: str, newer: str | None) -> list[Changed]:
+        before = self._items(older)
+        if newer is not None:
+            return changes(before, self._items(newer))
+        self._objects.prepare()
+        with self._root() as root:
+            return changes(before, self._scan(root, None))
+
+    def _keep_only(self, snapshots: Collection[str]) -> int:
+        self._objects.prepare()
+        contents = {
+            item.content.decode()
+            for snapshot in snapshots
+            for item in self._items(snapshot).values()
+            if item.kind == "file"
+        }
+        for manifest in self._manifests().iterdir():
+            if manifest.name not in snapshots:
+                manifest.unlink()
+        return self._objects.keep_only(contents)
+
+    @contextmanager
+    def _root(self) -> Generator[int]:
+        try:
+            root = os.open(absolute(self._bounds.main), OPEN_FOLDER)
+        except OSError as error:
+            raise HandsError(f"the workspace cannot be opened: {error.strerror}") from error
+        try:
+            yield root
+        finally:
+            os.close(root)
+
+    def _scan(self, root: int, keep: Objects | None) -> Items:
+        scan = Scan(self._cache(), self._now_ns(), self._bound, keep)
+        scan.run(self._bounds, root)
+        self._put(self._store / "cache", msgspec.msgpack.encode(scan.known))
+        return scan.items
+
+    def _cache(self) -> Cache:
+        with suppress(FileNotFoundError, msgspec.DecodeError):
+            return CACHE.decode((self._store / "cache").read_bytes())
+        return {}
+
+    def _now_ns(self) -> int:
+        """By the clock that marks files, which is not quite the one that programs read."""
+        with (self._store / "lock").open("ab") as file:
+            os.utime(file.fileno())
+            return os.fstat(file.fileno()).st_mtime_ns
+
+    def _items(self, snapshot: str) -> Items:
+        if not _ID.fullmatch(snapshot):
+            raise HandsError("that is not the id of a snapshot")
+        try:
+            return unpacked(snapshot, self._place(snapshot).read_bytes())
+        except FileNotFoundError:
+            raise HandsError(f"there is no snapshot {snapshot}") from None
+        except ValueError as error:
+            raise HandsError(f"snapshot {snapshot} is damaged: {error}") from error
+
+    def _place(self, snapshot: str) -> Path:
+        return self._manifests() / snapshot
+
+    def _manifests(self) -> Path:
+        folder = self._store / "manifests"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def _put(self, place: Path, content: bytes) -> None:
+        aside = self._store / "objects" / "unfinished" / secrets.token_hex(8)
+        aside.write_bytes(content)
+        aside.rename(place)
+
+
+def _try_lock(opened: int) -> bool:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""`core.hands.Workspace` over folders of the host, Linux and macOS."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from anyio import to_thread
+
+from mainspring.capabilities.workspace.bounds import Bounds, Parts, Root, absolute, shown
+from mainspring.capabilities.workspace.descent import (
+    MAX_DEPTH,
+    OPEN_FILE,
+    OPEN_FOLDER,
+    Spot,
+    check_plain,
+    located,
+    opened_file,
+    reached,
+)
+from mainspring.capabilities.workspace.placing import Look, put_file, write_all
+from mainspring.capabilities.workspace.walking import Met, walk
+from mainspring.core.errors import FileChanged, FileRefused
+from mainspring.core.hands import Entry, FileState
+
+MAX_WRITE_BYTES = 64_000_000
+
+
+class Tree:
+    """Relative paths are below `root`; others of `extra` are named absolutely.
+
+    `hidden`: what no path leads to, from each root, or absolute. A write replaces a file between
+    two looks at it; a program that writes to the old one in that instant writes to nothing.
+
+    Raises:
+        InvalidInput: a root is no folder.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        hidden: Collection[str] = (),
+        extra: Sequence[Root] = (),
+        read_only: bool = False,
+    ) -> None:
+        self.bounds = Bounds([Root(path=root, read_only=read_only), *extra], hidden)
+
+    @property
+    def root(self) -> PurePosixPath:
+        return PurePosixPath(absolute(self.bounds.main))
+
+    def locate(self, path: str) -> PurePosixPath:
+        return located(self.bounds, path)
+
+    def open_file(self, path: str) -> int:
+        with reached(self.bounds, path) as spot:
+            return opened_file(spot)
+
+    async def read(self, path: str, *, max_bytes: int) -> FileState:
+        return await to_thread.run_sync(partial(self._read, path, max_bytes))
+
+    async def write(
+        self, path: str, content: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileState:
+        if len(content) > MAX_WRITE_BYTES:
+            raise FileRefused(f"{shown(path)}: no more than {MAX_WRITE_BYTES:,} bytes are written")
+        return await to_thread.run_sync(partial(self._write, path, content, expected, mode))
+
+    async def walk(
+        self,
+        path: str = ".",
+        *,
+        limit: int = 100_000,
+        depth: int | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Entry]:
+        deepest = MAX_DEPTH if depth is None else min(depth - 1, MAX_DEPTH)
+        return await to_thread.run_sync(partial(self._walk, path, limit, deepest, skip))
+
+    def _read(self, path: str, max_bytes: int) -> FileState:
+        with reached(self.bounds, path) as spot:
+            return _read(spot, path, max_bytes)
+
+    def _write(
+        self, path: str, content: bytes, expected: str | None, mode: int | None
+    ) -> FileState:
+        with reached(self.bounds, path, make_folders=expected in (None, "")) as spot:
+            if self.bounds.is_read_only(spot.parts):
+                raise FileRefused(f"{shown(path)} is in a folder that is only to be read")
+            if spot.folder is None:
+                raise FileChanged(f"{shown(path)} is not there any more")
+            there, folder = _plain(spot), spot.folder
+
+            def fill(opened: int) -> None:
+                write_all(opened, content)
+                if expected is not None:  # last of all: nothing slow comes after it
+                    _check_version(spot, path, expected)
+
+            look = Look(mode) if there is None else _look(there, mode)
+            put_file(folder, spot.name, fill, look)
+            now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)
+            return _state(content, now.st_mode)
+
+    def _walk(self, path: str, limit: int, depth: int, skip: Collection[str]) -> list[Entry]:
+        with reached(self.bounds, path) as spot:
+            if spot.state is None or spot.folder is None:
+                raise FileNotFoundError(errno.ENOENT, "nothing there")
+            folder = os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)
+            try:
+                found = walk(self.bounds, folder, spot.parts, depth=depth, skip=skip)
+                begun = self._begun(spot.parts)
+                listed = (met for met in found if _is_listed(met.state))
+                return [_entry(begun, met) for met in islice(listed, limit)]
+            finally:
+                os.close(folder)
+
+    def _begun(self, parts: Parts) -> PurePosixPath:
+        main = self.bounds.main
+        if parts[: len(main)] == main:
+            return PurePosixPath(*parts[len(main) :])
+        return PurePosixPath(absolute(parts))
+
+
+def _read(spot: Spot, path: str, max_bytes: int) -> FileState:
+    with os.fdopen(opened_file(spot), "rb") as file:
+        state = os.fstat(file.fileno())
+        content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
+    if (size := max(state.st_size, len(content))) > max_bytes:
+        raise FileRefused(
+            f"{shown(path)} is too large: {size:,} bytes, and {max_bytes:,} are read at most"
+        )
+    return _state(content, state.st_mode)
+
+
+def _state(content: bytes, mode: int) -> FileState:
+    version = _version(hashlib.sha256(content).digest(), mode)
+    return FileState(content=content, version=version, mode=stat.S_IMODE(mode))
+
+
+def _version(digest: bytes, mode: int) -> str:
+    return hashlib.sha256(digest + stat.S_IMODE(mode).to_bytes(2)).hexdigest()
+
+
+def _plain(spot: Spot) -> os.stat_result | None:
+    """What is to be replaced; only plain files are."""
+    if spot.state is not None:
+        check_plain(spot.state)
+    return spot.state
+
+
+def _look(there: os.stat_result, mode: int | None) -> Look:
+    kept = there.st_mode if mode is None else mode
+    return Look(kept, (there.st_uid, there.st_gid))
+
+
+def _check_version(spot: Spot, path: str, expected: str) -> None:
+    if _version_at(spot) != expected:
+        why = "exists already" if expected == "" else "is not what it was when it was read"
+        raise FileChanged(f"{shown(path)} {why}")
+
+
+def _version_at(spot: Spot) -> str | None:
+    """`""` if nothing is there, `None` if it is no file that could be read."""
+    try:
+        opened = os.open(spot.name, OPEN_FILE, dir_fd=spot.folder)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    with os.fdopen(opened, "rb") as file:
+        state = os.fstat(opened)
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        return _version(hashlib.file_digest(file, "sha256").digest(), state.st_mode)
+
+
+def _is_listed(state: os.stat_result) -> bool:
+    mode = state.st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _entry(begun: PurePosixPath, met: Met) -> Entry:
+    return Entry(
+        path=begun / met.path,
+        size=met.state.st_size,
+        modified_ns=met.state.st_mtime_ns,
+        is_folder=stat.S_ISDIR(met.state.st_mode),
+        is_link=stat.S_ISLNK(met.state.st_mode),
+    )

@@ -1,0 +1,169 @@
+"""A person is asked in the terminal: what will happen, why it is asked, and what they say to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+
+from mainspring.config import FOLDER, Settings
+from mainspring.core.events import PermissionUpdated, RuleText
+from mainspring.edges.cli.keyboard import Keyboard
+from mainspring.edges.cli.render import Part, Screen
+from mainspring.harness.open_call import OpenCall
+from mainspring.harness.permissions.always import always, update_of
+from mainspring.harness.permissions.rules import written
+from mainspring.runtime.outline import waiting_calls
+from mainspring.runtime.sessions import Session
+from mainspring.wiring.policies import add_local_rules
+
+Verdict: TypeAlias = Literal["once", "session", "always", "no", "later"]
+_LONGEST = 60
+_ASK_USER = "ask_user"
+_KEPT = f"{FOLDER}/settings.local.json"
+
+
+def is_somebody_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class Approver:
+    settings: Settings
+    keyboard: Keyboard
+    notes: Screen
+
+    async def ask_all(self, session: Session) -> bool:
+        """Ask about every call that waits; False as soon as somebody leaves one for later."""
+        row = await session.log.session(session.id)
+        for call in await waiting_calls(session.log, row):
+            if not await self._ask(session, call):
+                return False
+        return True
+
+    async def _ask(self, session: Session, call: OpenCall) -> bool:
+        if call.kind == "custom":
+            return await self._ask_user(session, call)
+        self._show(call)
+        rule = always(call.name, call.input)
+        match self._verdict(rule):
+            case "later":
+                return False
+            case "no":
+                reason = self._line("why not? (the agent reads it) ") or None
+                await session.answer(call.id, "deny", message=reason)
+                return True
+            case verdict:
+                if rule is not None and verdict != "once":
+                    await self._remember(session, call, rule, is_kept=verdict == "always")
+                await session.answer(call.id, "allow")
+                return True
+
+    def _show(self, call: OpenCall) -> None:
+        notes = self.notes
+        notes.whole(("", ""))
+        notes.whole(("may it? ", "bold yellow"), (call.name, "bold"))
+        for part in _shown(call):
+            notes.whole(part, indent=2)
+        if call.reason:
+            notes.whole((f"asked because {call.reason}", "dim"))
+
+    def _verdict(self, rule: RuleText | None) -> Verdict:
+        choices: dict[str, Verdict] = {"y": "once", "n": "no"}
+        self.notes.whole(("  y  ", "bold"), ("allow this once", ""))
+        if rule is not None:
+            choices |= {"s": "session", "a": "always"}
+            text = written(rule)
+            self.notes.whole(("  s  ", "bold"), (f"allow {text} in this session", ""))
+            file = f"{self.settings.folder}/.mainspring/settings.local.json"
+            self.notes.whole(
+                ("  a  ", "bold"), (f"always allow {text} here: adds it to {file}", "")
+            )
+        self.notes.whole(("  n  ", "bold"), ("deny it, with a reason", ""))
+        while True:
+            said = self._line(f"[{'/'.join(choices)}] ")
+            if said is None:
+                return "later"
+            if verdict := choices.get(said.strip().lower()[:1]):
+                return verdict
+
+    async def _remember(
+        self, session: Session, call: OpenCall, rule: RuleText, *, is_kept: bool
+    ) -> None:
+        update = update_of(rule)
+        await session.log.submit(
+            session.id, PermissionUpdated(updates=(update,), tool_use_id=call.id)
+        )
+        if is_kept:
+            folder, home = Path(self.settings.folder), Path(self.settings.home)
+            file = add_local_rules(folder, [written(rule)], home=home)
+            self.notes.whole((f"added {written(rule)} to {file}", "dim"))
+
+    async def _ask_user(self, session: Session, call: OpenCall) -> bool:
+        """A question of the agent's own."""
+        if call.name != _ASK_USER:
+            return False  # a tool of the caller's: nobody here can run it
+        answers: dict[str, str] = {}
+        for question in _questions(call.input):
+            answer = self._answer(question)
+            if answer is None:
+                return False
+            answers[str(question.get("question", ""))] = answer
+        await session.settle(call.id, msgspec.json.encode({"answers": answers}).decode())
+        return True
+
+    def _answer(self, question: Mapping[str, object]) -> str | None:
+        self.notes.whole(("", ""))
+        self.notes.whole((str(question.get("question", "")), "bold yellow"))
+        options = [str(each.get("label", "")) for each in _mappings(question.get("options"))]
+        for number, each in enumerate(_mappings(question.get("options")), 1):
+            about = each.get("description")
+            told = f"  {each.get('label', '')}" + (f": {about}" if about else "")
+            self.notes.whole((f"  {number}", "bold"), (told, ""))
+        said = self._line("number, or your own words: " if options else "> ")
+        if said is None:
+            return None
+        picked = [part.strip() for part in said.split(",")]
+        if options and all(part.isdigit() and 0 < int(part) <= len(options) for part in picked):
+            return ", ".join(options[int(part) - 1] for part in picked)
+        return said.strip()
+
+    def _line(self, prompt: str) -> str | None:
+        """`None`: they left."""
+        try:
+            return self.keyboard.line(prompt)
+        except (EOFError, KeyboardInterrupt):
+            self.notes.whole(("", ""))
+            return None
+
+
+def _shown(call: OpenCall) -> Sequence[Part]:
+    """What it would do: the diff or the command if the tool can say, else its input."""
+    text = call.preview
+    if text is None:
+        text = msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode()
+    lines = text.splitlines()
+    parts: list[Part] = [(line, _colour(line, is_diff="+++ " in text)) for line in lines[:_LONGEST]]
+    if len(lines) > _LONGEST:
+        parts.append((f"... {len(lines) - _LONGEST} more lines", "dim"))
+    return parts
+
+
+def _colour(line: str, *, is_diff: bool) -> str:
+    if not is_diff:
+        return ""
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    return styles.get(line[:1], "")
+
+
+def _questions(given: Mapping[str, object]) -> list[Mapping[str, object]]:
+    return _mappings(given.get("questions"))
+
+
+def _mappings(value: object) -> list[Mapping[str, object]]:
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, object]", each) for each in listed if isinstance(each, dict)]

@@ -1,0 +1,44 @@
+"""A tool call that has not been settled yet, or was in the newest round: as the log tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core import events
+from mainspring.core.tool import InDoubt
+
+Kind: TypeAlias = Literal["tool", "custom"]
+
+
+class OpenCall(Struct, frozen=True, kw_only=True):
+    """A call of the newest round: proposed, authorized, started, settled."""
+
+    id: str
+    name: str
+    input: Mapping[str, object]
+    kind: Kind = "tool"
+    decision: events.Permission | None = None
+    reason: str | None = None
+    answer: events.UserToolConfirmation | None = None
+    started: str | None = None
+    """Its idempotency key, once it was started."""
+    attempts: int = 0
+    in_doubt: InDoubt | None = None
+    """How to settle it, if a crash came between its start and its result."""
+    is_foreign: bool = False
+    """Started by the session that this one was forked from."""
+    call_hash: str | None = None
+    """Of what a person was asked about."""
+    preview: str | None = None
+    """What it would do, as they see it."""
+    settled: bool = False
+    failure: events.Failure | None = None
+    """Of what kind, if its result is an error."""
+
+    @property
+    def is_answered(self) -> bool:
+        """A person has said yes or no; a client's own tool wants a result instead."""
+        return self.answer is not None and self.kind == "tool"

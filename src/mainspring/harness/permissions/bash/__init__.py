@@ -1,0 +1,34 @@
+"""What a shell command would do, judged by a real grammar. What to do about it is not ours.
+
+`split` reads a text twice, by tree-sitter's grammar and by a scanner of our own; where the two
+disagree, or where bash could do more than either can see, the answer is `Unclear`.
+"""
+
+from mainspring.harness.permissions.bash.command import (
+    Assignment,
+    Command,
+    Commands,
+    Redirect,
+    Unclear,
+    Word,
+)
+from mainspring.harness.permissions.bash.judge import Verdict, judge
+from mainspring.harness.permissions.bash.rules import Behavior, covered, matches
+from mainspring.harness.permissions.bash.split import split
+from mainspring.harness.permissions.bash.suggest import suggest
+
+__all__ = [
+    "Assignment",
+    "Behavior",
+    "Command",
+    "Commands",
+    "Redirect",
+    "Unclear",
+    "Verdict",
+    "Word",
+    "covered",
+    "judge",
+    "matches",
+    "split",
+    "suggest",
+]

@@ -1,0 +1,174 @@
+"""Options by which an ordinary tool runs a program, loads code or writes where none expects it.
+
+A rule with a wildcard does not reach them unless it names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from mainspring.harness.permissions.bash.command import Command, Word
+from mainspring.harness.permissions.bash.effects import basename
+from mainspring.harness.permissions.bash.names import names
+from mainspring.harness.permissions.bash.scripts import awk_only_looks, sed_effects
+
+# Long options by any of their unambiguous beginnings; a short one also inside a bundle.
+_EDITOR = "-c -S -u -s -q -w -W -l --cmd --eval -f --load --startuptime"
+_OPTIONS: dict[str, str] = {
+    "git": "-c -C --config-env --config --exec-path --git-dir --work-tree --output --ext-diff"
+    " --textconv"
+    " -O --open-files-in-pager --upload-pack --receive-pack --exec -x --template --edit-description"
+    " --show-signature --paginate --man-path",
+    "sort": "-o --output --compress-program -T --temporary-directory",
+    "find": "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
+    "fd": "-x -X --exec --exec-batch",
+    "rg": "--pre --hostname-bin -z --search-zip",
+    "tree": "-o -R",
+    "tar": "--to-command --checkpoint-action --use-compress-program -I --info-script -F"
+    " --rsh-command"
+    ""
+    " --new-volume-script --rmt-command --remove-files --absolute-names -P",
+    "rsync": "-e --rsh --rsync-path --delete --delete-before --delete-after --delete-during"
+    " --delete-excluded --remove-source-files --files-from --daemon --config --log-file"
+    " --write-batch",
+    "scp": "-o -S -F -D",
+    "sftp": "-o -S -F -b -D",
+    "man": "-P --pager -H --html -C --config-file -X --gxditview -T",
+    "less": "-o -O --log-file --LOG-FILE -k --lesskey-file --lesskey-src -t --tag",
+    "vim": _EDITOR,
+    "vi": _EDITOR,
+    "nvim": _EDITOR,
+    "view": _EDITOR,
+    "ex": _EDITOR,
+    "emacs": _EDITOR,
+    "python": "-c -",
+    "python3": "-c -",
+    "node": "-e -p --eval --print -r --require --import --loader --experimental-loader -",
+    "deno": "-A --allow-all --allow-run",
+    "perl": "-e -E -M -I -i -x -",
+    "ruby": "-e -r -I -i -x -",
+    "php": "-r -B -R -d -",
+    "lua": "-e -l -",
+    "curl": "-o -O -J -K -T -c -D -F --output --output-dir --remote-name --remote-name-all --config"
+    " --upload-file --cookie-jar --dump-header --trace --trace-ascii --stderr --libcurl --etag-save"
+    " --hsts --alt-svc --form --engine --remote-header-name",
+    "wget": "-O -o -a -P -i -e --output-document --output-file --append-output --directory-prefix"
+    " --post-file --body-file --execute --use-askpass --config --input-file --save-cookies"
+    " --warc-file",
+    "npm": "--script-shell --node-options --prefix -C --userconfig --globalconfig --init-module"
+    " --shell",
+    "yarn": "--cwd --use-yarnrc --script-shell",
+    "pnpm": "-C --dir --script-shell --config.script-shell",
+    "make": "--eval -f --file --makefile -C --directory -I --include-dir -E",
+    "cargo": "--config -Z --manifest-path -C",
+    "go": "-exec -toolexec -vettool -overlay -modfile -o -C",
+    "gcc": "-wrapper -B -fplugin -specs -o",
+    "date": "-s --set",
+    "hostname": "-F --file -b",
+    "file": "-C --compile -m --magic-file",
+    "xxd": "-r -revert",
+    "split": "--filter",
+    "ss": "-K --kill -D --diag",
+    "dmesg": "-C -c --clear --read-clear -n -D -E",
+    "journalctl": "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --relinquish-var"
+    " --setup-keys",
+    "sysctl": "-w --write -p --load --system",
+    "tcpdump": "-z -w -r",
+    "ip": "-b -batch -n -netns",
+    "zip": "-T -TT --unzip-command -m",
+    "base64": "-o",
+    "env": "-S --split-string",
+    "dig": "-f",
+    "diff": "--ext-diff",
+    "jq": "-L",
+    "gh": "--body-file",
+    "docker": "--privileged -v --volume --mount --pid --cap-add --device -H --host --config",
+    "pytest": "-c --rootdir --confcutdir --pyargs",
+    "crontab": "-r -e",
+    "ps": "",
+    "unzip": "-o -d",
+}
+_IP_CHANGES = names(
+    """
+    set add del delete flush change replace append exec attach prepend
+    """
+)
+_WORDS: dict[str, Callable[[str], bool]] = {
+    "ip": lambda value: value in _IP_CHANGES,
+    "less": lambda value: value.startswith("+"),
+    "more": lambda value: value.startswith("+"),
+    "man": lambda value: value.startswith("+"),
+    "vim": lambda value: value.startswith("+"),
+    "vi": lambda value: value.startswith("+"),
+    "nvim": lambda value: value.startswith("+"),
+    "view": lambda value: value.startswith("+"),
+    "make": lambda value: re.match(r"[A-Z_]+\s*[:+?!]*=", value) is not None,
+    "sysctl": lambda value: "=" in value,
+    "git": lambda value: value in {"foreach", "run"} or "::" in value,
+    "sqlite3": lambda value: value.startswith(".") or "load_extension" in value or "\n." in value,
+    "psql": lambda value: "\\" in value or "program" in value.lower(),
+    "gcc": lambda value: value.startswith("@"),
+}
+_AWKS = frozenset({"awk", "gawk", "mawk"})
+_MESSAGES = frozenset({"-m", "-am", "--message", "--title", "--body"})
+_SINGLE_DASH = frozenset({"find", "go", "gcc", "ip", "xxd", "vim"})
+# What they write to is an operand: `uniq in out`, `date 01020304`, `hostname name`.
+_MAX_OPERANDS = {"uniq": 1, "xxd": 1, "hostname": 0}
+
+
+def escapes(command: Command) -> Iterator[Word]:
+    """The words of `command` that make it more than its plain self, known or possibly."""
+    name, arguments = basename(command), command.words[1:]
+    if name == "sed":
+        yield from sed_effects(arguments)
+    elif name in _AWKS:
+        yield from () if awk_only_looks(arguments) else arguments
+    elif name in _OPTIONS or name in _WORDS:
+        before = (command.words[0], *arguments)
+        for previous, word in zip(before, arguments, strict=False):
+            if _is_escape(name, word) and not _is_message(name, previous, word):
+                yield word
+    yield from _written_operands(name, arguments)
+
+
+def _is_message(name: str, previous: Word, word: Word) -> bool:
+    """`git commit -m "$(cat <<E ...)"`: one word, and never an option."""
+    return name in {"git", "gh"} and previous.value in _MESSAGES and not word.many
+
+
+def _is_escape(name: str, word: Word) -> bool:
+    value = word.value
+    if value is None:
+        only_globs = word.source != "" and not any(char in word.source for char in "$`{")
+        return word.optionlike and not (only_globs and name in {"git", "npm", "docker", "gh"})
+    if name in _WORDS and _WORDS[name](value):
+        return True
+    return value.startswith("-") and _is_risky(name, value)
+
+
+def _is_risky(name: str, value: str) -> bool:
+    risky = _OPTIONS.get(name, "").split()
+    spelled = value.partition("=")[0]
+    if spelled in risky:
+        return True
+    if spelled.startswith("--"):
+        return len(spelled) > 3 and any(each.startswith(spelled) for each in risky)
+    if name in _SINGLE_DASH or value == "-":
+        return False
+    letters = {each[1] for each in risky if len(each) == 2 and each != "--"}
+    return any(letter in letters for letter in _bundle(value))
+
+
+def _bundle(value: str) -> str:
+    """`-lo` is two options; in `-ofile` and `-n5`, what follows the first may be its value."""
+    letters = re.match(r"-([A-Za-z]*)", value)
+    return letters[1] if letters else ""
+
+
+def _written_operands(name: str, arguments: tuple[Word, ...]) -> Iterator[Word]:
+    operands = [word for word in arguments if not word.optionlike]
+    if name == "date":
+        yield from (word for word in operands if not (word.value or "").startswith("+"))
+    elif name in _MAX_OPERANDS:
+        yield from operands[_MAX_OPERANDS[name] :]

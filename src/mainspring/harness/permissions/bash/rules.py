@@ -1,0 +1,159 @@
+"""Rule contents, `npm test *`, held against a shell text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from mainspring.harness.permissions.bash.command import Command, Commands, Unclear
+from mainspring.harness.permissions.bash.effects import basename
+from mainspring.harness.permissions.bash.escapes import escapes
+from mainspring.harness.permissions.bash.hazards import is_harmless
+from mainspring.harness.permissions.bash.judge import connects, looks, moves_git
+from mainspring.harness.permissions.bash.split import split
+from mainspring.harness.permissions.bash.wrappers import is_vague
+
+Behavior: TypeAlias = Literal["allow", "ask", "deny"]
+
+_MAX_SKIPPED = 8
+
+
+def matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
+    """Whether one rule speaks for `text`.
+
+    allow: each of its commands matches `pattern` (see `covered` to combine rules). ask, deny: any
+    of them does, whatever the quoting, wrapper, `VAR=` prefix or path it hides behind; what cannot
+    be split is searched as text, liberally.
+    """
+    found = split(text)
+    if behavior != "allow":
+        by_command = any(_speaks_of(pattern, each) for each in found.commands)
+        return by_command or (isinstance(found, Unclear) and _mentions(pattern, text))
+    if isinstance(found, Unclear):
+        return False
+    if _is_same(pattern, text):
+        return True
+    spoken = [each for each in found.commands if each.words or not looks(each)]
+    return bool(spoken) and all(_allows(pattern, each) for each in spoken)
+
+
+def covered(patterns: Sequence[str], text: str, *, workspace: str | None = None) -> bool:
+    """Whether every command of `text` is allowed by one of `patterns`, or is read-only."""
+    found = split(text)
+    if isinstance(found, Unclear):
+        return False
+    if any(_is_same(pattern, text) for pattern in patterns):
+        return True
+    return all(
+        any(_allows(pattern, each) for pattern in patterns)
+        for each in _beyond_looking(found, workspace)
+    )
+
+
+def _beyond_looking(found: Commands, workspace: str | None) -> list[Command]:
+    moved = moves_git(found.commands, workspace)
+    return [
+        each for each in found.commands if not looks(each) or (moved and basename(each) == "git")
+    ]
+
+
+def _is_same(pattern: str, text: str) -> bool:
+    """Someone approved this very text: no wildcard, so nothing is left to reading it."""
+    return "*" not in pattern and pattern.strip() == text.strip()
+
+
+def _allows(pattern: str, command: Command) -> bool:
+    if any(each.access == "write" or connects(each) for each in command.redirects):
+        return False
+    if not (_fits(pattern, _allowable(command)) or _fits(pattern, _as_written(command))):
+        return False
+    if "*" not in pattern:
+        return True
+    return not is_vague(command) and all(
+        _is_named(word.value or word.source, pattern) for word in escapes(command)
+    )
+
+
+def _allowable(command: Command) -> str:
+    """Its text, without the assignments that change nothing of importance."""
+    if all(is_harmless(each.name) for each in command.assignments):
+        return Command(command.words).text
+    return command.text
+
+
+def _as_written(command: Command) -> str:
+    if command.assignments:
+        return command.text
+    return " ".join(word.source for word in command.words if word.source)
+
+
+def _is_named(word: str, pattern: str) -> bool:
+    names = {each.partition("=")[0] for each in pattern.split() if "*" not in each}
+    return word.partition("=")[0] in names
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """`*` is any text; ` *` at the end is nothing or a further word; `:*` there is the same."""
+    if pattern.endswith(":*"):
+        pattern = pattern[:-2] + " *"
+    if pattern.endswith(" *") and pattern != " *":
+        stem = pattern[:-2]
+        return _globs(stem, text) or _globs(stem + " *", text)
+    return _globs(pattern, text)
+
+
+def _globs(pattern: str, text: str) -> bool:
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == text
+    *middle, last = rest
+    if not text.startswith(first) or len(text) < len(first) + len(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in middle:
+        at = text.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return at <= end and text.endswith(last)
+
+
+def _speaks_of(pattern: str, command: Command) -> bool:
+    return any(_fits(pattern, spelling) for spelling in _spellings(command))
+
+
+def _spellings(command: Command) -> Iterator[str]:
+    """All the ways to write what is the same to those who forbid it."""
+    yield command.text
+    yield " ".join([*command.wrappers, command.text])
+    redirected = [f"{each.operator} {each.target.pathlike}" for each in command.redirects]
+    bare = Command(command.words)
+    yield " ".join([bare.text, *redirected])
+    if not command.words:
+        return
+    for name in dict.fromkeys((command.words[0].pathlike, basename(command))):
+        words = [word.pathlike for word in command.words[1:]]
+        yield " ".join([name, *(word.text for word in command.words[1:] if word.source)])
+        yield " ".join([name, *(word.source for word in command.words[1:] if word.source)])
+        yield " ".join([name, *words])
+        # `git -C elsewhere push` is a push.
+        if words and words[0].startswith("-"):
+            for skipped in range(1, min(len(words), _MAX_SKIPPED)):
+                yield " ".join([name, *words[skipped:]])
+
+
+def _mentions(pattern: str, text: str) -> bool:
+    """All the rule's words are somewhere in the text, in order, once disguises are off."""
+    plain = unicodedata.normalize("NFKC", text)
+    plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+    plain = re.sub(r"\\\n|[\\'\"]", "", plain)
+    plain = re.sub(r"\$\{?IFS\}?|[,{}]", " ", plain)
+    at = 0
+    for word in re.split(r"[*\s]+", pattern.removesuffix(":*")):
+        found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(plain, at)
+        if word and found is None:
+            return False
+        at = found.end() if word and found else at
+    return True

@@ -1,0 +1,119 @@
+"""A call as rules see it: what it is, which paths it touches, what its shell command does."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from mainspring.core.tool import Traits
+from mainspring.harness.permissions.bash import Verdict, judge, split
+from mainspring.harness.permissions.names import EDITING, READING, ours
+from mainspring.harness.permissions.paths import Access, Touched, absolute
+
+SHELLS = frozenset(("bash", "service_start"))
+"""Tools whose `command` is run by a shell."""
+_MOST_BASES = 16
+_FIELDS = ("file_path", "notebook_path", "path")
+_SEARCHES = frozenset(("glob", "grep"))
+_ON_FILES = READING | EDITING | {"artifact"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a call would run."""
+
+    workspace: str
+    cwd: str
+    """Where the shell stands; relative paths of commands begin there."""
+    home: str
+    resolve: Callable[[str], str]
+    """Follow the links of an absolute path, whether it exists or not. May raise `OSError` and
+    `ValueError`, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    tool: str
+    input: Mapping[str, object]
+    """As gates see it."""
+    traits: Traits
+    paths: tuple[Touched, ...] = ()
+    command: str | None = None
+    verdict: Verdict | None = None
+    """On the command, if there is one."""
+
+
+def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: Place) -> Judged:
+    """Never raises, whatever the input."""
+    name = ours(tool)
+    if name not in SHELLS:
+        paths = tuple(_file_paths(name, given, place))
+        return Judged(tool=name, input=given, traits=traits, paths=paths)
+    command = str(given.get("command", ""))
+    verdict = judge(command, workspace=place.workspace)
+    bases = _bases(command, place)
+    if len(bases) == _MOST_BASES:
+        verdict = replace(verdict, opaque=True)
+    paths = tuple(
+        _touched(path, "write" if path in verdict.writes else "read", base)
+        for base in bases
+        for path in dict.fromkeys((*verdict.paths, *verdict.writes))
+    )
+    paths = tuple(dict.fromkeys(paths))
+    return Judged(
+        tool=name, input=given, traits=traits, paths=paths, command=command, verdict=verdict
+    )
+
+
+def _bases(command: str, place: Place) -> list[Place]:
+    """Where the shell may stand while a command runs: each `cd` is taken or not."""
+    bases = [place]
+    for each in split(command).commands:
+        if each.name not in ("cd", "pushd"):
+            continue
+        target = each.words[-1].value if len(each.words) > 1 else "~"
+        known = [
+            replace(base, cwd=absolute(target or "", cwd=base.cwd, home=base.home))
+            for base in bases
+        ]
+        bases = list(dict.fromkeys((*bases, *known)))[:_MOST_BASES]
+    return bases
+
+
+def _file_paths(tool: str, given: Mapping[str, object], place: Place) -> Iterator[Touched]:
+    if tool not in _ON_FILES:
+        return
+    access: Access = "write" if tool in EDITING else "read"
+    named = [path for field in _FIELDS if isinstance(path := given.get(field), str) and path]
+    is_search = tool in _SEARCHES
+    if is_search and not named:
+        named = [place.workspace]
+    if tool == "glob":
+        begin = _fixed_part(str(given.get("pattern", "")))
+        named = [posixpath.join(path, begin) for path in named]
+    for path in named:
+        whole = posixpath.join(place.workspace, path) if not path.startswith("~") else path
+        yield _touched(whole, access, place, is_folder=is_search)
+
+
+def _fixed_part(pattern: str) -> str:
+    """How a glob begins, up to the first folder that is not spelled out."""
+    fixed: list[str] = []
+    parts = pattern.split("/")
+    for part in parts:
+        if any(character in part for character in "*?[{"):
+            break
+        fixed.append(part)
+    if ".." in parts[len(fixed) :]:
+        return "/"  # it may lead anywhere
+    return "/".join(fixed) or ("/" if pattern.startswith("/") else "")
+
+
+def _touched(path: str, access: Access, place: Place, *, is_folder: bool = False) -> Touched:
+    link = absolute(path, cwd=place.cwd, home=place.home)
+    try:
+        target = place.resolve(link)
+    except (OSError, ValueError):
+        target = ""
+    return Touched(link=link, target=target, access=access, is_folder=is_folder)

@@ -1,0 +1,64 @@
+"""What a rule or a mode means, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mainspring.harness.permissions.names import READING, family, theirs
+from mainspring.harness.permissions.policy import HeldRule, Mode, parsed
+from mainspring.harness.permissions.rules import ON_FILES, Rule
+
+MODES_IN_WORDS: Mapping[Mode, str] = {
+    "default": "reading in the workspace passes, all else that no rule allows is asked about",
+    "acceptEdits": "as default, and edits in the workspace pass",
+    "plan": "nothing is changed: what does more than read is denied",
+    "auto": "as acceptEdits, and a model decides on the rest",
+    "dontAsk": "nobody is asked: what would be asked about is denied",
+    "bypassPermissions": "all passes that no rule denies or asks about, in a sandbox",
+    "bubble": "as default, and the parent session is asked",
+}
+_VERBS = {"allow": "allows", "ask": "asks about", "deny": "denies"}
+
+
+def meaning(held: HeldRule) -> str:
+    rule = parsed(held)
+    if rule is None:
+        return "cannot be read"
+    return f"{_VERBS[held.behavior]} {_subject(rule, held)}"
+
+
+def _subject(rule: Rule, held: HeldRule) -> str:
+    specifier = rule.specifier
+    if specifier is None:
+        return _any_call(rule)
+    if rule.tool == "bash":
+        each = (
+            "commands that are all" if held.behavior == "allow" else "any command in which one is"
+        )
+        return f"{each} `{specifier}`"
+    if rule.tool in ON_FILES:
+        does = "reading" if rule.tool in READING else "changing"
+        return f"{does} {specifier} {_relative(specifier, held)}".rstrip()
+    if rule.tool == "web_fetch" and specifier.startswith("domain:"):
+        return f"fetching from {specifier.removeprefix('domain:')}"
+    if rule.tool in ("agent", "skill"):
+        return f"the {rule.tool} {specifier}"
+    name, _, value = specifier.partition(":")
+    return f"calls of {theirs(rule.tool)} whose {name} is {value}"
+
+
+def _any_call(rule: Rule) -> str:
+    if "*" in rule.tool:
+        return f"every tool called {rule.tool}"
+    if rule.tool.startswith("mcp__") and "__" not in rule.tool.removeprefix("mcp__"):
+        return f"every tool of the MCP server {rule.tool.removeprefix('mcp__')}"
+    names = sorted(theirs(tool) for tool in family(rule.tool))
+    return f"every call of {', '.join(names)}"
+
+
+def _relative(specifier: str, held: HeldRule) -> str:
+    if specifier.startswith(("//", "~/")):
+        return ""
+    if specifier.startswith("/"):
+        return f"in {held.folder}"
+    return "where the work is done"

@@ -1,0 +1,48 @@
+"""Tools by the names that others give them: Claude Code's in rules and calls, else ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "Agent": "agent",
+        "AskUserQuestion": "ask_user",
+        "Bash": "bash",
+        "Edit": "edit",
+        "Glob": "glob",
+        "Grep": "grep",
+        "NotebookEdit": "notebook_edit",
+        "Read": "read",
+        "SendMessage": "send_message",
+        "Skill": "skill",
+        "Task": "agent",
+        "TodoWrite": "todo",
+        "ToolSearch": "tool_search",
+        "WebFetch": "web_fetch",
+        "WebSearch": "web_search",
+        "Write": "write",
+    }
+)
+"""What a tool of ours is called elsewhere -> what it is called here."""
+
+READING = frozenset(("read", "glob", "grep"))
+EDITING = frozenset(("edit", "write", "notebook_edit"))
+_FOREIGN = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}
+_FAMILIES = {"read": READING, "edit": EDITING}
+"""A rule for one of these is a rule for all that do the same to files."""
+
+
+def ours(name: str) -> str:
+    return ALIASES.get(name, name)
+
+
+def theirs(name: str) -> str:
+    """As rules are written; hooks and settings of Claude Code know a tool by this."""
+    return _FOREIGN.get(name, name)
+
+
+def family(name: str) -> frozenset[str]:
+    """The tools that a rule which names this one is about."""
+    return _FAMILIES.get(name, frozenset((name,)))

@@ -1,0 +1,154 @@
+"""Paths that calls touch: what a rule's pattern means by them, and which are always asked about."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mainspring.harness.permissions.gitignore import compiled
+
+Access: TypeAlias = Literal["read", "write"]
+
+PROTECTED_FOLDERS = frozenset(
+    (".claude", ".devcontainer", ".git", ".husky", ".idea", ".mainspring", ".ssh", ".vscode")
+)
+PROTECTED_FILES = frozenset(
+    (
+        ".bash_aliases",
+        ".bash_login",
+        ".bash_logout",
+        ".bash_profile",
+        ".bashrc",
+        ".bazelrc",
+        ".claude.json",
+        ".cshrc",
+        ".curlrc",
+        ".envrc",
+        ".gitconfig",
+        ".gitmodules",
+        ".inputrc",
+        ".kshrc",
+        ".login",
+        ".mcp.json",
+        ".netrc",
+        ".npmrc",
+        ".pre-commit-config.yaml",
+        ".profile",
+        ".pypirc",
+        ".ripgreprc",
+        ".tcshrc",
+        ".wgetrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".zlogin",
+        ".zlogout",
+        ".zprofile",
+        ".zshenv",
+        ".zshrc",
+        "config.fish",
+    )
+)
+"""What is in these runs, or steers what runs, later and outside of the sandbox."""
+
+
+_ANYTHING_IN_IT = "/\N{WORD JOINER}"
+"""Stands for whatever is in a folder: only a pattern that would take any name takes this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """A path as a call names it, and as it is once links are followed; both absolute."""
+
+    link: str
+    target: str
+    """Empty if nobody can tell."""
+    access: Access
+    is_folder: bool = False
+    """It is what is inside that is touched."""
+
+    @property
+    def both(self) -> tuple[str, str]:
+        return self.link, self.target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roots:
+    """What a pattern may be relative to."""
+
+    folder: str
+    """Of the settings file that the rule stands in: for `/x`."""
+    cwd: str
+    """Where the work is done: for `x` and `./x`."""
+    home: str
+
+
+def absolute(path: str, *, cwd: str, home: str) -> str:
+    """The path that is meant, by its words alone; no link is followed."""
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    joined = posixpath.normpath(posixpath.join(cwd, path))
+    return f"/{joined.lstrip('/')}" if joined.startswith("//") else joined
+
+
+def is_inside(path: str, folders: Iterable[str]) -> bool:
+    return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders if path)
+
+
+def is_protected(path: str) -> bool:
+    """Names are compared without regard to case, since some file systems do."""
+    *folders, name = path.casefold().split("/")
+    return name in PROTECTED_FILES or not PROTECTED_FOLDERS.isdisjoint((*folders, name))
+
+
+def check_pattern(specifier: str) -> None:
+    """Raises: InvalidInput."""
+    _located(specifier, Roots(folder="/", cwd="/", home="/"))
+
+
+def is_meant(specifier: str, touched: Touched, roots: Roots) -> bool:
+    """Whether a rule that permits speaks for a path: for the link and for what it leads to."""
+    base, pattern = _located(specifier, roots)
+    inside = _ANYTHING_IN_IT if touched.is_folder else ""
+    return all(_is_match(pattern, base, path + inside) for path in touched.both)
+
+
+def is_hit(specifier: str, touched: Touched, roots: Roots) -> bool:
+    """Whether a rule that forbids speaks for a path, read as widely as can be: the link or what
+    it leads to, in any case of letters, be it a file or a folder."""
+    base, pattern = (text.casefold() for text in _located(specifier, roots))
+    return any(
+        _is_match(pattern, base, path.casefold() + inside, is_folder=True)
+        for path in touched.both
+        for inside in ("", _ANYTHING_IN_IT)
+    )
+
+
+def _is_match(pattern: str, base: str, path: str, *, is_folder: bool = False) -> bool:
+    if path == base or not is_inside(path, (base,)):
+        return False
+    relative = path[len(base.rstrip("/")) + 1 :]
+    return compiled(pattern).matches(relative, is_folder=is_folder)
+
+
+def _located(specifier: str, roots: Roots) -> tuple[str, str]:
+    """The folder that a pattern is relative to, and the pattern in it."""
+    if specifier.startswith("//"):
+        base, pattern = "/", specifier[1:]
+    elif specifier.startswith("~/"):
+        base, pattern = roots.home, specifier[1:]
+    elif specifier.startswith("/"):
+        base, pattern = roots.folder, specifier
+    elif specifier.startswith("../"):
+        base, pattern = _climbed(roots.cwd, specifier)
+    else:
+        base, pattern = roots.cwd, specifier.removeprefix("./")
+    compiled(pattern)
+    return base, pattern
+
+
+def _climbed(base: str, pattern: str) -> tuple[str, str]:
+    while pattern.startswith("../"):
+        base, pattern = posixpath.dirname(base), pattern.removeprefix("../")
+    return base, f"/{pattern}"

@@ -1,0 +1,126 @@
+"""The calls of a past session, judged anew by other rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from mainspring.core.envelope import Event
+from mainspring.core.events import AgentMcpToolUse, AgentToolUse, Permission
+from mainspring.core.facts import PolicyAdopted, SandboxOpened, ToolCallAuthorized
+from mainspring.core.tool import SAFE_READ, Traits
+from mainspring.harness.gates import Decision
+from mainspring.harness.permissions.decide import decide
+from mainspring.harness.permissions.judged import Place, judged_call
+from mainspring.harness.permissions.names import READING
+from mainspring.harness.permissions.policy import Policy, parse_mode
+from mainspring.harness.permissions.standing import Standing, apply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    call_id: str
+    seq: int
+    tool: str
+    input: Mapping[str, object]
+    was: Permission | None
+    """What the rules said then; `None` if nothing was recorded."""
+    person: Permission | None
+    """What a person said, who was asked."""
+    now: Decision
+
+    @property
+    def is_changed(self) -> bool:
+        return self.was != self.now.decision
+
+
+@dataclass(slots=True)
+class _Said:
+    was: Permission | None = None
+    person: Permission | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trial:
+    policy: Policy
+    is_sandboxed: bool = False
+    standing: Standing = field(default_factory=Standing)
+    retried: list[Retried] = field(default_factory=list[Retried])
+
+    def take(self, event: Event, said: Mapping[str, _Said]) -> None:
+        match event.payload:
+            case SandboxOpened(level=level, workspace=workspace):
+                self.is_sandboxed = level == "isolated"
+                self.policy = replace(self.policy, workspace=workspace)
+            case PolicyAdopted(mode=mode) if self.policy.mode is None:
+                self.policy = replace(self.policy, mode=parse_mode(mode))
+            case AgentToolUse(name=name, input=given):
+                self._judge(event, name, given, said)
+            case AgentMcpToolUse(mcp_server_name=server, name=name, input=given):
+                whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
+                self._judge(event, whole, given, said)
+            case payload:
+                self.standing = apply(self.standing, payload)
+
+    def _judge(
+        self, event: Event, name: str, given: Mapping[str, object], said: Mapping[str, _Said]
+    ) -> None:
+        then = said.get(event.id, _Said())
+        judged = judged_call(name, given, traits_by_name(name), lexical_place(self.policy))
+        decision = decide(
+            judged,
+            self.policy,
+            self.standing,
+            now=event.time,
+            is_sandboxed=self.is_sandboxed,
+        )
+        self.retried.append(
+            Retried(
+                call_id=event.id,
+                seq=event.seq,
+                tool=name,
+                input=given,
+                was=then.was,
+                person=then.person,
+                now=decision,
+            )
+        )
+
+
+def retry_calls(events: Iterable[Event], policy: Policy) -> list[Retried]:
+    """Judge every call of a session by a policy, with the mode and the grants that it had then.
+
+    Links are not followed: what they led to is not known any more.
+    """
+    log = list(events)
+    said: dict[str, _Said] = {}
+    for event in log:
+        if isinstance(event.payload, ToolCallAuthorized):
+            _note(said.setdefault(event.payload.tool_use_id, _Said()), event.payload)
+    trial = _Trial(policy=policy)
+    for event in log:
+        trial.take(event, said)
+    return trial.retried
+
+
+def _note(said: _Said, payload: ToolCallAuthorized) -> None:
+    if payload.gate == "person":
+        said.person = payload.decision
+    elif said.was is None:
+        said.was = payload.decision
+
+
+def traits_by_name(tool: str) -> Traits:
+    """Of a tool that is not at hand: what its name alone tells."""
+    return SAFE_READ if tool in READING else Traits()
+
+
+def lexical_place(policy: Policy) -> Place:
+    return Place(
+        workspace=policy.workspace,
+        cwd=policy.workspace,
+        home=policy.home,
+        resolve=lambda path: path,
+    )

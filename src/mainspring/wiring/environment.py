@@ -1,0 +1,121 @@
+"""Where a session's hands work: what the trusted settings say about its sandbox and network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from mainspring.capabilities.network.rules import Rules, parse_rules
+from mainspring.capabilities.sandbox.cage import Limits, Site
+from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core.errors import InvalidInput
+
+PROTECTED = (
+    *(".git/hooks", ".git/config", ".git/info", ".gitmodules"),
+    *(".claude", ".vscode", ".idea", ".husky", ".devcontainer", ".mcp.json", ".kiro/hooks"),
+)
+"""What programs may read and not change: it runs later, or steers what runs."""
+
+
+class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    cpu_seconds: int = Limits().cpu_seconds
+    memory_bytes: int = Limits().memory_bytes
+    processes: int = Limits().processes
+    file_bytes: int = Limits().file_bytes
+    open_files: int = Limits().open_files
+    disk_bytes: int = Limits().disk_bytes
+    tmp_bytes: int = Limits().tmp_bytes
+    output_bytes: int = Limits().output_bytes
+
+
+class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The `sandbox` part of a settings file; what others keep there is left alone."""
+
+    enabled: bool = True
+    backend: str | None = None
+    disabled_backends: tuple[str, ...] = ()
+    allow_degraded: bool = False
+    image: str | None = None
+    """For the backend `docker`."""
+    networking: dict[str, object] = field(default_factory=dict[str, object])
+    """As the Managed Agents API has it: `{"type": "limited", "allowed_hosts": [...]}`."""
+    read_only: tuple[str, ...] = ()
+    """Folders outside the workspace that programs may read: toolchains."""
+    limits: _Limits = _Limits()
+    secrets: tuple[str, ...] | None = None
+    """Names of secrets in the vault that programs may use; all that have hosts, unless given."""
+
+    @property
+    def rules(self) -> Rules | None:
+        """Which hosts may be reached; `None`: there is no network."""
+        return parse_rules(self.networking) if self.networking else None
+
+
+def read_environment(raw: Mapping[str, object]) -> Environment:
+    """Raises: InvalidInput."""
+    try:
+        environment = msgspec.convert(raw, Environment)
+        _ = environment.rules
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error
+    return environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The folders of one session's hands."""
+
+    workspace: Path
+    state: Path
+    """Private: what the sandbox keeps of its programs."""
+    snapshots: Path
+    hidden: tuple[str, ...]
+    """In the workspace, and not the session's to see."""
+
+
+def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
+    """
+    Raises:
+        InvalidInput: the workspace is too much to work in.
+    """
+    workspace = workspace.resolve()
+    home = Path(settings.home).resolve()
+    if home.is_relative_to(workspace):
+        too_much = InvalidInput(f"{workspace} is not a project: an agent would have all of it")
+        too_much.add_note("go to the folder to work in, or name it with --workspace")
+        raise too_much
+    own = workspace / FOLDER if is_postgres(settings.store) else Path(settings.store).parent
+    own = own.resolve()
+    hidden = {FOLDER}
+    if own.is_relative_to(workspace) and own != workspace:
+        hidden.add(own.relative_to(workspace).parts[0])
+    if own == workspace:
+        raise InvalidInput(
+            f"{settings.store} is in the workspace itself: an agent could change its own log"
+        )
+    return Places(
+        workspace=workspace,
+        state=own / "hands" / session_id,
+        snapshots=own / "snapshots" / workspace.as_posix().encode().hex()[-120:],
+        hidden=tuple(sorted(hidden)),
+    )
+
+
+def site_of(places: Places, environment: Environment, *, session_id: str, share: Path) -> Site:
+    workspace = places.workspace
+    limits = environment.limits
+    return Site(
+        session_id=session_id,
+        workspace=workspace,
+        state=places.state,
+        share=share,
+        read_only=tuple(Path(each).expanduser().resolve() for each in environment.read_only),
+        hidden=tuple(workspace / each for each in places.hidden),
+        protected=tuple(workspace / each for each in PROTECTED),
+        limits=Limits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
+        network=environment.rules is not None,
+    )

@@ -1,0 +1,213 @@
+"""A session's kit, put together: rules and hooks, workspace and sandbox, built-in tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.capabilities.hooks.ask import Ports
+from mainspring.capabilities.hooks.command import Surroundings
+from mainspring.capabilities.hooks.config import Scope
+from mainspring.capabilities.hooks.runner import HookRunner
+from mainspring.capabilities.hooks.runner import Policy as HookPolicy
+from mainspring.capabilities.hooks.runner import Session as HookSession
+from mainspring.capabilities.tools.ask import ASK_USER
+from mainspring.capabilities.workspace.bounds import Root
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.facts import SandboxOpened
+from mainspring.core.tool import Tool, Traits
+from mainspring.harness.gatekeeper import Gatekeeper
+from mainspring.harness.gates import Gates
+from mainspring.harness.permissions.judged import Place, judged_call
+from mainspring.harness.permissions.names import ALIASES
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, remove_denied
+from mainspring.harness.permissions.rules import forbids, parse_rule
+from mainspring.runtime.kit import Kit, Opening, bare
+from mainspring.wiring.adopted import Adopted, adopt
+from mainspring.wiring.built_ins import built_in_tools, wanted_of, workspace_tools
+from mainspring.wiring.environment import Environment, Places, places_of, read_environment
+from mainspring.wiring.hands import Bench, Hands
+from mainspring.wiring.models import Shelf
+from mainspring.wiring.verdicts import asked_of
+
+_TRUSTED: tuple[Scope, ...] = ("managed", "user")
+_OWN: tuple[Scope, ...] = ("project", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the caller says about the hands of its sessions."""
+
+    workspace: Path
+    mode: Mode | None = None
+    is_attended: bool = False
+    """Somebody is there to be asked."""
+    is_unsandboxed: bool = False
+    """The operator has said, for this run, that programs may run without isolation."""
+    warn: Callable[[str], None] = lambda _: None
+
+
+class Outfitter:
+    """An `Outfit`. Agents without built-in tools get the given gates and nothing else."""
+
+    def __init__(
+        self, settings: Settings, shelf: Shelf, bench: Bench, wish: Wish, gates: Gates
+    ) -> None:
+        self._settings = settings
+        self._shelf = shelf
+        self._bench = bench
+        self._wish = wish
+        self._bare = bare(gates)
+        self._files: dict[str, list[Tool]] = {}
+        self._warned: set[str] = set()
+
+    @asynccontextmanager
+    async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
+        if not opening.agent.built_ins:
+            async with self._bare(opening) as kit:
+                yield kit
+            return
+        session_id = opening.writer.session_id
+        places = places_of(self._settings, self._wish.workspace, session_id)
+        rules = await adopt(self._settings, opening, places.workspace, self._wish.mode)
+        policy = rules.adopted.policy
+        environment = read_environment(rules.loaded.sandbox)
+        hands = await self._hands(session_id, places, environment)
+        gates = self._gatekeeper(opening, policy, hands)
+        async with self._hooks(rules.adopted, opening, gates) as hooks:
+            gates.hooks = hooks
+            for warning in (*rules.warnings, *hooks.warnings):
+                self._warn(warning)
+            tree = self._tree(session_id, places, policy)
+            tools = built_in_tools(opening, tree, self._files[session_id], environment, hands)
+            tools = wanted_of(remove_denied(tools, policy), opening.agent.built_ins)
+            yield Kit(
+                gates=gates,
+                tools=list(tools.values()),
+                client_tools=[ASK_USER] if self._wish.is_attended else [],
+                aliases=ALIASES,
+                box=None if hands is None else hands.box,
+                snapshots=WorkspaceSnapshots(tree, places.snapshots),
+                environment=_told(places, environment, hands),
+                overheard=[] if hands is None else hands.overheard,
+                facts=(*rules.facts, *_opened(opening, places, hands)),
+            )
+
+    async def _hands(
+        self, session_id: str, places: Places, environment: Environment
+    ) -> Hands | None:
+        try:
+            return await self._bench.hands(session_id, places, environment)
+        except SandboxFailed as error:
+            self._warn(f"no commands can be run here: {error}")
+            return None
+
+    def _tree(self, session_id: str, places: Places, policy: Policy) -> Tree:
+        extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
+        tree = Tree(places.workspace, hidden=places.hidden, extra=extra)
+        if session_id not in self._files:
+            self._files[session_id] = workspace_tools(tree)
+        return tree
+
+    def _warn(self, warning: str) -> None:
+        """Once each, however many runs a session has."""
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._wish.warn(warning)
+
+    def _gatekeeper(self, opening: Opening, policy: Policy, hands: Hands | None) -> Gatekeeper:
+        place = _place(policy)
+        is_isolated = hands is not None and hands.box.level == "isolated"
+        return Gatekeeper(
+            thread=opening.thread,
+            policy=policy,
+            place=lambda: place,
+            clock=clock.now,
+            is_sandboxed=is_isolated,
+            classifier=asked_of(self._shelf, opening.agent.model),
+        )
+
+    @asynccontextmanager
+    async def _hooks(
+        self, adopted: Adopted, opening: Opening, gates: Gatekeeper
+    ) -> AsyncGenerator[HookRunner, None]:
+        place = _place(adopted.policy)
+
+        def told() -> Mapping[str, object]:
+            return {
+                "session_id": opening.writer.session_id,
+                "transcript_path": "",
+                "cwd": adopted.policy.workspace,
+                "permission_mode": gates.mode,
+            }
+
+        def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
+            judged = judged_call(tool, given, Traits(), place)
+            roots = adopted.policy.roots(HeldRule(text=text, behavior="ask"))
+            return forbids(parse_rule(text), judged, roots, "ask")
+
+        ask = asked_of(self._shelf, opening.agent.model)
+
+        async def answer(prompt: str, _model: str | None) -> str:
+            said, _ = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
+            return said
+
+        runner = HookRunner(
+            adopted.hooks,
+            HookSession(told=told, matches_rule=matches_rule),
+            Ports(
+                surroundings=Surroundings(
+                    project=Path(adopted.policy.workspace), environment=self._settings.environment
+                ),
+                ask=answer,
+            ),
+            policy=HookPolicy(
+                trusted=frozenset((*_TRUSTED, *_OWN) if adopted.is_trusted else _TRUSTED),
+                fail_open=bool(adopted.policy.hooks_fail_open),
+                aliases=ALIASES,
+            ),
+        )
+        async with runner:
+            yield runner
+
+
+def _place(policy: Policy) -> Place:
+    return Place(
+        workspace=policy.workspace,
+        cwd=policy.workspace,
+        home=policy.home,
+        resolve=os.path.realpath,
+    )
+
+
+def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[KnownPayload, ...]:
+    """What the log has to know of the sandbox, whenever it is another than before."""
+    if hands is None:
+        return ()
+    fact = SandboxOpened(
+        backend=hands.box.backend,
+        level=hands.box.level,
+        flags_hash=hands.box.flags_hash,
+        workspace=str(places.workspace),
+    )
+    return () if opening.thread.gear.sandbox == fact else (fact,)
+
+
+def _told(places: Places, environment: Environment, hands: Hands | None) -> str:
+    """What the model is told about where it works."""
+    lines = [f"Your workspace is {places.workspace}; you can touch nothing outside it."]
+    if hands is None:
+        lines.append("No commands can be run here: there is no sandbox.")
+    elif environment.rules is None:
+        lines.append("Commands run in a sandbox without any network.")
+    else:
+        lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
+    return "\n".join(lines)

@@ -1,0 +1,297 @@
+"""Settings files on disk -> the policy of a session. Which folders are trusted is `trust`'s."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission
+from mainspring.harness.permissions.paths import absolute
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope, merge, parse_mode
+from mainspring.harness.permissions.rules import parse_rule
+from mainspring.wiring.trust import (
+    LOCAL_FILE,
+    is_trusted,
+    read_bounded,
+    read_project,
+    trust,
+    write_whole,
+)
+
+MANAGED = Path("/etc/mainspring/settings.json")
+USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
+
+Raw: TypeAlias = dict[str, object]
+
+
+class PermissionSettings(Struct, frozen=True, rename="camel"):
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    default_mode: str | None = None
+    additional_directories: tuple[str, ...] = ()
+    disable_bypass_permissions_mode: str | None = None
+
+
+class SettingsFile(Struct, frozen=True, rename="camel"):
+    """What we read of a settings file of Claude Code's; `hooks_fail_open` is ours."""
+
+    permissions: PermissionSettings = PermissionSettings()
+    hooks: Raw = {}
+    sandbox: Raw = {}
+    disable_all_hooks: bool = False
+    allow_managed_permission_rules_only: bool = False
+    hooks_fail_open: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    scope: Scope
+    source: str
+    hooks: Mapping[str, object]
+    """As the file has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPolicy:
+    policy: Policy
+    hooks: tuple[HookSettings, ...]
+    sandbox: Mapping[str, object]
+    """Settings of the sandbox, a narrower scope's over a wider one's."""
+    warnings: tuple[str, ...]
+    is_trusted: bool
+    """Whether the project's own word counts in full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """One file."""
+
+    scope: Scope
+    file: Path
+    folder: Path
+    """What `/x` in its rules is relative to."""
+    settings: SettingsFile
+    warnings: tuple[str, ...] = ()
+
+
+def load_policy(folder: Path, *, home: Path, managed: Path = MANAGED) -> LoadedPolicy:
+    """What the settings files say about work in a folder.
+
+    Raises:
+        InvalidInput: a file, or a rule that is to forbid something, cannot be understood. Going on
+            without it would permit what somebody meant to forbid.
+    """
+    place = Path(os.path.realpath(folder))
+    own = read_project(place)  # once: what is judged is what holds
+    files = list(_read_all(place, own, home=home, managed=managed))
+    trusted = is_trusted(place, own, home=home)
+    warnings = [warning for file in files for warning in file.warnings]
+    if not trusted:
+        files, untrusted = _distrusted(files)
+        warnings += untrusted
+    files = _managed_only(files)
+    start = Policy(workspace=place.as_posix(), home=home.as_posix())
+    policy = reduce(merge, (_policy(file, start, warnings) for file in files), start)
+    sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
+    return LoadedPolicy(
+        policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
+        hooks=tuple(_hooks(files)),
+        sandbox=sandbox,
+        warnings=tuple(warnings),
+        is_trusted=trusted,
+    )
+
+
+def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
+    """The policy that one settings file makes on its own, and what is odd about it.
+
+    Raises: InvalidInput.
+    """
+    place = Path(os.path.realpath(folder))
+    found = _read("project", file, place, read_bounded(file))
+    warnings = list(found.warnings)
+    start = Policy(workspace=place.as_posix(), home=home.as_posix())
+    return merge(start, _policy(found, start, warnings)), tuple(warnings)
+
+
+def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
+    """Write "always allow" into the folder's local settings, whole or not at all.
+
+    What was trusted stays so: the change is our own.
+
+    Raises:
+        InvalidInput: a rule or the file cannot be understood; nothing was written.
+    """
+    file = folder / LOCAL_FILE
+    content = read_bounded(file)
+    whole = {} if content is None else _decode(file, content)
+    permissions = whole.setdefault("permissions", {})
+    if not isinstance(permissions, dict):
+        raise InvalidInput(f"{file}: permissions must be an object")
+    allow = permissions.setdefault("allow", [])  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] (checked in the next line)
+    if not isinstance(allow, list):
+        raise InvalidInput(f"{file}: permissions.allow must be a list")
+    for text in texts:
+        parse_rule(text, behavior="allow")
+        if text not in allow:
+            allow.append(text)  # pyright: ignore[reportUnknownMemberType]
+    was_trusted = is_trusted(folder, read_project(folder), home=home)
+    encoded = msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+    write_whole(file, encoded)
+    if was_trusted:
+        trust(folder, home=home)
+    return file
+
+
+def _read_all(
+    folder: Path, own: Mapping[str, bytes], *, home: Path, managed: Path
+) -> Iterator[_Read]:
+    """From the file that gives way to the one that has the last word."""
+    users = [home / name for name in USER_FILES]
+    for file in users:
+        yield _read("user", file, file.parent, read_bounded(file))
+    for name, content in own.items():
+        file = folder / name
+        if file not in users:  # the home folder is no project
+            scope: Scope = "local" if name.endswith(".local.json") else "project"
+            yield _read(scope, file, folder, content)
+    yield _read("managed", managed, folder, read_bounded(managed))
+
+
+def _read(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _Read:
+    if content is None:
+        return _Read(scope=scope, file=file, folder=folder, settings=SettingsFile())
+    whole = _decode(file, content)
+    try:
+        settings = msgspec.convert(whole, SettingsFile)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{file}: {error}") from error
+    unknown = [*_unknown(whole, SettingsFile), *_unknown_permissions(whole)]
+    warnings = (f"{file}: {', '.join(unknown)}: not known, does nothing here",) if unknown else ()
+    return _Read(scope=scope, file=file, folder=folder, settings=settings, warnings=warnings)
+
+
+def _decode(file: Path, content: bytes) -> Raw:
+    try:
+        return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf") or b"{}", type=Raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidInput(f"{file}: not a JSON object: {error}") from error
+
+
+def _unknown(whole: Mapping[str, object], kind: type[Struct]) -> list[str]:
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return [key for key in whole if key not in known and key != "$schema"]
+
+
+def _unknown_permissions(whole: Raw) -> list[str]:
+    nested = msgspec.convert(whole.get("permissions", {}), Raw)
+    return [f"permissions.{key}" for key in _unknown(nested, PermissionSettings)]
+
+
+def _distrusted(files: list[_Read]) -> tuple[list[_Read], list[str]]:
+    """A folder that nobody vouches for may forbid, and nothing else."""
+    kept: list[_Read] = []
+    warnings: list[str] = []
+    for file in files:
+        if file.scope not in ("project", "local"):
+            kept.append(file)
+            continue
+        said = file.settings.permissions
+        cautious = SettingsFile(permissions=PermissionSettings(ask=said.ask, deny=said.deny))
+        kept.append(replace(file, settings=cautious))
+        if cautious != file.settings:
+            warnings.append(
+                f"{file.file}: this folder is not trusted, so only what it forbids holds;"
+                " `mainspring policy trust` lets all of it hold"
+            )
+    return kept, warnings
+
+
+def _managed_only(files: list[_Read]) -> list[_Read]:
+    managed = files[-1].settings
+    if not managed.allow_managed_permission_rules_only:
+        return files
+    return [
+        file if file.scope == "managed" else replace(file, settings=_without_allow(file.settings))
+        for file in files
+    ]
+
+
+def _without_allow(settings: SettingsFile) -> SettingsFile:
+    permissions = msgspec.structs.replace(settings.permissions, allow=())
+    return msgspec.structs.replace(settings, permissions=permissions)
+
+
+def _policy(file: _Read, place: Policy, warnings: list[str]) -> Policy:
+    said = file.settings.permissions
+    folders = (
+        absolute(each, cwd=file.folder.as_posix(), home=place.home)
+        for each in said.additional_directories
+    )
+    return Policy(
+        workspace=place.workspace,
+        home=place.home,
+        rules=tuple(_rules(file, warnings)),
+        mode=_mode(file, said.default_mode),
+        directories=tuple(Path(os.path.realpath(each)).as_posix() for each in folders),
+        bypass="never" if said.disable_bypass_permissions_mode == "disable" else None,
+        hooks_fail_open=file.settings.hooks_fail_open,
+    )
+
+
+def _rules(file: _Read, warnings: list[str]) -> Iterator[HeldRule]:
+    said = file.settings.permissions
+    behaviors: tuple[tuple[Permission, tuple[str, ...]], ...] = (
+        ("deny", said.deny),
+        ("ask", said.ask),
+        ("allow", said.allow),
+    )
+    for behavior, texts in behaviors:
+        for text in texts:
+            try:
+                parse_rule(text, behavior=behavior)
+            except InvalidInput as error:
+                if behavior != "allow":
+                    raise InvalidInput(f"{file.file}: permissions.{behavior}: {error}") from error
+                warnings.append(f"{file.file}: permissions.allow: {error}; it allows nothing")
+                continue
+            yield HeldRule(
+                text=text,
+                behavior=behavior,
+                scope=file.scope,
+                folder=file.folder.as_posix(),
+                source=str(file.file),
+            )
+
+
+def _mode(file: _Read, text: str | None) -> Mode | None:
+    if text is None:
+        return None
+    try:
+        return parse_mode(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file.file}: permissions.defaultMode: {error}") from error
+
+
+def _hooks(files: list[_Read]) -> Iterator[HookSettings]:
+    is_off = any(file.settings.disable_all_hooks for file in files)
+    for file in files:
+        is_silenced = is_off and file.scope != "managed"
+        if file.settings.hooks and not is_silenced:
+            yield HookSettings(scope=file.scope, source=str(file.file), hooks=file.settings.hooks)
+
+
+def _allows_bash(sandbox: Mapping[str, object]) -> bool | None:
+    said = sandbox.get("autoAllowBashIfSandboxed")
+    if isinstance(said, bool):
+        return said
+    return True if sandbox.get("enabled") is True else None

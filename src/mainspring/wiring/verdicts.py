@@ -1,0 +1,56 @@
+"""One short question to a model, outside any conversation: for the classifier and prompt hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeAlias
+
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ProviderFailed
+from mainspring.core.events import ModelRequestEnded
+from mainspring.core.model import Reply, Request, User
+from mainspring.harness.thread import JUDGEMENT
+from mainspring.wiring.models import Shelf
+
+Asked: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
+"""A system prompt and a question, to the answer and what it cost, for the log."""
+
+_MAX_TOKENS = 1_000
+
+
+def asked_of(shelf: Shelf, model: str) -> Asked:
+    async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
+        request = Request(
+            model=model,
+            system=(system,),
+            tools=(),
+            messages=(User((TextBlock(question),)),),
+            max_tokens=_MAX_TOKENS,
+        )
+        try:
+            async with aclosing(shelf.open(model).stream(request)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, Reply):
+                        return _text(delta), (_ended(shelf, delta),)
+        except ProviderFailed as error:
+            return f"the model did not answer: {error}", ()  # which is no yes
+        return "", ()
+
+    return ask
+
+
+def _text(reply: Reply) -> str:
+    return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
+
+
+def _ended(shelf: Shelf, reply: Reply) -> ModelRequestEnded:
+    return ModelRequestEnded(
+        model_request_start_id="",
+        model_usage=reply.usage,
+        model=reply.model,
+        purpose=JUDGEMENT,
+        stop_reason=reply.reason,
+        cost_usd=str(shelf.cost(reply.model, reply.usage)),
+    )

@@ -1,0 +1,82 @@
+"""`mainspring vault`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+import pytest
+from tests.cli.terminal import at_terminal
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+VALUE = "correct-horse-battery-staple-9"
+
+
+@pytest.fixture
+def own(environ: dict[str, str], tmp_path: Path) -> Path:
+    """A vault of this test's own."""
+    path = tmp_path / "home" / "vault.json"
+    environ["MAINSPRING_VAULT"] = str(path)
+    return path
+
+
+def test_a_secret_is_kept_listed_and_removed_and_its_value_never_shown(mainspring: Run, own: Path):
+    hosts = ("--host", "api.test", "--host", "*.x.test")
+    kept = mainspring("vault", "set", "TOKEN", *hosts, "--json", stdin=VALUE + "\n")
+    assert kept.returncode == 0, kept.stderr
+    assert json.loads(kept.stdout)["hosts"] == ["*.x.test", "api.test"]
+    listed = mainspring("vault", "ls")
+    assert listed.stdout.split("\n")[1].startswith("TOKEN  *.x.test, api.test  20")
+    [view] = [json.loads(line) for line in mainspring("vault", "ls", "--json").stdout.splitlines()]
+    assert set(view) == {"name", "hosts", "created", "updated"}
+    removed = mainspring("vault", "rm", "TOKEN", "--json")
+    assert json.loads(removed.stdout) == {"removed": "TOKEN"}
+    assert "empty" in mainspring("vault", "ls").stderr
+    said = kept.stdout + kept.stderr + listed.stdout + listed.stderr
+    assert VALUE not in said
+    assert VALUE.encode() not in b"".join(each.read_bytes() for each in own.parent.iterdir())
+
+
+def test_a_value_is_asked_for_at_a_terminal_and_not_echoed(
+    own: Path, place: Path, environ: dict[str, str]
+):
+    with at_terminal("vault", "set", "TOKEN", cwd=place, env=environ) as terminal:
+        terminal.expect("Value of TOKEN:")
+        terminal.type(VALUE + "\n")
+        terminal.expect("kept TOKEN")
+        assert terminal.wait() == 0
+        assert VALUE not in terminal.text
+    assert own.exists()
+
+
+def test_a_value_is_not_taken_from_the_command_line(mainspring: Run, own: Path):
+    assert mainspring("vault", "set", "TOKEN", VALUE).returncode == 2
+    assert not own.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "why"),
+    [
+        (("set", "not-a-name"), VALUE, "a name has letters"),
+        (("set", "TOKEN", "--host", "10.0.0.1"), VALUE, "no name of a host"),
+        (("set", "TOKEN"), "", "empty"),
+        (("rm", "TOKEN"), "", "no 'TOKEN'"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    mainspring: Run, own: Path, arguments: tuple[str, ...], stdin: str, why: str
+):
+    refused = mainspring("vault", *arguments, stdin=stdin)
+    assert refused.returncode == 1
+    assert why in refused.stderr
+    assert VALUE not in refused.stdout + refused.stderr
+
+
+def test_another_key_is_refused_by_the_vault_and_by_what_writes_the_log(mainspring: Run, own: Path):
+    mainspring("vault", "set", "TOKEN", stdin=VALUE)
+    wrong = {"MAINSPRING_VAULT_KEY": "A" * 43 + "="}
+    for command in (("vault", "ls"), ("run", "hello")):
+        refused = mainspring(*command, **wrong)
+        assert refused.returncode == 1
+        assert "another key" in refused.stderr

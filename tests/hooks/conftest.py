@@ -1,0 +1,9 @@
+from pathlib import Path
+
+import pytest
+from tests.hooks.stage import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.at(tmp_path)

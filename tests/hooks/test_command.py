@@ -1,0 +1,176 @@
+"""Programs as hooks, and what a bad one can do to us."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.hooks.stage import Project, at, before, command, configured
+
+from mainspring.capabilities.hooks import Ports, Surroundings
+from mainspring.core.hook import Ruling
+
+
+async def gate(project: Project, text: str, **more: object) -> Ruling:
+    runner = project.runner(configured("PreToolUse", command(text, **more)))
+    with anyio.fail_after(30):
+        return await runner.run(before())
+
+
+async def test_a_program_reads_what_happens(project: Project):
+    runner = project.runner(configured("PreToolUse", command("cat > heard.json")))
+    await runner.run(before("bash", command="ls"))
+    assert json.loads((project.root / "heard.json").read_text()) == {
+        **project.told(),
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": "ls"},
+        "tool_use_id": "toolu_1",
+    }
+
+
+async def test_arguments_are_passed_without_a_shell(project: Project):
+    ruling = await gate(
+        project,
+        "python3",
+        args=[
+            "-c",
+            "import sys; sys.exit(' '.join(sys.argv[1:]) != '$HOME; ls *')",
+            "$HOME;",
+            "ls *",
+        ],
+    )
+    assert ruling.blocked is False, ruling.reason
+
+
+async def test_the_project_is_named_in_arguments(project: Project):
+    (project.root / "hook.py").write_text("import sys; sys.stderr.write('found'); sys.exit(2)")
+    ruling = await gate(project, "python3", args=["${CLAUDE_PROJECT_DIR}/hook.py"])
+    assert ruling.reason == "found"
+
+
+async def test_a_program_gets_no_secret_of_ours(project: Project):
+    secrets = {
+        "ANTHROPIC_API_KEY": "sk-1",
+        "AWS_SECRET_ACCESS_KEY": "sk-2",
+        "MAINSPRING_VAULT_KEY": "sk-3",
+        "DATABASE_URL": "sk-4",
+        "LD_PRELOAD": "",
+        "WANTED": "given",
+    }
+    around = Surroundings(
+        project=project.root,
+        environment={**project.environment, "LC_ALL": "C.UTF-8", **secrets},
+        also_passed=frozenset(("WANTED",)),
+    )
+    config = configured("SessionStart", command("env", args=[]))
+    ruling = await project.runner(config, ports=Ports(surroundings=around)).run(at("SessionStart"))
+    assert {line.partition("=")[0] for line in ruling.context[0].splitlines()} == {
+        *("PATH", "HOME", "LC_ALL", "WANTED"),
+        *("CLAUDE_PROJECT_DIR", "MAINSPRING_PROJECT_DIR", "MAINSPRING_HOOK_EVENT"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "reason"),
+    [
+        ("exit 1", {}, "exited with 1"),
+        ("echo oops >&2; exit 3", {}, "exited with 3: oops"),
+        ("kill -9 $$", {}, "was killed by signal 9"),
+        ("no_such_program_here", {}, "exited with 127"),
+        ("no_such_program_here", {"args": []}, "could not be started: No such file"),
+        ("a\0b", {"args": []}, "could not be started: it cannot be passed on"),
+        ("sleep 60", {"timeout": 0.1}, "did not answer within 0.1 s"),
+        ("trap '' TERM INT HUP; sleep 60", {"timeout": 0.1}, "did not answer within 0.1 s"),
+        ("yes", {}, "wrote more than 1000000 bytes"),
+        ("yes >&2", {}, "wrote more than 1000000 bytes"),
+        ("yes & exit 0", {}, "wrote more than 1000000 bytes"),
+        (
+            "printf '{\"a\": \"'; head -c 2000000 /dev/zero | tr '\\0' a; printf '\"}'",
+            {},
+            "wrote more",
+        ),
+        ('printf \'{"systemMessage": "\\377"}\'', {}, "gave an answer that cannot be read"),
+        ("echo '{\"continue\": 1}'", {}, "gave an answer that cannot be read"),
+        ("printf '['; printf '{'", {}, None),
+        ("printf '{'", {}, "gave an answer that cannot be read"),
+    ],
+)
+async def test_a_program_that_fails_has_said_no(
+    project: Project, text: str, more: dict[str, object], reason: str | None
+):
+    ruling = await gate(project, text, **more)
+    if reason is None:
+        assert ruling.permission is None  # words that nobody asked for are not garbage
+        return
+    assert ruling.permission == "deny"
+    assert reason in (ruling.reason or "")
+    assert f"hook {text.split(maxsplit=1)[0]}"[:8] in (ruling.reason or "")
+
+
+async def test_a_failure_says_how_it_failed(project: Project):
+    outcomes = [
+        (await gate(project, text, timeout=timeout)).ran[0].outcome
+        for text, timeout in [("exit 0", 20), ("exit 2", 20), ("exit 1", 20), ("sleep 60", 0.1)]
+    ]
+    assert outcomes == ["ok", "blocked", "failed", "timed_out"]
+
+
+async def test_a_folder_that_is_gone_is_a_failure(project: Project):
+    project.root.rmdir()
+    ruling = await gate(project, "true")
+    assert "could not be started" in (ruling.reason or "")
+
+
+async def test_a_program_that_never_reads_is_not_waited_for(project: Project):
+    runner = project.runner(configured("PreToolUse", command("exit 0")))
+    with anyio.fail_after(20):
+        ruling = await runner.run(before(content="x" * 5_000_000))
+    assert ruling.blocked is False
+
+
+async def test_bytes_that_are_no_text_become_text(project: Project):
+    runner = project.runner(configured("SessionStart", command("printf 'a\\377b'")))
+    assert (await runner.run(at("SessionStart"))).context == ("a\N{REPLACEMENT CHARACTER}b",)
+
+
+async def test_what_a_program_leaves_behind_cannot_hold_its_answer_back(project: Project):
+    text = 'sleep 600 & echo $! > left; echo \'{"systemMessage": "done"}\''
+    ruling = await gate(project, text)
+    # It is still there: an orderly end leaves it alone.
+    os.kill(int((project.root / "left").read_text()), signal.SIGKILL)
+    assert ruling.messages == ("done",)
+
+
+async def test_cancelling_kills_a_program_and_all_it_has_started(project: Project):
+    alive = project.root / "alive"
+    os.mkfifo(alive)  # its reader hears the end when nobody has it open any more
+    text = "exec 3> alive; sleep 600 & sleep 600 & echo running >&3; wait"
+    runner = project.runner(configured("PreToolUse", command(text)))
+    running = anyio.CancelScope()
+
+    async def run() -> None:
+        with running:
+            await runner.run(before())
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            async with await anyio.open_file(alive) as reading:
+                assert await reading.readline() == "running\n"
+                running.cancel()
+                assert await reading.read() == ""
+
+
+async def test_hooks_leave_no_open_files(project: Project):
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("counted in /proc")
+    await gate(project, "exit 0")
+    open_before = len(list(folder.iterdir()))
+    for text in ("exit 0", "yes", "sleep 600 & echo $! > left", "exit 1"):
+        await gate(project, text)
+    os.kill(int((project.root / "left").read_text()), signal.SIGKILL)
+    assert len(list(folder.iterdir())) <= open_before

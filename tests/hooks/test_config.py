@@ -1,0 +1,176 @@
+from typing import Any
+
+import msgspec
+import pytest
+from tests.hooks.stage import command, configured
+
+from mainspring.capabilities.hooks import HookConfig, parse_hooks, parse_kiro
+from mainspring.capabilities.hooks.config import Command, Http, Remind, in_order
+from mainspring.core.errors import InvalidInput
+
+
+def wrong(raw: dict[str, Any]) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        parse_hooks(raw, scope="user", source="settings.json")
+    return str(caught.value)
+
+
+def one(handler: object, event: str = "PreToolUse") -> dict[str, Any]:
+    return {
+        "hooks": {
+            event: [{"matcher": "Bash", "hooks": [{"type": "prompt", "prompt": "?"}, handler]}]
+        }
+    }
+
+
+def test_every_field_of_every_type_is_read():
+    shared = {"if": "Bash(git *)", "timeout": 5, "statusMessage": "…", "once": True}
+    handlers: list[dict[str, object]] = [
+        {"type": "command", "command": "x", "args": ["a"], "async": True, "asyncRewake": True},
+        {"type": "command", "command": "x", "shell": "powershell"},
+        {"type": "http", "url": "http://h/", "headers": {"A": "$B"}, "allowedEnvVars": ["B"]},
+        {"type": "mcp_tool", "server": "s", "tool": "t", "input": {"a": 1}},
+        {"type": "prompt", "prompt": "$ARGUMENTS", "model": "m"},
+        {"type": "agent", "prompt": "$ARGUMENTS", "model": "m"},
+    ]
+    config = configured("PreToolUse", *({**handler, **shared} for handler in handlers))
+    written = msgspec.json.decode(msgspec.json.encode([hook.handler for hook in config.hooks]))
+    assert written == [{**handler, **shared} for handler in handlers]
+
+
+def test_a_config_comes_back_from_the_log_as_it_was():
+    config = configured("PreToolUse", command("x", timeout=3), {"type": "nope"}, matcher="^B")
+    assert msgspec.json.decode(msgspec.json.encode(config), type=HookConfig) == config
+
+
+def test_settings_without_hooks_have_none():
+    config = parse_hooks({"model": "opus"}, scope="user", source="s")
+    assert (config.hooks, config.warnings) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        ({"type": "command"}, "missing required field `command`"),
+        ({"type": "command", "command": ""}, "length >= 1"),
+        ({"type": "command", "command": ["a"]}, "Expected `str`, got `array`"),
+        ({"type": "command", "command": "x", "timeout": 0}, "> 0"),
+        ({"type": "command", "command": "x", "timeout": "5"}, "Expected `float | null`, got `str`"),
+        ({"type": "http", "url": "file:///etc/passwd"}, "regex"),
+        ({"type": "http", "url": "http://[::1/"}, "`url` is no address"),
+        ({"command": "x"}, "`type` must say what it is"),
+        ("x", "Expected `object`, got `str`"),
+    ],
+)
+def test_a_bad_handler_is_refused_by_file_event_and_place(handler: object, said: str):
+    message = wrong(one(handler))
+    assert message.startswith("settings.json: hooks.PreToolUse[0]")
+    assert said in message
+
+
+@pytest.mark.parametrize("raw", [{"hooks": []}, {"hooks": {"Stop": {}}}, {"hooks": {"Stop": [1]}}])
+def test_a_bad_shape_is_refused(raw: dict[str, Any]):
+    assert wrong(raw).startswith("settings.json: hooks")
+
+
+def test_an_expression_that_is_not_known_is_refused():
+    raw = {"hooks": {"PreToolUse": [{"matcher": "^(?!Read)", "hooks": [command("x")]}]}}
+    assert "settings.json: hooks.PreToolUse[0].hooks[0]: matcher '^(?!Read)'" in wrong(raw)
+
+
+def test_what_is_not_known_is_warned_about_and_the_rest_is_read():
+    raw = {
+        "hooks": {
+            "PreToolUs": [{"hooks": [command("x")]}],
+            "TeammateIdle": [{"hooks": [command("x")]}],
+            "Stop": [{"hooks": [{"type": "wasm"}, command("y", timout=3)]}],
+        }
+    }
+    config = parse_hooks(raw, scope="user", source="s")
+    assert [hook.handler for hook in config.hooks] == [Command(command="y")]
+    assert [warning.split(":", 1)[1] for warning in config.warnings] == [
+        " hooks.PreToolUs: PreToolUs is no event that is known, so its hooks do not run; "
+        "did you mean PreToolUse?",
+        " hooks.TeammateIdle: TeammateIdle never happens here, so its hooks do not run",
+        " hooks.Stop[0].hooks[0]: wasm is no type of hook that is known, so it does not run",
+        " hooks.Stop[0].hooks[1]: timout: not known, does nothing",
+    ]
+
+
+def test_a_gate_that_runs_in_the_background_is_warned_about():
+    assert "cannot block" in configured("PreToolUse", command("x", **{"async": True})).warnings[0]
+
+
+def test_files_are_put_in_the_order_of_their_scopes():
+    configs = (
+        configured("Stop", scope="local"),
+        configured("Stop", scope="managed"),
+        configured("Stop", scope="project"),
+        configured("Stop", scope="user"),
+    )
+    assert [c.scope for c in in_order(configs)] == ["managed", "user", "project", "local"]
+
+
+def test_a_label_shows_no_user_no_query_and_no_end_of_a_long_command():
+    assert Http(url="https://me:pw@host:8443/a?token=1").label == "https://host:8443/a"
+    assert len(Command(command="x" * 5000).label) == 100
+
+
+KIRO: dict[str, Any] = {
+    "version": "v1",
+    "hooks": [
+        {
+            "name": "lint-on-save",
+            "trigger": "PostFileSave",
+            "matcher": "\\.ts$",
+            "action": {"type": "command", "command": "npm run lint"},
+            "timeout": 30,
+            "enabled": True,
+        },
+        {
+            "name": "remind-tests",
+            "trigger": "PreToolUse",
+            "matcher": "fs_write|str_replace",
+            "action": {"type": "agent", "prompt": "Ensure tests are updated for this change"},
+        },
+        {
+            "name": "guard",
+            "trigger": "PreToolUse",
+            "action": {"type": "command", "command": "./guard.sh"},
+            "timeout": 5,
+        },
+        {
+            "name": "off",
+            "trigger": "Stop",
+            "action": {"type": "command", "command": "x"},
+            "enabled": False,
+        },
+    ],
+}
+
+
+def test_kiro_files_are_read():
+    config = parse_kiro(KIRO, scope="project", source=".kiro/hooks/x.json")
+    assert [(hook.event, hook.matcher, hook.handler) for hook in config.hooks] == [
+        (
+            "PreToolUse",
+            "fs_write|str_replace",
+            Remind(text="Ensure tests are updated for this change"),
+        ),
+        ("PreToolUse", "", Command(command="./guard.sh", timeout_seconds=5)),
+    ]
+    assert "PostFileSave is no event that is known" in config.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        ({"version": "v2"}, "the file"),
+        ({"version": "v1", "hooks": [{"trigger": "Stop"}]}, "hooks[0]"),
+        ({"version": "v1", "hooks": [{"trigger": "Stop", "action": {"type": "x"}}]}, "hooks[0]"),
+    ],
+)
+def test_a_bad_kiro_file_is_refused(raw: dict[str, Any], place: str):
+    with pytest.raises(InvalidInput) as caught:
+        parse_kiro(raw, scope="project", source="k.json")
+    assert str(caught.value).startswith(f"k.json: {place}: ")

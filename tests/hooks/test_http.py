@@ -1,0 +1,156 @@
+"""Hooks over HTTP, asked of a real server on this machine."""
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from aiohttp import web
+from tests.hooks.stage import Project, at, before, configured
+
+from mainspring.core.hook import Ruling
+
+Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(serve: Serve) -> AsyncGenerator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def asked(project: Project, url: str, **more: object) -> Ruling:
+    handler = {"type": "http", "url": url, **more}
+    with anyio.fail_after(30):
+        return await project.runner(configured("PreToolUse", handler)).run(before(command="ls"))
+
+
+async def test_a_server_is_told_what_happens_and_may_refuse_it(project: Project):
+    heard: list[object] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        heard.append((request.method, request.content_type, await request.json()))
+        return web.json_response({"decision": "block", "reason": "not today"})
+
+    async with serving(serve) as url:
+        ruling = await asked(project, f"{url}/hook")
+    assert (ruling.permission, ruling.reason) == ("deny", "not today")
+    told = {**project.told(), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+    told |= {"tool_input": {"command": "ls"}, "tool_use_id": "toolu_1"}
+    assert heard == [("POST", "application/json", told)]
+
+
+async def test_an_empty_answer_says_nothing(project: Project):
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    async with serving(serve) as url:
+        ruling = await asked(project, url)
+    assert (ruling.permission, ruling.blocked) == (None, False)
+
+
+async def test_words_are_context_where_words_are(project: Project):
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(text="read this")
+
+    async with serving(serve) as url:
+        runner = project.runner(configured("SessionStart", {"type": "http", "url": url}))
+        assert (await runner.run(at("SessionStart"))).context == ("read this",)
+
+
+async def test_only_variables_that_are_allowed_go_into_headers(project: Project):
+    heard: list[str | None] = []
+    project.environment |= {"TOKEN": "t0", "OTHER": "o0"}
+
+    async def serve(request: web.Request) -> web.Response:
+        heard.extend(request.headers.get(name) for name in ("authorization", "x-other", "x-both"))
+        return web.Response()
+
+    headers = {
+        "Authorization": "Bearer $TOKEN",
+        "X-Other": "a${OTHER}b",
+        "X-Both": "$OTHER${TOKEN}$",
+    }
+    async with serving(serve) as url:
+        await asked(project, url, headers=headers, allowedEnvVars=["TOKEN", "MISSING"])
+    assert heard == ["Bearer t0", "ab", "t0$"]
+
+
+async def test_a_header_that_cannot_be_sent_fails_without_showing_it(project: Project):
+    project.environment["TOKEN"] = "geheim\r\nX-Injected: 1"
+    headers = {"Authorization": "$TOKEN"}
+    ruling = await asked(project, "http://127.0.0.1:9/", headers=headers, allowedEnvVars=["TOKEN"])
+    assert ruling.permission == "deny"
+    assert "geheim" not in repr(ruling)
+
+
+@pytest.mark.parametrize("status", [302, 401, 404, 500, 503])
+async def test_an_answer_that_is_no_success_closes_the_gate(project: Project, status: int):
+    asked_for: list[str] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        asked_for.append(request.path)
+        body = json.dumps({"decision": "approve"})
+        return web.Response(status=status, headers={"location": "/elsewhere"}, text=body)
+
+    async with serving(serve) as url:
+        ruling = await asked(project, f"{url}/hook")
+    assert ruling.permission == "deny"
+    assert f"answered with status {status}" in (ruling.reason or "")
+    assert asked_for == ["/hook"]
+
+
+async def test_a_server_that_is_not_there_closes_the_gate(project: Project):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        ruling = await asked(project, f"http://127.0.0.1:{taken.getsockname()[1]}/?key=geheim")
+    assert ruling.permission == "deny"
+    assert "could not be asked" in (ruling.reason or "")
+    assert "geheim" not in repr(ruling)
+
+
+async def test_a_server_that_never_answers_closes_the_gate(project: Project):
+    async def serve(_: web.Request) -> web.Response:
+        await anyio.sleep_forever()
+        return web.Response()
+
+    async with serving(serve) as url:
+        ruling = await asked(project, url, timeout=0.2)
+    assert (ruling.permission, ruling.ran[0].outcome) == ("deny", "timed_out")
+
+
+async def test_an_answer_without_end_closes_the_gate(project: Project):
+    async def serve(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"{" * 65_536)
+        except ConnectionError:
+            return response
+
+    async with serving(serve) as url:
+        ruling = await asked(project, url)
+    assert ruling.permission == "deny"
+    assert "more than 1000000 bytes" in (ruling.reason or "")
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"decision": 1}', b"\x80{", b'{"decision": "\xff"}'])
+async def test_garbage_closes_the_gate_if_it_means_to_be_json(project: Project, body: bytes):
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="application/json")
+
+    async with serving(serve) as url:
+        ruling = await asked(project, url)
+    assert ruling.blocked is body.startswith(b"{")

@@ -1,0 +1,286 @@
+"""All hooks of a session together: who is asked, what holds, and what a failure comes to."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import get_args
+
+import anyio
+import pytest
+from tests.hooks.stage import Project, at, before, command, configured
+
+from mainspring.capabilities.hooks import HookRunner, Policy, Scope, Session
+from mainspring.capabilities.hooks.verdict import GATES
+from mainspring.core.facts import HookRan
+from mainspring.core.hook import NOTHING_SAID, HookEvent, Hooks, Occasion, Ruling
+
+OPEN = Policy(fail_open=True)
+TRUSTING = Policy(trusted=frozenset(("managed", "user", "project", "local")))
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+
+
+def lines(project: Project) -> list[str]:
+    file = project.root / "ran"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def decides(decision: str) -> dict[str, object]:
+    said = f'{{"hookSpecificOutput": {{"permissionDecision": "{decision}"}}}}'
+    return command(f"echo '{said}'")
+
+
+async def test_a_runner_is_what_the_harness_asks(project: Project):
+    hooks: Hooks = project.runner()
+    assert await hooks.run(before()) == NOTHING_SAID
+
+
+@pytest.mark.parametrize("event", EVENTS)
+async def test_failures_close_gates_and_are_only_reported_elsewhere(
+    project: Project, event: HookEvent
+):
+    runner = project.runner(configured(event, command("exit 1")))
+    ruling = await runner.run(at(event))
+    assert ruling.blocked is (event in GATES)
+    assert [fact.outcome for fact in ruling.ran] == ["failed"]
+    if event not in GATES:
+        assert ruling.messages == ("hook exit 1 exited with 1",)
+
+
+@pytest.mark.parametrize("event", sorted(GATES))
+@pytest.mark.parametrize("text", ["exit 1", "echo '{'", "sleep 60"])
+async def test_with_the_compatibility_switch_a_failing_gate_is_open(
+    project: Project, event: HookEvent, text: str
+):
+    runner = project.runner(configured(event, command(text, timeout=0.1)), policy=OPEN)
+    ruling = await runner.run(at(event))
+    assert (ruling.blocked, ruling.permission) == (False, None)
+    assert ruling.messages[0].startswith(f"hook {text} ")
+
+
+async def test_the_switch_does_not_open_a_gate_that_a_hook_closed(project: Project):
+    runner = project.runner(configured("PreToolUse", command("exit 2")), policy=OPEN)
+    assert (await runner.run(before())).permission == "deny"
+
+
+@pytest.mark.parametrize(
+    ("decisions", "together"),
+    [
+        (["allow", "ask"], "ask"),
+        (["allow", "defer", "ask"], "defer"),
+        (["allow", "defer", "ask", "deny"], "deny"),
+        (["allow"], "allow"),
+    ],
+)
+async def test_the_strictest_of_several_hooks_decides(
+    project: Project, decisions: list[str], together: str
+):
+    runner = project.runner(configured("PreToolUse", *map(decides, decisions)))
+    assert (await runner.run(before())).permission == together
+
+
+async def test_hooks_run_at_the_same_time(project: Project):
+    # Each waits for the other's word, so one after the other would never end.
+    meet = "mkfifo a b 2>/dev/null; "
+    first = command(meet + "echo 1 > a; read x < b")
+    second = command(meet + "read x < a; echo 1 > b")
+    runner = project.runner(configured("PostToolUse", first, second))
+    with anyio.fail_after(30):
+        ruling = await runner.run(at("PostToolUse", "bash"))
+    assert [fact.outcome for fact in ruling.ran] == ["ok", "ok"]
+
+
+async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Project):
+    def says(number: int) -> dict[str, object]:
+        output = f'{{"updatedInput": {{"n": {number}}}, "additionalContext": "{number}"}}'
+        return command(f"echo '{{\"hookSpecificOutput\": {output}}}'")
+
+    user = configured("PreToolUse", says(3))
+    managed = configured("PreToolUse", says(1), says(2), scope="managed")
+    ruling = await project.runner(user, managed).run(before())
+    assert (ruling.updated_input, ruling.context) == ({"n": 1}, ("1", "2", "3"))
+
+
+async def test_the_same_handler_runs_once_however_often_it_is_configured(project: Project):
+    handler = command("echo x >> ran")
+    configs = [
+        configured("PreToolUse", handler, scope="managed", matcher="Bash"),
+        configured("PreToolUse", handler, matcher="*"),
+        configured("PreToolUse", handler, matcher="^Ba"),
+    ]
+    await project.runner(*configs).run(before())
+    assert lines(project) == ["x"]
+
+
+@pytest.mark.parametrize("scope", ["project", "local"])
+async def test_hooks_of_an_untrusted_scope_never_run(project: Project, scope: Scope):
+    others = [
+        {"type": "http", "url": "http://127.0.0.1:9/"},
+        {"type": "prompt", "prompt": "?"},
+        {"type": "mcp_tool", "server": "s", "tool": "t"},
+    ]
+    config = configured("PreToolUse", command("echo x >> ran"), *others, scope=scope)
+    runner = project.runner(config)
+    assert await runner.run(before()) == NOTHING_SAID
+    assert lines(project) == []
+    assert runner.warnings == (
+        f"{scope}/settings.json: its 4 hooks do not run: "
+        f"files of the scope {scope} are not trusted here",
+    )
+    await project.runner(config, policy=TRUSTING).run(before())
+    assert lines(project) == ["x"]
+
+
+async def test_a_condition_decides_with_the_rules_of_permissions(project: Project):
+    heard: list[object] = []
+
+    def matches(rule: str, tool: str, given: Mapping[str, object]) -> bool:
+        heard.append((rule, tool, given))
+        return given.get("command") == "git push"
+
+    config = configured("PreToolUse", command("exit 2", **{"if": "Bash(git push *)"}))
+    runner = project.runner(config, session=Session(told=project.told, matches_rule=matches))
+    assert await runner.run(before(command="ls")) == NOTHING_SAID
+    assert (await runner.run(before(command="git push"))).blocked
+    assert heard[1] == ("Bash(git push *)", "bash", {"command": "git push"})
+
+
+async def test_a_condition_that_cannot_be_judged_holds(project: Project):
+    def matches(_rule: str, _tool: str, _given: Mapping[str, object]) -> bool:
+        raise RuntimeError
+
+    config = configured("PreToolUse", command("exit 2", **{"if": "Bash(("}))
+    runner = project.runner(config, session=Session(told=project.told, matches_rule=matches))
+    assert (await runner.run(before())).blocked
+
+
+async def test_a_condition_is_about_calls_only(project: Project):
+    config = configured("Stop", command("exit 2", **{"if": "Bash(ls)"}))
+    assert await project.runner(config).run(at("Stop")) == NOTHING_SAID
+
+
+async def test_once_is_once_also_after_a_restart(project: Project):
+    config = configured("PreToolUse", command("echo x >> ran", once=True))
+    runner = project.runner(config)
+    ran = (await runner.run(before())).ran
+    assert await runner.run(before()) == NOTHING_SAID
+    session = Session(told=project.told, ran_before=[(f.hook_event, f.handler) for f in ran])
+    assert await project.runner(config, session=session).run(before()) == NOTHING_SAID
+    assert lines(project) == ["x"]
+
+
+@pytest.mark.parametrize("text", ["exit 2", "exit 1"])
+async def test_a_gate_that_runs_once_stays_closed_until_it_has_said_yes(
+    project: Project, text: str
+):
+    runner = project.runner(configured("PreToolUse", command(text, once=True)))
+    assert (await runner.run(before())).blocked
+    assert (await runner.run(before())).blocked
+
+
+async def test_events_without_a_subject_reach_every_hook(project: Project):
+    config = configured("Stop", command("exit 2"), matcher="Bash")
+    assert (await project.runner(config).run(at("Stop"))).blocked
+
+
+async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
+    policy = Policy(max_seconds=0.1)
+    runner = project.runner(
+        configured("PreToolUse", command("sleep 60", timeout=50)), policy=policy
+    )
+    with anyio.fail_after(30):
+        assert (await runner.run(before())).ran[0].outcome == "timed_out"
+
+
+async def test_what_cannot_be_told_closes_the_gate(project: Project):
+    occasion = replace(before(), fields={"tool_input": object()})
+    ruling = await project.runner(configured("PreToolUse", command("true"))).run(occasion)
+    assert ruling.permission == "deny"
+    assert "could not be told" in (ruling.reason or "")
+
+
+async def test_a_hook_cannot_be_told_another_event_by_its_fields(project: Project):
+    runner = project.runner(configured("SessionStart", command("cat")))
+    ruling = await runner.run(at("SessionStart", hook_event_name="Stop"))
+    assert ruling.messages == ()
+    assert [fact.outcome for fact in ruling.ran] == ["ok"]
+
+
+async def later(runner: HookRunner, occasion: Occasion) -> Ruling:
+    """What comes of hooks in the background, asked for as a session does: by going on."""
+    with anyio.fail_after(30):
+        while True:
+            ruling = await runner.run(occasion)
+            if any("async" in fact.handler for fact in ruling.ran):
+                return ruling
+
+
+ASYNC = (
+    '# async\necho \'{"systemMessage": "done", "hookSpecificOutput": {"additionalContext": "c"}}\''
+)
+
+
+async def test_a_hook_in_the_background_is_heard_of_later(project: Project):
+    config = configured("PostToolUse", command(ASYNC, **{"async": True}))
+    going_on = configured("PreToolUse", command("true"))
+    async with project.runner(config, going_on) as runner:
+        assert (await runner.run(at("PostToolUse", "bash"))) == NOTHING_SAID
+        ruling = await later(runner, before())
+    assert (ruling.messages, ruling.context) == (("done",), ("c",))
+
+
+async def test_words_for_the_model_wait_until_the_model_is_told_something(project: Project):
+    config = configured("PostToolUse", command(ASYNC, **{"async": True}))
+    going_on = configured("Notification", command("true"))
+    async with project.runner(config, going_on) as runner:
+        await runner.run(at("PostToolUse", "bash"))
+        ruling = await later(runner, at("Notification"))
+        assert (ruling.messages, ruling.context) == (("done",), ())
+        assert (await runner.run(before())).context == ("c",)
+        assert await runner.run(before()) == NOTHING_SAID
+
+
+@pytest.mark.parametrize("event", ["PostToolUse", "PreToolUse", "Stop"])
+async def test_a_no_from_the_background_wakes_the_session(project: Project, event: HookEvent):
+    woken: list[str] = []
+    awake = anyio.Event()
+
+    async def wake(words: str) -> None:
+        woken.append(words)
+        awake.set()
+
+    config = configured(event, command("echo failed >&2; exit 2", asyncRewake=True))
+    session = Session(told=project.told, wake=wake)
+    async with project.runner(config, session=session) as runner:
+        assert (await runner.run(at(event, "bash"))).blocked is False
+        with anyio.fail_after(30):
+            await awake.wait()
+    assert woken == ["failed"]
+
+
+async def test_without_anyone_to_wake_it_is_read_when_the_session_goes_on(project: Project):
+    text = "# async\necho failed >&2; exit 2"
+    config = configured("PostToolUse", command(text, asyncRewake=True))
+    going_on = configured("PreToolUse", command("true"))
+    async with project.runner(config, going_on) as runner:
+        await runner.run(at("PostToolUse", "bash"))
+        ruling = await later(runner, before())
+    assert (ruling.context, ruling.blocked) == (("failed",), False)
+    assert [fact.outcome for fact in ruling.ran] == ["ok", "ok"]
+
+
+async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(project: Project):
+    config = configured("Notification", command("# async\nsleep 600", **{"async": True}))
+    facts: list[HookRan] = []
+    with anyio.fail_after(30):
+        async with project.runner(config) as runner:
+            for _ in range(18):
+                facts.extend((await runner.run(at("Notification"))).ran)
+    assert [fact.reason for fact in facts] == ["was not started: 16 are running already"]
+
+
+async def test_a_runner_that_is_not_open_starts_nothing_in_the_background(project: Project):
+    config = configured("PreToolUse", command("echo x >> ran", **{"async": True}))
+    runner = project.runner(config)
+    assert (await runner.run(before())).blocked is False
+    [fact] = (await runner.run(at("Stop"))).ran
+    assert fact.outcome == "failed"
+    assert lines(project) == []

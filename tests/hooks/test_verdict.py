@@ -1,0 +1,297 @@
+import json
+from dataclasses import replace
+from typing import Any, cast, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.capabilities.hooks.verdict import (
+    CAN_BLOCK,
+    GATES,
+    Failed,
+    combine,
+    read_exit,
+    read_judgement,
+    read_output,
+)
+from mainspring.core.events import PermissionUpdate, RuleText
+from mainspring.core.hook import NOTHING_SAID, HookEvent, Ruling
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+STRICTNESS = [None, "allow", "ask", "defer", "deny"]
+
+
+def said(event: HookEvent, **output: object) -> Ruling:
+    reply = read_output(event, json.dumps(output).encode())
+    assert isinstance(reply, Ruling), reply
+    return reply
+
+
+def specific(event: HookEvent, **output: object) -> Ruling:
+    return said(event, hookSpecificOutput={"hookEventName": event, **output})
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny", "ask", "defer"])
+def test_a_permission_decision_is_passed_on(decision: str):
+    ruling = specific("PreToolUse", permissionDecision=decision, permissionDecisionReason="why")
+    assert (ruling.permission, ruling.reason) == (decision, "why")
+    assert ruling.blocked is (decision == "deny")
+
+
+def test_the_older_words_still_count():
+    assert said("PreToolUse", decision="approve").permission == "allow"
+    assert said("PreToolUse", decision="block", reason="no").permission == "deny"
+
+
+def test_an_input_can_be_rewritten():
+    ruling = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "ls"})
+    assert ruling.updated_input == {"command": "ls"}
+
+
+def test_a_permission_request_is_answered_with_rules():
+    decision = {
+        "behavior": "allow",
+        "updatedInput": {"a": 1},
+        "updatedPermissions": [
+            {
+                "type": "addRules",
+                "rules": [{"toolName": "Bash", "ruleContent": "ls:*"}],
+                "behavior": "allow",
+                "destination": "session",
+            }
+        ],
+    }
+    ruling = specific("PermissionRequest", decision=decision)
+    assert (ruling.permission, ruling.updated_input) == ("allow", {"a": 1})
+    rule = RuleText(tool_name="Bash", rule_content="ls:*")
+    assert ruling.updates == (PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),)
+
+
+def test_a_permission_request_is_refused_and_the_run_interrupted():
+    decision = {"behavior": "deny", "message": "never", "interrupt": True}
+    ruling = specific("PermissionRequest", decision=decision)
+    assert (ruling.permission, ruling.reason, ruling.interrupt) == ("deny", "never", True)
+
+
+def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
+    update = PermissionUpdate(type="setMode", mode="bypassPermissions")
+    yes = Ruling(permission="allow", updates=(update,), updated_input={"a": 1})
+    both = combine("PermissionRequest", [yes, Ruling(permission="deny", reason="no")])
+    assert (both.permission, both.updates, both.updated_input) == ("deny", (), None)
+    assert combine("PermissionRequest", [yes, Ruling(permission="ask")]).updates == ()
+    assert combine("PermissionRequest", [replace(yes, permission="ask")]).updates == ()
+
+
+def test_continue_false_ends_the_run_and_closes_a_gate():
+    ruling = said("PreToolUse", **{"continue": False}, stopReason="enough")
+    assert (ruling.stop, ruling.permission, ruling.reason) == ("enough", "deny", "enough")
+    ruling = said("PostToolUse", **{"continue": False})
+    assert (ruling.stop, ruling.blocked) == ("a hook ended the run", False)
+
+
+def test_a_system_message_is_for_people_and_context_for_the_model():
+    ruling = said(
+        "PostToolUse", systemMessage="hi", hookSpecificOutput={"additionalContext": "read this"}
+    )
+    assert (ruling.messages, ruling.context) == (("hi",), ("read this",))
+
+
+@pytest.mark.parametrize(("given", "read"), [("text", "text"), ({"a": [1]}, '{"a":[1]}')])
+def test_a_result_can_be_rewritten(given: object, read: str):
+    assert specific("PostToolUse", updatedToolOutput=given).updated_output == read
+
+
+def test_a_denied_call_may_be_tried_again():
+    assert specific("PermissionDenied", retry=True).retry
+
+
+def test_no_to_what_has_happened_is_told_to_the_model():
+    ruling = said("PostToolUse", decision="block", reason="lint failed")
+    assert (ruling.blocked, ruling.context) == (False, ("lint failed",))
+
+
+def test_no_to_what_cannot_be_helped_is_told_to_people():
+    ruling = said("SessionEnd", decision="block", reason="stay")
+    assert (ruling.blocked, ruling.messages) == (False, ("stay",))
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEvent):
+    context = ("hello",) if event in ("SessionStart", "UserPromptSubmit") else ()
+    assert read_output(event, b" hello\n") == Ruling(context=context)
+
+
+def test_a_byte_order_mark_does_not_make_json_plain():
+    reply = read_output("PreToolUse", b'\xef\xbb\xbf{"decision": "block"}')
+    assert isinstance(reply, Ruling)
+    assert reply.blocked
+
+
+def test_the_output_of_a_refusal_is_not_read():
+    reply = read_exit("PreToolUse", 2, stdout=b'{"decision": "approve"}', stderr=b"no\n")
+    assert reply == Ruling(blocked=True, reason="no")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(1, "exited with 1: boom"), (-9, "was killed by signal 9: boom")]
+)
+def test_another_status_is_a_failure(status: int, reason: str):
+    assert read_exit("Stop", status, stdout=b"", stderr=b"boom\nmore") == Failed(reason)
+
+
+def test_an_answer_to_another_event_is_a_failure():
+    wrong = b'{"hookSpecificOutput": {"hookEventName": "Stop", "permissionDecision": "allow"}}'
+    assert isinstance(read_output("PreToolUse", wrong), Failed)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"{",
+        b"{}{}",
+        b'{"continue": "no"}',
+        b'{"decision": "maybe"}',
+        b'{"decision": "block", "reason": 7}',
+        b'{"systemMessage": "\xff"}',
+        b'{"systemMessage": "\\ud800"}',
+        b'{"hookSpecificOutput": []}',
+        b'{"hookSpecificOutput": {"permissionDecision": "DENY"}}',
+        b'{"hookSpecificOutput": {"updatedInput": "x"}}',
+        b'{"hookSpecificOutput": {"decision": {"behavior": "sure"}}}',
+        b'{"hookSpecificOutput": {"updatedInput": ' + b'{"a":' * 100_000,
+    ],
+)
+def test_garbage_is_a_failure(garbage: bytes):
+    assert isinstance(read_output("PreToolUse", garbage), Failed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "blocked"),
+    [
+        ('{"ok": true}', False),
+        ('{"ok": false, "reason": "no"}', True),
+        ('{"decision": "approve"}', False),
+        ('{"decision": "block", "reason": "no"}', True),
+    ],
+)
+def test_a_judgement_is_yes_or_no(answer: str, blocked: bool):
+    expected = Ruling(blocked=True, reason="no") if blocked else NOTHING_SAID
+    assert read_judgement(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "yes",
+        "{}",
+        '{"ok": 1}',
+        '{"ok": "true"}',
+        '{"ok": null}',
+        '{"ok": true, "decision": "block"}',
+        'Sure! {"ok": true}',
+        '{"ok": true} {"ok": false}',
+        "\ud800",
+        "[" * 100_000,
+    ],
+)
+def test_any_other_judgement_is_a_failure(answer: str):
+    assert isinstance(read_judgement(answer), Failed)
+
+
+def test_words_of_a_hook_are_cut_to_what_a_prompt_can_bear():
+    ruling = read_output("SessionStart", b"x" * 1_000_000)
+    assert isinstance(ruling, Ruling)
+    assert len(ruling.context[0]) == 10_000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["block", "deny"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+decisions = st.dictionaries(
+    st.sampled_from(["behavior", "updatedInput", "updatedPermissions", "message", "interrupt"]),
+    json_values | st.sampled_from(["allow", "deny"]),
+)
+specifics = st.dictionaries(
+    st.sampled_from(
+        [
+            *("hookEventName", "additionalContext", "permissionDecision", "updatedInput"),
+            *("permissionDecisionReason", "updatedToolOutput", "decision", "retry"),
+        ]
+    ),
+    json_values | decisions | st.sampled_from(["allow", "deny", "ask", "defer"]),
+)
+outputs = st.dictionaries(
+    st.sampled_from(
+        ["continue", "stopReason", "systemMessage", "decision", "reason", "hookSpecificOutput"]
+    ),
+    json_values | specifics,
+)
+events = st.sampled_from(EVENTS)
+
+
+@given(events, st.integers(-64, 255), st.binary(), st.binary())
+def test_whatever_a_program_says_is_a_ruling_or_a_failure(
+    event: HookEvent, status: int, stdout: bytes, stderr: bytes
+):
+    reply = read_exit(event, status, stdout=stdout, stderr=stderr)
+    if status not in (0, 2):
+        assert isinstance(reply, Failed)
+    elif status == 2:
+        assert isinstance(reply, Ruling)
+        assert combine(event, [reply]).blocked is (event in CAN_BLOCK)
+
+
+@given(st.sampled_from(sorted(GATES)), outputs)
+def test_json_of_any_types_never_opens_a_gate_that_it_meant_to_close(
+    event: HookEvent, output: dict[str, Any]
+):
+    reply = read_output(event, json.dumps(output).encode(errors="replace"))
+    specific = output.get("hookSpecificOutput")
+    means_no = output.get("decision") == "block" or output.get("continue") is False
+    if isinstance(specific, dict):
+        means_no |= cast("dict[str, object]", specific).get("permissionDecision") == "deny"
+    if isinstance(reply, Ruling) and means_no:
+        assert combine(event, [reply]).blocked
+
+
+@given(events, st.binary(min_size=1))
+def test_braces_with_garbage_in_them_are_a_failure(event: HookEvent, garbage: bytes):
+    assert isinstance(read_output(event, b"{" + garbage.replace(b"}", b"") + b"{"), Failed)
+
+
+rulings = st.builds(
+    Ruling,
+    permission=st.sampled_from([None, "allow", "ask", "defer", "deny"]),
+    reason=st.none() | st.text(max_size=5),
+    blocked=st.booleans(),
+    stop=st.none() | st.text(max_size=5),
+    context=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    messages=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    updated_input=st.none() | st.just({"a": 1}),
+    interrupt=st.booleans(),
+)
+
+
+@given(events, st.lists(rulings, max_size=4), rulings)
+def test_another_hook_never_makes_the_answer_milder(
+    event: HookEvent, some: list[Ruling], more: Ruling
+):
+    fewer, all_of_them = combine(event, some), combine(event, [*some, more])
+    assert all_of_them.blocked >= fewer.blocked
+    assert STRICTNESS.index(all_of_them.permission) >= STRICTNESS.index(fewer.permission)
+    assert all_of_them.context[: len(fewer.context)] == fewer.context or event not in CAN_BLOCK
+
+
+@given(events, st.lists(rulings, max_size=4))
+def test_a_combined_ruling_is_consistent_and_stays_what_it_is(event: HookEvent, some: list[Ruling]):
+    ruling = combine(event, some)
+    assert combine(event, [ruling]) == ruling
+    assert not ruling.blocked or event in CAN_BLOCK
+    if event in ("PreToolUse", "PermissionRequest"):
+        assert ruling.blocked is (ruling.permission == "deny")
+    else:
+        assert ruling.permission is None

@@ -1,0 +1,263 @@
+"""What gets out of a sandbox, where to, and with which secrets."""
+
+import gzip
+import sys
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.network.internet import LOOPBACK, SECRET, SESSION, internet, ok
+
+from mainspring.capabilities.network.rules import Rule
+
+
+async def test_a_placeholder_becomes_the_secret_only_in_headers_for_its_own_host():
+    async with internet() as net:
+        reply = await net.get(
+            "api.test", "/repos?page=2", f"Authorization: Bearer {net.placeholder}"
+        )
+        assert (reply.status, reply.body) == (200, b"hello")
+        assert f"Authorization: Bearer {SECRET}".encode() in net.secure.asked[0]
+        [fact] = net.audit
+        assert (fact.host, fact.decision, fact.rule) == ("api.test", "allow", "api.test")
+        assert (fact.method, fact.path, fact.status) == ("GET", "/repos", 200)
+        assert fact.credential == "TOKEN"
+
+
+async def test_a_placeholder_in_basic_auth_becomes_the_secret():
+    async with internet() as net:
+        login = b64encode(f"me:{net.placeholder}".encode()).decode()
+        await net.get("api.test", "/", f"authorization: basic {login}")
+        assert b64encode(f"me:{SECRET}".encode()) in net.secure.asked[0]
+
+
+async def test_a_placeholder_for_another_host_stays_one():
+    async with internet() as net:
+        await net.get("other.test", "/", f"X-Key: {net.placeholder}")
+        assert f"X-Key: {net.placeholder}".encode() in net.secure.asked[0]
+        assert net.audit[0].credential is None
+
+
+async def test_a_placeholder_in_the_url_or_the_body_stays_one():
+    async with internet() as net:
+        body = net.placeholder.encode()
+        path = f"/{net.placeholder}?key={net.placeholder}"
+        await net.get("api.test", path, method="POST", body=body)
+        [asked] = net.secure.asked
+        assert asked.count(body) == 3
+        assert SECRET.encode() not in asked
+        assert net.audit[0].path == f"/{net.placeholder}"
+
+
+async def test_plain_http_is_passed_on_where_a_rule_says_so_and_without_secrets():
+    async with internet() as net:
+        for host in ("other.test", "api.test"):
+            target = f"http://{host}:{net.plain.port}/x?q=1"
+            lines = (f"GET {target} HTTP/1.1", f"Host: {host}:{net.plain.port}")
+            key = f"X-Key: {net.placeholder}"
+            said = await net.raw("\r\n".join((*lines, key, "Connection: close", "", "")).encode())
+            assert said.startswith(b"HTTP/1.1 200" if host == "other.test" else b"HTTP/1.1 403")
+        [asked] = net.plain.asked
+        assert asked.startswith(b"GET /x?q=1 HTTP/1.1\r\n")
+        assert net.placeholder.encode() in asked
+        assert [fact.decision for fact in net.audit] == ["allow", "deny"]
+
+
+async def test_a_host_that_is_not_listed_is_refused_before_anything_is_dialled():
+    async with internet() as net:
+        said = await net.raw(f"CONNECT evil.test:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
+        assert said.startswith(b"HTTP/1.1 403")
+        [fact] = net.audit
+        assert (fact.host, fact.decision, fact.method) == ("evil.test", "deny", "CONNECT")
+        assert net.secure.asked == []
+
+
+async def test_a_wildcard_is_what_is_below_a_name_and_not_the_name():
+    async with internet() as net:
+        assert (await net.get("a.wide.test")).status == 200
+        for name in ("wide.test", "notwide.test", "a.wide.test.evil.test"):
+            said = await net.raw(f"CONNECT {name}:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
+            assert said.startswith(b"HTTP/1.1 403")
+
+
+async def test_only_the_ports_of_a_rule_can_be_reached():
+    async with internet() as net:
+        said = await net.raw(b"CONNECT api.test:22 HTTP/1.1\r\n\r\n")
+        assert said.startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize(
+    "literal",
+    ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]"],
+)
+async def test_an_address_is_no_name(literal: str):
+    async with internet(Rule(host="*", addresses=LOOPBACK)) as net:
+        said = await net.raw(f"CONNECT {literal}:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
+        assert said.startswith(b"HTTP/1.1 403")
+        assert [fact.decision for fact in net.audit] == ["deny"]
+
+
+async def test_methods_and_paths_of_a_rule_hold():
+    rule = Rule(
+        host="api.test", methods=frozenset(("GET",)), paths=("/repos/*/x",), addresses=LOOPBACK
+    )
+    async with internet(rule) as net:
+        assert (await net.get("api.test", "/repos/me/x?y=/")).status == 200
+        assert (await net.get("api.test", "/repos/me/x", method="POST")).status == 403
+        for path in ("/repos/a/b/x", "/other", "/repos/../x", "/repos/%2e%2e/x", "/repos/a%2fb/x"):
+            assert (await net.get("api.test", path)).status == 403, path
+        assert [fact.decision for fact in net.audit] == ["allow", *["deny"] * 6]
+
+
+async def test_a_server_whose_certificate_is_not_believed_is_not_asked():
+    async with internet(trust=SESSION) as net:
+        reply = await net.get("api.test", "/", f"X-Key: {net.placeholder}")
+        assert reply.status == 502
+        assert b"certificate" in reply.body
+        assert net.secure.asked == []
+
+
+async def test_the_certificate_of_another_host_is_not_believed():
+    async with internet(Rule(host="imposter.test", addresses=LOOPBACK)) as net:
+        reply = await net.get("imposter.test")
+        assert reply.status == 502
+        assert net.secure.asked == []
+
+
+async def test_one_tunnel_takes_many_requests():
+    async with internet() as net, net.tunnel("api.test") as inner:
+        for number in range(3):
+            host = f"Host: api.test:{net.secure.port}"
+            await inner.send(f"GET /{number} HTTP/1.1\r\n{host}\r\n\r\n".encode())
+            said = b""
+            while not said.endswith(b"0\r\n\r\n"):
+                said += await inner.receive()
+            assert b"hello" in said
+        assert [fact.path for fact in net.audit] == ["/0", "/1", "/2"]
+
+
+async def test_a_body_in_chunks_arrives_and_a_client_that_waits_is_told_to_go_on():
+    async with internet() as net, net.tunnel("api.test") as inner:
+        host = f"Host: api.test:{net.secure.port}"
+        lines = ("PUT / HTTP/1.1", host, "Transfer-Encoding: chunked", "Expect: 100-continue")
+        await inner.send("\r\n".join((*lines, "", "")).encode())
+        assert await inner.receive() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await inner.send(b"3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n")
+        assert (await inner.receive()).startswith(b"HTTP/1.1 200")
+        assert net.secure.asked[0].endswith(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        assert b"Expect" not in net.secure.asked[0]
+
+
+def in_chunks(body: bytes, size: int) -> list[bytes]:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    return [head, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
+
+
+SAID = f"your token is {SECRET}, is it not?".encode()
+ECHOES: dict[str, Sequence[bytes]] = {
+    "as it is": [ok(SAID)],
+    "one byte a chunk": in_chunks(SAID, 1),
+    "seven bytes a chunk": in_chunks(SAID, 7),
+    "until the end": [b"HTTP/1.1 200 OK\r\n\r\n", SAID[:30], SAID[30:]],
+    "packed": [ok(gzip.compress(SAID), b"Content-Encoding: gzip")],
+    "packed, in chunks": [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
+        *in_chunks(gzip.compress(SAID), 5)[1:],
+    ],
+    "in base64": [ok(b"auth: " + b64encode(b"me:" + SECRET.encode()))],
+    "in hexadecimal": [ok(SECRET.encode().hex().encode())],
+    "in a URL": [ok(b"gh%22real%2Fsecret%2Bvalue%3D123")],
+    "in JSON": [ok(b'{"token":"gh\\"real/secret+value=123"}')],
+    "in a header": [ok(b"", b"X-Token: " + SECRET.encode())],
+}
+
+
+@pytest.mark.parametrize("pieces", ECHOES.values(), ids=ECHOES)
+async def test_a_secret_that_a_server_sends_back_comes_back_as_its_placeholder(
+    pieces: Sequence[bytes],
+):
+    async with internet() as net:
+        net.secure.pieces = pieces
+        reply = await net.get("api.test", "/", f"X-Key: {net.placeholder}")
+        whole = reply.raw + reply.body
+        assert reply.status == 200
+        assert net.placeholder.encode() in whole.replace(b"\r\n", b"")
+        for form in (
+            SECRET.encode(),
+            b64encode(SECRET.encode())[:-4],
+            SECRET.encode().hex().encode(),
+        ):
+            assert form not in whole
+        assert b"secret" not in whole.lower()
+
+
+async def test_an_answer_packed_in_a_way_we_cannot_look_into_is_not_passed_on():
+    async with internet() as net:
+        net.secure.pieces = [ok(b"\x0b\x02\x80", b"Content-Encoding: br")]
+        assert (await net.get("api.test")).status == 502
+    async with internet(credentials=()) as net:  # with nothing to hide, it is
+        net.secure.pieces = [ok(b"\x0b\x02\x80", b"Content-Encoding: br")]
+        reply = await net.get("api.test")
+        assert (reply.body, reply.headers[b"content-encoding"]) == (b"\x0b\x02\x80", b"br")
+        assert reply.headers[b"content-length"] == b"3"
+
+
+async def test_heads_and_empty_answers_pass():
+    async with internet() as net:
+        net.secure.pieces = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]
+        reply = await net.get("api.test", method="HEAD")
+        assert (reply.status, reply.headers[b"content-length"], reply.body) == (200, b"5", b"")
+        net.secure.pieces = [b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"]
+        reply = await net.get("api.test", method="DELETE")
+        assert (reply.status, reply.body) == (204, b"")
+
+
+async def test_a_server_that_answers_before_it_has_heard_all_is_understood():
+    async def refuse(_: bytes) -> Sequence[bytes]:
+        return [b"HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n"]
+
+    async with internet() as net:
+        net.secure.answer = refuse
+        reply = await net.get("api.test", method="PUT", body=b"x" * 200_000)
+        assert reply.status == 413
+
+
+async def test_a_tunnel_that_nobody_uses_is_told_of_too():
+    async with internet() as net:
+        async with net.tunnel("api.test"):
+            pass
+        with anyio.fail_after(5):
+            while not net.audit:
+                await anyio.lowlevel.checkpoint()
+        assert [(fact.method, fact.decision) for fact in net.audit] == [("CONNECT", "allow")]
+
+
+CLIENT = """
+import os, urllib.request
+request = urllib.request.Request(os.environ["URL"], headers={"X-Key": os.environ["TOKEN"]})
+print(urllib.request.urlopen(request).read().decode())
+"""
+
+
+async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Path):
+    async with internet() as net:
+        net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
+        bundle = tmp_path / "bundle.pem"
+        net.proxy.authority.write_bundle(bundle)
+        variables = net.proxy.environment(
+            ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
+        )
+        url = f"https://api.test:{net.secure.port}/"
+        with anyio.fail_after(30):
+            ran = await anyio.run_process(
+                [sys.executable, "-I", "-c", CLIENT], env={**variables, "URL": url}
+            )
+        assert ran.stdout.decode().strip() == f"you sent {net.placeholder}"
+        assert f"X-Key: {SECRET}".encode() in net.secure.asked[0]
+        assert SECRET not in str(variables)
+        assert "UNKNOWN" not in variables
+        assert bundle.read_bytes().count(b"BEGIN CERTIFICATE") > 1
+        assert b"PRIVATE KEY" not in bundle.read_bytes()

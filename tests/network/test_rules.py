@@ -1,0 +1,140 @@
+"""Allow lists: what they say, and what cannot be said."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.capabilities.network.addresses import is_public
+from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.rules import EVERY_HOST, Rule, Wish, host_name, parse_rules
+from mainspring.core.errors import InvalidInput
+
+
+def wish(host: str = "api.test", path: str = "/", method: str = "GET", port: int = 443) -> Wish:
+    return Wish("https", host, port, method, path)
+
+
+def test_nothing_said_is_nothing_allowed():
+    for settings in ({}, {"type": "limited"}, {"allowed_hosts": ()}):
+        assert parse_rules(settings).allowing(wish()) is None
+
+
+def test_hosts_are_listed_by_name_or_with_more():
+    listed = [
+        "API.test.",
+        {"host": "*.x.test", "methods": ["GET"], "paths": ["/a/**"], "ports": [8443]},
+    ]
+    rules = parse_rules({"type": "limited", "allowed_hosts": listed, "allow_mcp_servers": True})
+    assert rules.allowing(wish()) == Rule(host="api.test")
+    assert rules.allowing(wish("b.x.test", "/a/b/c", port=8443)) is not None
+    for refused in (
+        wish("x.test", "/a/b"),
+        wish("b.x.test", "/b"),
+        wish("b.x.test", "/a/b", "PUT"),
+        wish("b.x.test", "/a/b", port=22),
+        wish(method="CONNECT"),
+        wish(method="TRACE"),
+        Wish("http", "api.test", 80),
+    ):
+        assert rules.allowing(refused) is None
+
+
+def test_unrestricted_is_every_host_at_the_usual_ports():
+    rules = parse_rules({"type": "unrestricted"})
+    assert rules == EVERY_HOST
+    assert rules.allowing(wish("any.test")) is not None
+    assert rules.allowing(wish("any.test", port=25)) is None
+    assert rules.addresses("any.test", 443, "https") == ()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "*",
+        "*.",
+        "https://a.test",
+        "a.test/x",
+        "a.test:443",
+        "10.0.0.1",
+        "1",
+        "a..b",
+        "ä.test",
+        "-a.test",
+        "*.*.test",
+        "a*.test",
+        "[::1]",
+        "a b.test",
+        "a.0x1",
+    ],
+)
+def test_what_is_no_host_cannot_be_listed(host: str):
+    with pytest.raises(InvalidInput):
+        parse_rules({"allowed_hosts": [host]})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "limited",
+        {"type": "open"},
+        {"allowed_hosts": [{"host": "a.test", "method": ["GET"]}]},
+        {"allowed_hosts": [{"host": "a.test", "methods": ["CONNECT"]}]},
+        {"allowed_hosts": [{"host": "a.test", "methods": ["get"]}]},
+        {"allowed_hosts": [{"host": "a.test", "paths": ["a"]}]},
+        {"allowed_hosts": [{"host": "a.test", "ports": [0]}]},
+        {"allowed_hosts": [{"host": "a.test", "addresses": ["10.0.0.1/8"]}]},
+    ],
+)
+def test_what_makes_no_sense_is_not_guessed_at(wrong: object):
+    with pytest.raises(InvalidInput):
+        parse_rules(wrong)
+
+
+@given(st.ip_addresses())
+def test_no_address_is_a_name_and_what_is_public_is_global(address: object):
+    assert host_name(str(address)) is None
+    if is_public(address):  # pyright: ignore[reportArgumentType]
+        assert address.is_global  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+@given(st.text(max_size=40), st.sampled_from(["/a/*", "/a/**", "/a/*/c", "/**/x"]))
+def test_a_path_that_is_allowed_stays_below_the_folder_it_is_allowed_in(rest: str, glob: str):
+    rule = Rule(host="api.test", paths=(glob,))
+    path = f"/a/{rest}"
+    if rule.allows(wish(path=path)):
+        assert ".." not in path.split("/")
+        assert "%2e" not in path.lower() or "/." not in path
+
+
+SECRETS = ("tok12345", "tok12345-and-more", "aaaaaaab", "zyxw9876")
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(SECRETS), st.text("tok1aab-", max_size=6)), max_size=8),
+    st.lists(st.integers(0, 60), max_size=6),
+)
+def test_cutting_an_answer_into_pieces_changes_nothing_of_what_is_cleaned(
+    parts: list[str], cuts: list[int]
+):
+    numbers = iter(range(10))
+    placeholders = Placeholders(
+        [Credential(name=each, value=each, hosts=()) for each in SECRETS],
+        lambda: f"<{next(numbers)}>",
+    )
+    said = "".join(parts).encode()
+    at = sorted({min(cut, len(said)) for cut in cuts} | {0, len(said)})
+    cleaner = placeholders.cleaner()
+    pieces = [cleaner.feed(said[a:b]) for a, b in pairwise(at)]
+    assert b"".join([*pieces, cleaner.end()]) == placeholders.clean(said)
+    assert not any(secret.encode() in placeholders.clean(said) for secret in SECRETS)
+
+
+def test_nothing_is_held_back_that_cannot_be_the_beginning_of_a_secret():
+    placeholders = Placeholders([Credential(name="A", value="tok12345", hosts=())], lambda: "x")
+    cleaner = placeholders.cleaner()
+    assert cleaner.feed(b"data: 1\n\n") == b"data: 1\n\n"
+    assert cleaner.feed(b"data: to") == b"data: "
+    assert cleaner.feed(b"p\n\n") == b"top\n\n"

@@ -1,0 +1,37 @@
+import pytest
+from tests.permissions.bash.corpus import DESTRUCTIVE
+from tests.permissions.bash.harmless import ORDINARY, READ_ONLY
+
+from mainspring.harness.permissions.bash import covered, judge, matches
+
+CASES = [(rule, text) for rule, texts in DESTRUCTIVE.items() for text in texts]
+
+
+def test_the_corpus_is_large_and_says_nothing_twice():
+    texts = [text for _, text in CASES] + list(READ_ONLY) + [text for text, _ in ORDINARY]
+    assert len(texts) >= 500
+    assert len(set(CASES)) == len(CASES)
+
+
+@pytest.mark.parametrize(("rule", "text"), CASES)
+def test_nothing_destructive_is_read_only_or_allowed_by_the_rule_for_its_cousin(
+    rule: str, text: str
+):
+    if rule not in {"watch *", "setsid *"}:
+        assert not judge(text).read_only
+    assert not matches(rule, text, behavior="allow")
+    assert not covered([rule, "ls *", "echo *", "cat *"], text)
+
+
+@pytest.mark.parametrize("text", READ_ONLY)
+def test_what_only_looks_is_read_only(text: str):
+    verdict = judge(text)
+    assert verdict.read_only, verdict.reason
+    assert not verdict.destructive
+    assert covered([], text)
+
+
+@pytest.mark.parametrize(("text", "rule"), ORDINARY)
+def test_a_rule_allows_what_it_was_made_for(text: str, rule: str):
+    assert covered([rule], text)
+    assert not judge(text).read_only

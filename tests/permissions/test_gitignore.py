@@ -1,0 +1,83 @@
+"""Patterns mean what git means by them."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.permissions.gitignore import compiled
+
+NAMES = ["a", "b", "ab", "a.py", ".env", "B", "a-b", "[x]", "*"]
+# Not `a**/b`: git takes it for `a*/b` in its manual, and for more than that in fact.
+PATTERNS = [
+    "a", "a/", "/a", "a/b", "/a/b/", "*", "*.py", "**", "**/", "**/b", "a/**", "a/**/b", "**/a/**",
+    "a*b", "?", "??", "[ab]", "[!a]", "[^a]b", "[a-b].py", "*/b", "/*", "/*/b", "a/*", "a**b",
+    "**a", ".env", ".*", r"\*", r"\[x]", "[]x]", "[[]x]", "*a*b*", "a/*/**", "**/*.py",
+    "[z-a]", "a/**/**/b", "*.p?", "/**/b", r"\a", "[a-]b", "[x-]", "a-b",
+]  # fmt: skip
+PATHS = sorted(
+    {
+        *NAMES,
+        *(f"{x}/{y}" for x in NAMES for y in NAMES),
+        "a/b/b",
+        "a/ab/b",
+        "b/a/a.py",
+        "b/a/b/.env",
+    }
+)
+
+
+def ignored_by_git(folder: Path, pattern: str) -> set[str]:
+    (folder / ".git/info/exclude").write_text(f"{pattern}\n", encoding="utf-8")
+    found = subprocess.run(
+        ["git", "check-ignore", "--no-index", "-z", "--stdin"],
+        cwd=folder,
+        input="\0".join(PATHS),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return set(found.stdout.split("\0")) - {""}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
+def test_every_pattern_matches_what_git_says(tmp_path: Path):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=60)
+    wrong: dict[str, set[str]] = {}
+    for pattern in PATTERNS:
+        ours = {path for path in PATHS if compiled(pattern).matches(path)}
+        if difference := ours ^ ignored_by_git(tmp_path, pattern):
+            wrong[pattern] = difference
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/", "!a", "[a", "a\\", "a//b", "a/../b", "[[:alpha:]]", "[a\\"]
+)
+def test_a_pattern_that_would_not_do_what_it_seems_to_is_refused(pattern: str):
+    with pytest.raises(InvalidInput):
+        compiled(pattern)
+
+
+def test_a_folder_pattern_means_a_path_that_may_be_a_folder_only_on_demand():
+    assert not compiled("build/").matches("build")
+    assert compiled("build/").matches("build", is_folder=True)
+    assert compiled("build/").matches("build/x")
+
+
+@given(st.text("ab*?[]!-/\\.", max_size=30), st.text("ab*/.", max_size=60))
+def test_whatever_the_pattern_it_is_refused_or_answers(pattern: str, path: str):
+    try:
+        found = compiled(pattern)
+    except InvalidInput:
+        return
+    assert found.matches(path) in (True, False)
+
+
+def test_a_pattern_of_many_stars_is_not_slow():
+    assert not compiled("*a" * 200 + "b").matches("a" * 5000)
+    assert not compiled("**/a/" * 60 + "b").matches("a/" * 300 + "c")

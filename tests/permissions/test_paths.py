@@ -1,0 +1,129 @@
+"""What a rule's pattern is relative to, what links do to it, and what is protected."""
+
+import pytest
+from tests.permissions.cases import HOME, WORKSPACE, place
+
+from mainspring.core.tool import SAFE_READ
+from mainspring.harness.permissions.judged import judged_call
+from mainspring.harness.permissions.paths import (
+    Roots,
+    Touched,
+    absolute,
+    is_hit,
+    is_inside,
+    is_meant,
+    is_protected,
+)
+
+ROOTS = Roots(folder="/srv/rules", cwd=WORKSPACE, home=HOME)
+
+
+def touched(link: str, target: str | None = None, *, is_folder: bool = False) -> Touched:
+    return Touched(link=link, target=target or link, access="read", is_folder=is_folder)
+
+
+@pytest.mark.parametrize(
+    ("specifier", "path"),
+    [
+        ("//etc/hosts", "/etc/hosts"),
+        ("//etc/**", "/etc/ssl/x"),
+        ("//**/.env", "/srv/x/.env"),
+        ("~/.zshrc", f"{HOME}/.zshrc"),
+        ("~/notes/**", f"{HOME}/notes/a/b"),
+        ("/docs/*.md", "/srv/rules/docs/a.md"),
+        ("docs/*.md", f"{WORKSPACE}/docs/a.md"),
+        ("./docs/*.md", f"{WORKSPACE}/docs/a.md"),
+        ("*.md", f"{WORKSPACE}/deep/down/a.md"),
+        ("../other/*.md", f"{HOME}/other/a.md"),
+    ],
+)
+def test_a_pattern_is_relative_to_what_it_begins_with(specifier: str, path: str):
+    assert is_meant(specifier, touched(path), ROOTS)
+    assert is_hit(specifier, touched(path), ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("specifier", "path"),
+    [
+        ("/docs/*.md", f"{WORKSPACE}/docs/a.md"),
+        ("docs/*.md", "/srv/rules/docs/a.md"),
+        ("*.md", "/elsewhere/a.md"),
+        ("docs/*.md", f"{WORKSPACE}/docs/deep/a.md"),
+        ("**", WORKSPACE),
+        ("**", f"{WORKSPACE}-2/a"),
+    ],
+)
+def test_a_pattern_means_nothing_elsewhere(specifier: str, path: str):
+    assert not is_meant(specifier, touched(path), ROOTS)
+
+
+def test_a_link_is_allowed_with_its_target_and_denied_with_either():
+    out = touched(f"{WORKSPACE}/link", "/etc/shadow")
+    back = touched("/elsewhere/link", f"{WORKSPACE}/a")
+    assert not is_meant("**", out, ROOTS)
+    assert not is_meant("**", back, ROOTS)
+    assert is_hit("//etc/**", out, ROOTS)
+    assert is_hit("link", out, ROOTS)
+
+
+def test_what_forbids_is_read_widely():
+    assert is_hit("Secrets/", touched(f"{WORKSPACE}/sEcrets"), ROOTS)
+    assert is_hit("secrets/**", touched(f"{WORKSPACE}/secrets"), ROOTS)
+    assert not is_meant("Secrets/**", touched(f"{WORKSPACE}/secrets/a"), ROOTS)
+
+
+def test_searching_a_folder_is_meant_if_all_in_it_is():
+    folder = touched(f"{WORKSPACE}/docs", is_folder=True)
+    assert is_meant("docs/**", folder, ROOTS)
+    assert is_meant("docs", folder, ROOTS)
+    assert not is_meant("docs/*.md", folder, ROOTS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/w/.git/config", "/w/.git", "/w/sub/.GIT/hooks/x", "/w/.claude/settings.json", "/w/.npmrc",
+        "/w/.mainspring/settings.local.json", "/h/.BashRC", "/w/.mcp.json", "/w/.vscode/tasks.json",
+        "/h/.gitconfig", "/w/.idea/x", "/w/.husky/pre-commit", "/w/.devcontainer/x",
+        "/h/.ripgreprc",
+    ],
+)  # fmt: skip
+def test_paths_that_steer_what_runs_are_protected(path: str):
+    assert is_protected(path)
+
+
+@pytest.mark.parametrize("path", ["/w/git", "/w/.gitignore", "/w/a.git/x", "/w/src/x.py", ""])
+def test_other_paths_are_not_protected(path: str):
+    assert not is_protected(path)
+
+
+def test_a_path_is_made_absolute_by_its_words_alone():
+    assert absolute("a/../../b", cwd="/x/y", home=HOME) == "/x/b"
+    assert absolute("~/a", cwd="/x", home=HOME) == f"{HOME}/a"
+    assert absolute("//etc//x", cwd="/x", home=HOME) == "/etc/x"
+
+
+def test_a_folder_is_not_inside_one_whose_name_it_begins_with():
+    assert is_inside("/a/b", ("/a",))
+    assert is_inside("/a", ("/a/",))
+    assert is_inside("/a", ("/",))
+    assert not is_inside("/ab", ("/a",))
+    assert not is_inside("", ("/a",))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"pattern": "**/*.py"}, WORKSPACE),
+        ({"pattern": "src/**"}, f"{WORKSPACE}/src"),
+        ({"pattern": "../*"}, HOME),
+        ({"pattern": "/etc/*"}, "/etc"),
+        ({"pattern": "/*"}, "/"),
+        ({"pattern": "*/../../../etc/*"}, "/"),
+        ({"pattern": "*.md", "path": "docs"}, f"{WORKSPACE}/docs"),
+        ({"pattern": "~/x"}, f"{WORKSPACE}/~/x"),
+    ],
+)
+def test_a_glob_touches_the_folder_that_it_begins_in(given: dict[str, str], expected: str):
+    [found] = judged_call("glob", given, SAFE_READ, place()).paths
+    assert (found.link, found.is_folder) == (expected, True)

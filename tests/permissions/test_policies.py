@@ -1,0 +1,281 @@
+"""Settings files on disk become a policy; what an untrusted folder says can only forbid."""
+
+import json
+import os
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from mainspring.core.errors import InvalidInput
+from mainspring.wiring.policies import LoadedPolicy, add_local_rules, load_policy, read_policy
+from mainspring.wiring.trust import TRUSTED_FILE, distrust, trust
+
+Json: TypeAlias = dict[str, object]
+HOOKS: Json = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "x"}]}]}
+
+
+class Machine:
+    """A home, a project in it, and the administrator's file."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.project = self.home / "project"
+        self.managed = root / "etc" / "settings.json"
+        self.project.mkdir(parents=True)
+
+    def write(self, file: Path, content: Json | str) -> Path:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def says(self, name: str, **permissions: object) -> Path:
+        return self.write(self.project / name, {"permissions": permissions})
+
+    def load(self) -> LoadedPolicy:
+        return load_policy(self.project, home=self.home, managed=self.managed)
+
+    def trust(self) -> None:
+        trust(self.project, home=self.home)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(Path(os.path.realpath(tmp_path)))
+
+
+def test_nothing_written_is_an_empty_policy(machine: Machine):
+    loaded = machine.load()
+    assert (loaded.policy.rules, loaded.policy.mode, loaded.warnings) == ((), None, ())
+    assert loaded.policy.workspace == str(machine.project)
+    assert loaded.is_trusted
+
+
+def test_all_scopes_are_read_and_say_where_they_are_from(machine: Machine):
+    machine.write(machine.home / ".claude/settings.json", {"permissions": {"allow": ["Read"]}})
+    machine.write(machine.home / ".mainspring/settings.json", {"permissions": {"ask": ["Edit"]}})
+    machine.says(".claude/settings.json", deny=["Bash(rm *)"])
+    machine.says(".mainspring/settings.json", allow=["Bash(ls)"])
+    machine.says(".claude/settings.local.json", allow=["Bash(a)"])
+    machine.says(".mainspring/settings.local.json", allow=["Bash(b)"])
+    machine.write(machine.managed, {"permissions": {"deny": ["WebFetch"]}})
+    machine.trust()
+    found = [(rule.scope, rule.behavior, rule.text) for rule in machine.load().policy.rules]
+    assert found == [
+        ("user", "allow", "Read"),
+        ("user", "ask", "Edit"),
+        ("project", "deny", "Bash(rm *)"),
+        ("project", "allow", "Bash(ls)"),
+        ("local", "allow", "Bash(a)"),
+        ("local", "allow", "Bash(b)"),
+        ("managed", "deny", "WebFetch"),
+    ]
+    folders = {rule.text: rule.folder for rule in machine.load().policy.rules}
+    assert folders["Read"] == f"{machine.home}/.claude"
+    assert folders["Bash(b)"] == str(machine.project)
+
+
+def test_the_narrower_scope_sets_the_mode_and_the_administrator_has_the_last_word(machine: Machine):
+    machine.write(
+        machine.home / ".mainspring/settings.json", {"permissions": {"defaultMode": "plan"}}
+    )
+    machine.says(".claude/settings.json", defaultMode="acceptEdits")
+    machine.trust()
+    assert machine.load().policy.mode == "acceptEdits"
+    machine.write(
+        machine.managed,
+        {"permissions": {"defaultMode": "manual", "disableBypassPermissionsMode": "disable"}},
+    )
+    assert (machine.load().policy.mode, machine.load().policy.bypass) == ("default", "never")
+
+
+def test_an_untrusted_folder_can_only_forbid(machine: Machine):
+    file = machine.write(
+        machine.project / ".claude/settings.json",
+        {
+            "permissions": {
+                "allow": ["Bash"],
+                "ask": ["Edit"],
+                "deny": ["Read(.env)"],
+                "defaultMode": "bypassPermissions",
+                "additionalDirectories": ["/"],
+            },
+            "hooks": HOOKS,
+            "sandbox": {"enabled": True},
+            "hooksFailOpen": True,
+        },
+    )
+    loaded = machine.load()
+    assert not loaded.is_trusted
+    assert {rule.text for rule in loaded.policy.rules} == {"Edit", "Read(.env)"}
+    assert (loaded.policy.mode, loaded.policy.directories) == (None, ())
+    assert (loaded.hooks, loaded.sandbox, loaded.policy.hooks_fail_open) == ((), {}, None)
+    assert loaded.policy.sandbox_allows_bash is None
+    [warning] = loaded.warnings
+    assert str(file) in warning
+    assert "mainspring policy trust" in warning
+
+
+def test_trust_lets_all_of_it_hold_until_it_changes(machine: Machine):
+    content: Json = {
+        "permissions": {"allow": ["Bash"], "additionalDirectories": ["../lib", "~/data"]},
+        "hooks": HOOKS,
+        "sandbox": {"enabled": True, "network": {}},
+    }
+    file = machine.write(machine.project / ".mainspring/settings.json", content)
+    machine.trust()
+    loaded = machine.load()
+    assert loaded.is_trusted
+    assert [rule.text for rule in loaded.policy.rules] == ["Bash"]
+    assert loaded.policy.directories == (f"{machine.home}/lib", f"{machine.home}/data")
+    [hooks] = loaded.hooks
+    assert (hooks.scope, hooks.source, hooks.hooks) == ("project", str(file), HOOKS)
+    assert loaded.sandbox["network"] == {}
+    assert loaded.policy.sandbox_allows_bash is True
+    machine.write(file, {**content, "model": "x"})
+    assert not machine.load().is_trusted
+    assert machine.load().policy.rules == ()
+
+
+def test_a_local_file_that_a_repository_brings_along_needs_trust_too(machine: Machine):
+    machine.says(".claude/settings.json", deny=["Read(.env)"])
+    machine.trust()
+    machine.says(".claude/settings.local.json", allow=["Bash"])
+    assert [rule.text for rule in machine.load().policy.rules] == ["Read(.env)"]
+
+
+def test_trust_is_taken_back(machine: Machine):
+    machine.says(".claude/settings.json", allow=["Bash"])
+    machine.trust()
+    assert distrust(machine.project, home=machine.home)
+    assert not machine.load().is_trusted
+    assert not distrust(machine.project, home=machine.home)
+
+
+def test_trust_is_in_the_folder_not_in_the_link_to_it(machine: Machine, tmp_path: Path):
+    machine.says(".claude/settings.json", allow=["Bash"])
+    link = tmp_path / "link"
+    link.symlink_to(machine.project)
+    trust(link, home=machine.home)
+    assert machine.load().is_trusted
+    assert (machine.home / TRUSTED_FILE).stat().st_mode & 0o077 == 0
+
+
+def test_the_home_folder_is_no_project(machine: Machine):
+    machine.write(machine.home / ".claude/settings.json", {"permissions": {"allow": ["Bash"]}})
+    loaded = load_policy(machine.home, home=machine.home, managed=machine.managed)
+    assert [(rule.scope, rule.text) for rule in loaded.policy.rules] == [("user", "Bash")]
+
+
+def test_what_is_not_known_is_warned_about_by_name(machine: Machine):
+    file = machine.write(
+        machine.home / ".claude/settings.json",
+        {"$schema": "x", "model": "opus", "permissions": {"alow": ["Bash"], "allow": ["Bash("]}},
+    )
+    unknown, broken = machine.load().warnings
+    assert unknown == f"{file}: model, permissions.alow: not known, does nothing here"
+    assert "Bash(" in broken
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        "\x00",
+        '{"permissions": []}',
+        '{"permissions": {"deny": "Bash"}}',
+        '{"permissions": {"deny": ["Read([a)"]}}',
+        '{"permissions": {"ask": [""]}}',
+        '{"permissions": {"defaultMode": "yolo"}}',
+        " " * 1_000_001,
+    ],
+)
+def test_a_file_that_may_forbid_something_unreadable_stops_everything(
+    machine: Machine, content: str
+):
+    file = machine.write(machine.managed, content)
+    with pytest.raises(InvalidInput, match=str(file)):
+        machine.load()
+
+
+def test_something_that_is_no_file_is_refused(machine: Machine):
+    (machine.project / ".claude/settings.json").mkdir(parents=True)
+    with pytest.raises(InvalidInput, match="not a file"):
+        machine.load()
+
+
+def test_an_administrator_may_keep_allowing_to_themselves(machine: Machine):
+    machine.write(
+        machine.home / ".claude/settings.json", {"permissions": {"allow": ["Bash"], "deny": ["X"]}}
+    )
+    machine.write(
+        machine.managed,
+        {"allowManagedPermissionRulesOnly": True, "permissions": {"allow": ["Read"]}},
+    )
+    assert [rule.text for rule in machine.load().policy.rules] == ["X", "Read"]
+
+
+def test_hooks_can_be_turned_off_but_not_the_administrator_s(machine: Machine):
+    machine.write(machine.home / ".claude/settings.json", {"hooks": HOOKS, "disableAllHooks": True})
+    machine.write(machine.managed, {"hooks": HOOKS})
+    assert [hooks.scope for hooks in machine.load().hooks] == ["managed"]
+
+
+def test_a_sandbox_setting_says_whether_commands_need_asking(machine: Machine):
+    user = machine.home / ".claude/settings.json"
+    machine.write(user, {"sandbox": {"enabled": True, "autoAllowBashIfSandboxed": False}})
+    assert machine.load().policy.sandbox_allows_bash is False
+    machine.write(machine.managed, {"sandbox": {"autoAllowBashIfSandboxed": True}})
+    assert machine.load().policy.sandbox_allows_bash is True
+
+
+def test_always_allow_is_written_and_holds_next_time(machine: Machine):
+    file = add_local_rules(machine.project, ["Bash(npm test)"], home=machine.home)
+    add_local_rules(machine.project, ["Bash(npm test)", "Edit(src/**)"], home=machine.home)
+    assert json.loads(file.read_text()) == {
+        "permissions": {"allow": ["Bash(npm test)", "Edit(src/**)"]}
+    }
+    loaded = machine.load()
+    assert loaded.is_trusted
+    assert [rule.scope for rule in loaded.policy.rules] == ["local", "local"]
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_always_allow_keeps_what_is_there_and_makes_nothing_trusted(machine: Machine):
+    machine.write(
+        machine.project / ".mainspring/settings.local.json",
+        {"env": {"A": "b"}, "permissions": {"deny": ["X"], "allow": ["Bash"]}},
+    )
+    file = add_local_rules(machine.project, ["Bash(npm test)"], home=machine.home)
+    assert json.loads(file.read_text())["env"] == {"A": "b"}
+    assert [rule.text for rule in machine.load().policy.rules] == ["X"]
+
+
+def test_a_rule_or_a_file_that_cannot_be_read_is_not_written(machine: Machine):
+    with pytest.raises(InvalidInput):
+        add_local_rules(machine.project, ["*"], home=machine.home)
+    assert list(machine.project.iterdir()) == []
+    file = machine.write(machine.project / ".mainspring/settings.local.json", "{broken")
+    with pytest.raises(InvalidInput):
+        add_local_rules(machine.project, ["Bash(ls)"], home=machine.home)
+    assert file.read_text() == "{broken"
+
+
+def test_a_link_in_the_place_of_the_local_file_is_replaced_not_followed(machine: Machine):
+    victim = machine.write(machine.home / ".bashrc", '{"permissions": {}}')
+    local = machine.project / ".mainspring/settings.local.json"
+    local.parent.mkdir()
+    local.symlink_to(victim)
+    add_local_rules(machine.project, ["Bash(ls)"], home=machine.home)
+    assert victim.read_text() == '{"permissions": {}}'
+    assert not local.is_symlink()
+
+
+def test_one_file_alone_makes_a_policy(machine: Machine):
+    file = machine.write(machine.home / "rules.json", {"permissions": {"deny": ["Bash"]}, "x": 1})
+    policy, warnings = read_policy(file, folder=machine.project, home=machine.home)
+    assert [rule.text for rule in policy.rules] == ["Bash"]
+    assert policy.workspace == str(machine.project)
+    assert len(warnings) == 1

@@ -1,0 +1,183 @@
+"""What holds whatever the call, the rules and the mode."""
+
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.permissions.cases import HOME, NOW, WORKSPACE, place
+
+from mainspring.core.events import Permission
+from mainspring.core.tool import SAFE_READ, Traits
+from mainspring.harness.permissions.decide import decide
+from mainspring.harness.permissions.judged import Judged, judged_call
+from mainspring.harness.permissions.policy import MODES, HeldRule, Policy
+from mainspring.harness.permissions.standing import Grant, Standing
+
+LENIENCY: dict[Permission, int] = {"deny": 0, "ask": 1, "allow": 2}
+
+COMMANDS = [
+    "ls", "cat a", "cat .env", "npm test", "npm run build && git push", "rm -rf /", "rm a",
+    "echo x > a", "echo x > .git/config", "cp a /etc/b", "cat $X", 'ls "', "curl x | sh",
+    "FOO=1 make", "",
+]  # fmt: skip
+PATHS = ["a", "src/a", ".env", ".git/config", "/etc/x", "~/x", "../x", "link", ""]
+RULES = [
+    "Bash", "Bash(ls *)", "Bash(npm *)", "Bash(npm test)", "Bash(git push *)", "Bash(cat *)",
+    "Bash(rm *)", "Read", "Read(.env)", "Read(src/**)", "Read(//etc/**)", "Edit", "Edit(src/**)",
+    "Edit(~/**)", "Write", "Edit(link)", "mcp__gh", "mcp__gh__get", "mcp__*", "*", "WebFetch",
+    "WebFetch(domain:x.com)",
+    "WebFetch(url:*secret*)", "Agent(Explore)", "Skill(x)", "deploy(env:prod)", "Read([a)",
+    "!!", "",
+]  # fmt: skip
+LINKS = {f"{WORKSPACE}/link": "/etc/x"}
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Judged:
+    tool = draw(
+        st.sampled_from(
+            ["bash", "service_start", "read", "grep", "glob", "edit", "write", "web_fetch", "agent",
+             "skill", "deploy", "ask_user", "todo", "mcp__gh__get", "Bash"]
+        )
+    )  # fmt: skip
+    inputs = st.fixed_dictionaries(
+        {},
+        optional={
+            "command": st.sampled_from(COMMANDS),
+            "file_path": st.sampled_from(PATHS),
+            "path": st.sampled_from(PATHS),
+            "pattern": st.sampled_from(["**/*.py", "/etc/*", "x"]),
+            "url": st.sampled_from(["https://x.com/", "https://y.com/secret", "http://["]),
+            "env": st.sampled_from(["prod", 3, None]),
+            "subagent_type": st.just("Explore"),
+            "skill": st.just("x"),
+        },
+    )
+    traits = draw(st.sampled_from([Traits(), SAFE_READ]))
+    return judged_call(tool, draw(inputs), traits, place(LINKS))
+
+
+def held(*behaviors: Permission) -> st.SearchStrategy[HeldRule]:
+    return st.builds(
+        HeldRule,
+        text=st.sampled_from(RULES),
+        behavior=st.sampled_from(behaviors),
+        scope=st.sampled_from(["managed", "user", "project", "local"]),
+        folder=st.just(WORKSPACE),
+    )
+
+
+POLICIES = st.builds(
+    Policy,
+    workspace=st.just(WORKSPACE),
+    home=st.just(HOME),
+    rules=st.lists(held("allow", "ask", "deny"), max_size=5).map(tuple),
+    mode=st.sampled_from([None, *MODES]),
+    directories=st.sampled_from([(), ("/etc",), (HOME,)]),
+    sandbox_allows_bash=st.sampled_from([None, True]),
+    bypass=st.sampled_from([None, "anywhere", "never"]),
+)
+STANDINGS = st.builds(
+    Standing,
+    mode=st.sampled_from([None, None, *MODES]),
+    rules=st.lists(held("allow", "ask", "deny"), max_size=2).map(tuple),
+    grants=st.lists(held("allow"), max_size=2).map(
+        lambda rules: {rule.text: Grant(id=rule.text, rules=(rule,)) for rule in rules}
+    ),
+    blocks=st.sampled_from([0, 20]),
+)
+
+
+def outcome(judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool) -> Permission:
+    decision = decide(judged, policy, standing, now=NOW, is_sandboxed=is_sandboxed)
+    assert decision.reason
+    return decision.decision
+
+
+@given(calls(), POLICIES, STANDINGS, st.booleans(), held("deny"))
+@settings(max_examples=400, deadline=None)
+def test_adding_a_deny_rule_never_allows_more(
+    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool, rule: HeldRule
+):
+    before = outcome(judged, policy, standing, is_sandboxed)
+    for rules in ((*policy.rules, rule), (rule, *policy.rules)):
+        after = outcome(judged, replace(policy, rules=rules), standing, is_sandboxed)
+        assert LENIENCY[after] <= LENIENCY[before]
+
+
+@given(calls(), POLICIES, STANDINGS, st.booleans(), held("ask"))
+@settings(max_examples=300, deadline=None)
+def test_adding_an_ask_rule_never_allows_more(
+    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool, rule: HeldRule
+):
+    before = outcome(judged, policy, standing, is_sandboxed)
+    more = replace(policy, rules=(rule, *policy.rules))
+    assert LENIENCY[outcome(judged, more, standing, is_sandboxed)] <= LENIENCY[before]
+
+
+@given(calls(), POLICIES, STANDINGS, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_removing_allow_rules_never_allows_more(
+    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+):
+    before = outcome(judged, policy, standing, is_sandboxed)
+    kept = tuple(rule for rule in policy.rules if rule.behavior != "allow")
+    after = outcome(judged, replace(policy, rules=kept), standing, is_sandboxed)
+    assert LENIENCY[after] <= LENIENCY[before]
+
+
+@given(calls(), POLICIES, STANDINGS, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_whatever_the_mode_and_rules_deny_wins(
+    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+):
+    everything = HeldRule(text="*", behavior="deny", scope="user")
+    for rules in ((*policy.rules, everything), (everything, *policy.rules)):
+        assert outcome(judged, replace(policy, rules=rules), standing, is_sandboxed) == "deny"
+
+
+@given(calls(), POLICIES, STANDINGS, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_grants_that_have_ended_give_no_leave(
+    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+):
+    ended = {
+        name: Grant(id=name, rules=grant.rules, expires_at=NOW - timedelta(seconds=1))
+        for name, grant in standing.grants.items()
+    }
+    spent = {
+        name: Grant(id=name, rules=grant.rules, max_uses=1, uses=1)
+        for name, grant in standing.grants.items()
+    }
+    without = Standing(mode=standing.mode, rules=standing.rules, blocks=standing.blocks)
+    expected = outcome(judged, policy, without, is_sandboxed)
+    for grants in (ended, spent):
+        over = Standing(
+            mode=standing.mode, rules=standing.rules, blocks=standing.blocks, grants=grants
+        )
+        assert outcome(judged, policy, over, is_sandboxed) == expected
+
+
+@given(
+    st.text(max_size=20) | st.sampled_from(["bash", "read", "edit", "glob", "web_fetch", "skill"]),
+    st.dictionaries(
+        st.sampled_from(["command", "file_path", "path", "pattern", "url", "skill"]) | st.text(),
+        st.text(max_size=60) | st.none() | st.integers() | st.lists(st.text(), max_size=2),
+        max_size=4,
+    ),
+    st.lists(st.text(max_size=30), max_size=3),
+    st.sampled_from(MODES),
+)
+@settings(max_examples=300, deadline=None)
+def test_nothing_that_is_called_or_ruled_breaks_the_decision(
+    tool: str, given: dict[str, object], texts: list[str], mode: str
+):
+    behaviors: tuple[Permission, ...] = ("allow", "ask", "deny")
+    rules = tuple(
+        HeldRule(text=text, behavior=behavior) for text in texts for behavior in behaviors
+    )
+    policy = Policy(workspace=WORKSPACE, home=HOME, rules=rules)
+    judged = judged_call(tool, given, Traits(), place())
+    standing = Standing(mode=next(each for each in MODES if each == mode))
+    assert outcome(judged, policy, standing, False) in LENIENCY

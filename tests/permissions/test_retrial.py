@@ -1,0 +1,102 @@
+"""Past calls, judged by other rules."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from msgspec.structs import replace
+from tests.permissions.cases import NOW, rules
+
+from mainspring.core.envelope import FORMAT, GENESIS, Event, KnownPayload, encode_payload
+from mainspring.core.events import (
+    AgentMcpToolUse,
+    AgentToolUse,
+    Permission,
+    PermissionUpdate,
+    PermissionUpdated,
+    RuleText,
+)
+from mainspring.core.facts import PolicyAdopted, SandboxOpened, ToolCallAuthorized
+from mainspring.harness.permissions.policy import Policy
+from mainspring.harness.permissions.retrial import Retried, retry_calls
+
+
+@dataclass
+class Past:
+    events: list[Event] = field(default_factory=list[Event])
+
+    def add(self, payload: KnownPayload) -> str:
+        number = len(self.events) + 1
+        event = Event(
+            id=f"e{number}",
+            session_id="s",
+            seq=number,
+            thread_id="t",
+            time=NOW + timedelta(minutes=number),
+            payload=payload,
+            body=encode_payload(payload),
+            version=FORMAT,
+            prev=GENESIS,
+        )
+        self.events.append(event)
+        return event.id
+
+    def bash(self, command: str, was: Permission, person: Permission | None = None) -> None:
+        call_id = self.add(AgentToolUse(name="bash", input={"command": command}))
+        self.add(ToolCallAuthorized(tool_use_id=call_id, decision=was, gate="rule"))
+        if person is not None:
+            self.add(ToolCallAuthorized(tool_use_id=call_id, decision=person, gate="person"))
+
+    def judged(self, policy: Policy) -> list[Retried]:
+        return retry_calls(self.events, policy)
+
+
+def test_what_was_is_held_against_what_would_be():
+    past = Past()
+    past.bash("npm test", "ask", "allow")
+    past.bash("git push", "allow")
+    past.bash("ls", "allow")
+    found = past.judged(rules(allow=("Bash(npm test)",), deny=("Bash(git push *)",)))
+    assert [(each.was, each.person, each.now.decision) for each in found] == [
+        ("ask", "allow", "allow"),
+        ("allow", None, "deny"),
+        ("allow", None, "allow"),
+    ]
+    assert [each.is_changed for each in found] == [True, True, False]
+
+
+def test_a_call_that_nobody_judged_is_judged_now():
+    past = Past()
+    past.add(AgentMcpToolUse(mcp_server_name="gh", name="get", input={}))
+    past.add(AgentMcpToolUse(mcp_server_name="gh", name="mcp__gh__get", input={}))
+    found = past.judged(rules(deny=("mcp__gh__get",)))
+    assert [(each.was, each.now.decision) for each in found] == [(None, "deny"), (None, "deny")]
+
+
+def test_modes_and_grants_are_those_of_then():
+    past = Past()
+    past.add(PolicyAdopted(policy="x", mode="dontAsk"))
+    past.bash("make", "deny")
+    granted = PermissionUpdate(
+        type="addRules",
+        behavior="allow",
+        rules=(RuleText(tool_name="Bash", rule_content="make"),),
+        expires_at=(NOW + timedelta(minutes=6)).isoformat(),
+    )
+    past.add(PermissionUpdated(updates=(granted,)))
+    past.bash("make", "allow")
+    past.bash("make", "deny")
+    decisions = [each.now.decision for each in past.judged(rules())]
+    assert decisions == ["deny", "allow", "deny"]
+    others = past.judged(replace(rules(), mode="default"))
+    assert [each.now.decision for each in others] == ["ask", "allow", "ask"]
+
+
+def test_the_workspace_and_the_sandbox_are_those_of_then():
+    past = Past()
+    read = AgentToolUse(name="read", input={"file_path": "/elsewhere/a"})
+    past.add(read)
+    past.add(SandboxOpened(backend="x", level="isolated", flags_hash="", workspace="/elsewhere"))
+    past.add(read)
+    past.bash("make", "allow")
+    found = past.judged(replace(rules(), sandbox_allows_bash=True))
+    assert [each.now.decision for each in found] == ["ask", "allow", "allow"]

@@ -1,0 +1,176 @@
+"""Rules: how they are written, and which calls they speak for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.permissions.cases import HOME, WORKSPACE, call
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission, RuleText
+from mainspring.harness.permissions.judged import Judged
+from mainspring.harness.permissions.names import ALIASES, ours, theirs
+from mainspring.harness.permissions.paths import Roots
+from mainspring.harness.permissions.rules import Rule, forbids, parse_rule, permits, written
+
+ROOTS = Roots(folder=WORKSPACE, cwd=WORKSPACE, home=HOME)
+KINDS = [
+    "Bash", "bash", "Bash(npm run *)", "Bash(git:*)", "Bash(*)", "Read(./.env)", "Read(//etc/**)",
+    "Edit(~/notes/*.md)", "Write(/src/**)", "WebFetch(domain:*.x.com)", "WebFetch(domain:x.com)",
+    "mcp__github", "mcp__github__*", "mcp__github__get_issue", "mcp__*", "Agent(Explore)",
+    "Task(Explore)", "Skill(deploy)", "Skill(deploy *)", "TodoWrite", "*", "deploy(env:prod)",
+    "Agent(model:opus)", "mcp__db__query(sql:*drop*)", "WebFetch(url:*token=*)", "Bash(echo (x))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_a_rule_survives_being_printed(text: str):
+    rule = parse_rule(text)
+    assert rule.text == text
+    assert parse_rule(str(rule)) == rule
+
+
+@given(st.text(max_size=40) | st.from_regex(r"[A-Z][a-z]+\([^\n]{1,20}\)", fullmatch=True))
+def test_any_text_is_a_rule_that_can_be_printed_or_is_refused(text: str):
+    try:
+        rule = parse_rule(text)
+    except InvalidInput:
+        return
+    assert parse_rule(str(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "names no tool"),
+        ("rm -rf", "names no tool"),
+        ("(x)", "names no tool"),
+        ("Bash(ls", "not closed"),
+        ("Bash(ls) x", "not closed"),
+        ("Bash()", "nothing stands"),
+        ("Read(!x)", "take something out"),
+        ("Read([a)", "without its ]"),
+        ("WebFetch(x.com)", "domain:host"),
+        ("WebFetch(domain:x/*)", "comes a host"),
+        ("deploy(prod)", "parameter:value"),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_said(text: str, problem: str):
+    with pytest.raises(InvalidInput, match=problem.replace("]", r"\]")):
+        parse_rule(text)
+
+
+@pytest.mark.parametrize("text", ["*", "mcp__*", "mcp__*__get", "B*", "deploy(env:test)"])
+def test_some_rules_may_forbid_but_not_allow(text: str):
+    parse_rule(text, behavior="deny")
+    parse_rule(text, behavior="ask")
+    with pytest.raises(InvalidInput):
+        parse_rule(text, behavior="allow")
+
+
+def test_after_a_literal_server_a_glob_may_allow():
+    assert parse_rule("mcp__github__get_*", behavior="allow").tool == "mcp__github__get_*"
+
+
+def test_the_names_of_claude_code_are_ours():
+    assert (ours("Bash"), ours("TodoWrite"), ours("Task"), ours("mine")) == (
+        "bash", "todo", "agent", "mine",
+    )  # fmt: skip
+    assert {ours(theirs(name)) for name in ALIASES.values()} == set(ALIASES.values())
+
+
+def test_a_rule_of_an_update_is_written_as_in_settings():
+    assert written(RuleText(tool_name="Bash", rule_content="ls *")) == "Bash(ls *)"
+    assert written(RuleText(tool_name="Bash")) == "Bash"
+
+
+SPOKEN_FOR = [
+    ("Read", call("grep", pattern="x")),
+    ("Read", call("read", file_path="a")),
+    ("Edit", call("write", file_path="a", content="")),
+    ("Write", call("write", file_path="a", content="")),
+    ("Edit(src/**)", call("write", file_path="src/a", content="")),
+    ("Read(src/**)", call("grep", path="src", pattern="x")),
+    ("Read(.env)", call("read", file_path=f"{WORKSPACE}/deep/.env")),
+    ("WebFetch(domain:x.com)", call("web_fetch", url="https://X.com:443/a")),
+    ("WebFetch(domain:*.x.com)", call("web_fetch", url="https://a.b.x.com/")),
+    ("WebFetch", call("web_fetch", url="https://a.b.x.com/")),
+    ("mcp__gh", call("mcp__gh__get")),
+    ("mcp__gh__*", call("mcp__gh__get")),
+    ("mcp__gh__get", call("mcp__gh__get")),
+    ("Agent(Explore)", call("agent", subagent_type="Explore")),
+    ("Skill(deploy *)", call("skill", skill="deploy prod")),
+    ("Skill(deploy:*)", call("skill", skill="deploy")),
+    ("deploy(env:prod*)", call("deploy", env="production")),
+    ("deploy(force:true)", call("deploy", force=True)),
+    ("deploy(count:3)", call("deploy", count=3)),
+    ("Agent(model:opus)", call("agent", model="opus", subagent_type="x")),
+    ("*", call("anything")),
+]
+
+
+@pytest.mark.parametrize(("text", "judged"), SPOKEN_FOR, ids=[text for text, _ in SPOKEN_FOR])
+def test_a_rule_forbids_what_it_names(text: str, judged: Judged):
+    assert forbids(parse_rule(text), judged, ROOTS, "deny")
+
+
+NOT_SPOKEN_FOR = [
+    ("Write", call("edit", file_path="a")),
+    ("Read", call("edit", file_path="a")),
+    ("Read(src/**)", call("read", file_path="lib/a")),
+    ("Edit(src/**)", call("read", file_path="src/a")),
+    ("WebFetch(domain:x.com)", call("web_fetch", url="https://x.com.evil.org/")),
+    ("WebFetch(domain:x.com)", call("web_fetch", url="https://x.com@evil.org/")),
+    ("WebFetch(domain:*.x.com)", call("web_fetch", url="https://x.com/")),
+    ("WebFetch(domain:*.x.com)", call("web_fetch", url="https://evilx.com/")),
+    ("WebFetch(domain:x.com)", call("web_fetch", url="https://[bad/")),
+    ("mcp__gh", call("mcp__ghost__get")),
+    ("mcp__gh__get", call("mcp__gh__get_all")),
+    ("Agent(Explore)", call("agent", subagent_type="Explorer")),
+    ("Skill(deploy *)", call("skill", skill="deployment")),
+    ("deploy(env:prod)", call("deploy", env="production")),
+    ("deploy(env:prod)", call("deploy")),
+]
+
+
+@pytest.mark.parametrize(("text", "judged"), NOT_SPOKEN_FOR, ids=[t for t, _ in NOT_SPOKEN_FOR])
+def test_a_rule_forbids_nothing_else(text: str, judged: Judged):
+    assert not forbids(parse_rule(text), judged, ROOTS, "deny")
+
+
+@pytest.mark.parametrize(
+    ("text", "judged", "expected"),
+    [
+        ("WebFetch(domain:x.com)", call("web_fetch", url="https://x.com/a"), True),
+        ("WebFetch(domain:x.com)", call("web_fetch", url="https://y.com/a"), False),
+        ("mcp__gh__get_*", call("mcp__gh__get_issue"), True),
+        ("mcp__gh__get_*", call("mcp__gh__put_issue"), False),
+        ("Agent(Explore)", call("agent", subagent_type="Explore"), True),
+    ],
+)
+def test_a_rule_permits_what_it_names_and_nothing_else(text: str, judged: Judged, expected: bool):
+    assert permits(parse_rule(text, behavior="allow"), judged) is expected
+
+
+BEHAVIORS: list[Permission] = ["ask", "deny"]
+
+
+@pytest.mark.parametrize("behavior", BEHAVIORS)
+def test_a_rule_on_files_holds_for_commands_that_touch_them(behavior: Permission):
+    reading = call("bash", command="cat .env")
+    writing = call("bash", command="echo x > src/a")
+    assert forbids(parse_rule("Read(.env)"), reading, ROOTS, behavior)
+    assert forbids(parse_rule("Edit(src/**)"), writing, ROOTS, behavior)
+    assert not forbids(parse_rule("Edit(.env)"), reading, ROOTS, behavior)
+    assert not forbids(Rule("read", "lib/**"), writing, ROOTS, behavior)
+
+
+def test_a_rule_on_commands_holds_for_services_too():
+    service = call("service_start", command="curl x | sh")
+    assert forbids(parse_rule("Bash(curl *)"), service, ROOTS, "deny")
+    assert forbids(parse_rule("Bash"), service, ROOTS, "deny")
+    assert forbids(
+        parse_rule("Bash(background:true)"),
+        call("bash", command="ls", background=True),
+        ROOTS,
+        "deny",
+    )

@@ -1,0 +1,263 @@
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+from tests.sandbox.conftest import sh
+
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Exec
+
+USER = 1500
+ROOT = Path(__file__).parents[2]
+
+
+async def test_a_program_runs_in_the_workspace_and_says_how_it_ended(
+    sandbox: KeptSandbox, site: Site
+):
+    ran = await sh(sandbox, "pwd; echo made > file; echo wrong >&2; exit 3")
+    assert (ran.status, ran.stopped) == (3, None)
+    assert ran.stdout.head.decode() == f"{site.workspace}\n"
+    assert ran.stderr.head == b"wrong\n"
+    assert (site.workspace / "file").read_text() == "made\n"
+
+
+async def test_a_program_gets_the_folder_variables_and_input_it_was_asked_with(
+    sandbox: KeptSandbox, site: Site
+):
+    (site.workspace / "sub").mkdir()
+    script = 'pwd; echo "$WORD $HOME"; cat'
+    ran = await sandbox.run(
+        Exec(
+            key="k",
+            argv=("sh", "-c", script),
+            cwd="sub",
+            env={"WORD": "süß"},
+            stdin=b"in\0put" * 100_000,
+        )
+    )
+    beginning = f"{site.workspace}/sub\nsüß {site.workspace}\n".encode()
+    assert ran.stdout.head.startswith(beginning)
+    assert ran.stdout.size == len(beginning) + 600_000
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "status", "says"),
+    [
+        (("no-such-program",), None, 127, b"no-such-program: No such file"),
+        (("/etc/passwd",), None, 126, b"/etc/passwd: Permission denied"),
+        (("true",), "missing", 127, b"/missing: No such file"),
+    ],
+)
+async def test_what_cannot_be_started_says_why(
+    sandbox: KeptSandbox, argv: tuple[str, ...], cwd: str | None, status: int, says: bytes
+):
+    ran = await sandbox.run(Exec(key="k", argv=argv, cwd=cwd))
+    assert ran.status == status
+    assert says in ran.stderr.head
+
+
+async def test_a_signal_is_told_as_shells_do(sandbox: KeptSandbox):
+    assert (await sh(sandbox, "kill -9 $$")).status == 137
+
+
+async def test_nothing_of_our_environment_is_inside(
+    site: Site, bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PLANTED", "hunter2")
+    async with KeptSandbox(site, bubblewrap) as sandbox:
+        ran = await sh(sandbox, "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'")
+    assert b"PATH=" in ran.stdout.head
+    assert b"hunter2" not in ran.stdout.head + ran.stdout.tail
+
+
+async def test_no_descriptor_of_ours_is_inside(site: Site, bubblewrap: Bubblewrap, tmp_path: Path):
+    planted = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(planted, True)
+    try:
+        async with KeptSandbox(site, bubblewrap) as sandbox:
+            own = await sh(sandbox, "exec ls /proc/self/fd")
+            agents = await sh(sandbox, "readlink /proc/1/fd/*; cat /proc/1/environ /proc/1/maps")
+    finally:
+        os.close(planted)
+    assert own.stdout.head.split() == [b"0", b"1", b"2", b"3"]  # 3 is what ls looks through
+    assert agents.stdout.head == b""
+
+
+async def test_outside_the_workspace_there_is_little_and_none_of_it_can_be_written(
+    sandbox: KeptSandbox, site: Site, tmp_path: Path
+):
+    (tmp_path / "secret").write_text("hunter2")
+    tried = f"cat {tmp_path}/secret; ls {site.state}; ls /home /root /var; echo x > {tmp_path}/new;"
+    tried += "echo x > /new; echo x > /etc/new; echo x > /usr/new; echo x > /dev/new;"
+    tried += "echo x > /run/new; echo x > /proc/sys/vm/overcommit_memory; chmod 777 /etc; true"
+    ran = await sh(sandbox, tried)
+    assert ran.stdout.head == b""
+    assert len(ran.stderr.head.splitlines()) == 12
+    assert {path.name for path in tmp_path.iterdir()} == {"secret", "state", "workspace"}
+
+
+async def test_there_is_no_network_but_the_sandbox_s_own(sandbox: KeptSandbox):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ran = await sandbox.run(
+            Exec(key="k", argv=("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"))
+        )
+    assert b"Connection refused" in ran.stderr.head
+
+
+async def test_a_listener_inside_can_be_served_from_outside(site: Site, bubblewrap: Bubblewrap):
+    listeners: list[socket.socket] = []
+    networked = replace(site, network=True)
+    sandbox = KeptSandbox(networked, bubblewrap, on_listener=listeners.append)
+
+    async def serve():
+        listener = await sandbox.listener()
+        assert listener is not None
+        with listener:
+            connection, _ = await to_thread.run_sync(listener.accept)
+            with connection:
+                connection.sendall(b"from outside\n")
+
+    async def ask():
+        script = "exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3"
+        ran = await sandbox.run(Exec(key="k", argv=("bash", "-c", script)))
+        assert ran.stdout.head == b"from outside\n"
+
+    with anyio.fail_after(20):
+        async with sandbox, anyio.create_task_group() as group:
+            group.start_soon(serve)
+            group.start_soon(ask)
+    [told] = listeners
+    told.close()
+
+
+async def test_hidden_paths_are_not_there_and_protected_ones_cannot_be_changed(
+    site: Site, bubblewrap: Bubblewrap
+):
+    root = site.workspace
+    for name in (".git/hooks/pre-commit", ".git/config", ".mainspring/log.db", "deep/key.pem"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("original")
+    guarded = replace(
+        site,
+        hidden=(Path(".mainspring"), Path("deep/key.pem"), Path("missing")),
+        protected=(Path(".git/hooks"), Path(".git/config"), Path(".mcp.json")),
+    )
+    async with KeptSandbox(guarded, bubblewrap) as sandbox:
+        seen = await sh(sandbox, "ls -A .mainspring; cat deep/key.pem; cat .git/config")
+        await sh(
+            sandbox,
+            "echo x > .git/hooks/pre-commit; rm -rf .git/hooks; echo x > .git/config;"
+            "mv .git .old; cp -r .git .copy; rm -f .git/config; mv .mainspring .seen;"
+            "mv deep .deeper; echo x > .mainspring/new; echo free > .git/HEAD",
+        )
+    assert seen.stdout.head == b"original"
+    for name in (".git/hooks/pre-commit", ".git/config", ".mainspring/log.db", "deep/key.pem"):
+        assert (root / name).read_text() == "original"
+    assert (root / ".git/HEAD").read_text() == "free\n"
+
+
+async def test_more_of_the_host_is_seen_only_as_the_operator_says(
+    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+):
+    tools, share = tmp_path / "tools", tmp_path / "share"
+    for folder in (tools, share):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+    wider = replace(site, read_only=(tools,), share=share)
+    async with KeptSandbox(wider, bubblewrap) as sandbox:
+        ran = await sh(sandbox, f"cat {tools}/file {share}/file; echo x > {tools}/file")
+    assert ran.stdout.head == b"toolsshare"
+    assert (tools / "file").read_text() == "tools"
+
+
+async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
+    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+):
+    broken = replace(site, read_only=(tmp_path / "missing",))
+    async with KeptSandbox(broken, bubblewrap) as sandbox:
+        with pytest.raises(SandboxFailed, match=r"Can't find source path .*missing"):
+            await sh(sandbox, "touch made")
+        assert await sandbox.found("sh") is None
+    assert not list(site.workspace.iterdir())
+
+
+async def test_the_keeper_s_own_files_may_not_be_where_programs_could_change_them(
+    site: Site, bubblewrap: Bubblewrap
+):
+    inside = replace(site, state=site.workspace / ".state")
+    with pytest.raises(SandboxFailed, match="in the workspace"):
+        KeptSandbox(inside, bubblewrap)
+    KeptSandbox(replace(inside, hidden=(Path(".state"),)), bubblewrap)
+
+
+async def test_the_box_is_the_same_for_every_session_with_the_same_flags(
+    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+):
+    other = replace(site, workspace=tmp_path / "elsewhere", state=tmp_path / "other")
+    box = KeptSandbox(site, bubblewrap).box
+    assert box == KeptSandbox(other, bubblewrap).box
+    assert (box.backend, box.level) == ("bubblewrap", "isolated")
+    assert box != KeptSandbox(replace(site, network=True), bubblewrap).box
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be others")
+def test_an_ordinary_user_has_the_same_sandbox(tmp_path_factory: pytest.TempPathFactory):
+    import_paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
+    script = (
+        "import anyio, os, sys; from pathlib import Path\n"
+        "from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap\n"
+        "from mainspring.capabilities.sandbox.cage import Limits, Site\n"
+        "from mainspring.capabilities.sandbox.client import KeptSandbox\n"
+        "from mainspring.core.hands import Exec\n"
+        "async def main(folder):\n"
+        "    site = Site(session_id='u', workspace=folder / 'ws', state=folder / 'state',"
+        " limits=Limits(processes=20))\n"
+        "    site.workspace.mkdir()\n"
+        "    async with KeptSandbox(site, Bubblewrap(path=find_bubblewrap())) as sandbox:\n"
+        "        ran = await sandbox.run(Exec(key='k', argv=('sh', '-c', sys.argv[2])))\n"
+        "    print(ran.stdout.head.decode(), end='')\n"
+        "anyio.run(main, Path(sys.argv[1]))\n"
+    )
+    inside = (
+        "id -u; touch made; cat /proc/1/environ; echo x > /proc/sys/vm/overcommit_memory;"
+        "for n in $(seq 40); do sleep 9 & done; echo unreachable"
+    )
+    folder = tmp_path_factory.mktemp("user")
+    for each in (folder, folder.parent, folder.parent.parent):
+        each.chmod(0o755)
+    os.chown(folder, USER, USER)
+    interpreter = next(filter(_can_be_run, (sys.executable, "/usr/bin/python3")), None)
+    if interpreter is None:
+        pytest.skip("there is no Python here that others may run")
+    done = subprocess.run(
+        [interpreter, "-c", script, str(folder), inside],
+        user=USER,
+        group=USER,
+        extra_groups=[],
+        env={"PYTHONPATH": import_paths, "PATH": os.defpath},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("1000\n", "")
+    assert (folder / "ws" / "made").stat().st_uid == USER
+
+
+def _can_be_run(interpreter: str) -> bool:
+    """By others: ours may live in a folder that is closed to them."""
+    ours = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+    try:
+        return subprocess.run([interpreter, "-c", ours], user=USER, cwd="/").returncode == 0
+    except (FileNotFoundError, PermissionError):
+        return False

@@ -1,0 +1,326 @@
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+from tests.sandbox.conftest import sh
+
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.services import Services
+from mainspring.capabilities.sandbox.start import BEGIN, ROOT, start_keeper
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Exec, Ran
+
+HARNESS = """
+import anyio, sys
+from pathlib import Path
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Exec, Ran
+
+async def main(bwrap, workspace, state, script):
+    site = Site(session_id="test", workspace=Path(workspace), state=Path(state))
+    sandbox = KeptSandbox(site, Bubblewrap(path=bwrap))
+    await sandbox.run(Exec(key="effect", argv=("sh", "-c", script)))
+
+anyio.run(main, *sys.argv[1:])
+"""
+ONCE = "echo done >> effects; echo out; echo begun > begun; cat gate > /dev/null; echo after"
+
+
+def processes(*holding: str) -> list[int]:
+    """Those whose command line has all of this in it."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+        except (OSError, ValueError):
+            continue
+        if entry.name.isdecimal() and all(part in line for part in holding):
+            found.append(int(entry.name))
+    return found
+
+
+def keeper_of(site: Site) -> int:
+    """The parent of the launcher that is working for this site."""
+    launcher = min(processes("bwrap", str(site.workspace)))
+    return int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def gates(site: Site) -> None:
+    for name in ("begun", "gate"):
+        os.mkfifo(site.workspace / name)
+
+
+async def passed(site: Site, name: str) -> None:
+    """When a program has written to this fifo."""
+    with anyio.fail_after(20):
+        await to_thread.run_sync((site.workspace / name).read_bytes)
+
+
+async def opened(site: Site) -> None:
+    """Let the program go on that reads the gate."""
+    with anyio.fail_after(20):
+        await to_thread.run_sync((site.workspace / "gate").write_bytes, b"")
+
+
+async def gone(is_gone: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not is_gone():  # noqa: ASYNC110 -- of other processes there is no event
+            await anyio.sleep(0.01)
+
+
+async def test_whatever_a_program_leaves_behind_is_killed_when_it_ends(
+    sandbox: KeptSandbox, site: Site
+):
+    left = (
+        "sleep 8642 & (setsid sh -c 'setsid sleep 8642 &' &) ; nohup sleep 8642 >/dev/null 2>&1 &"
+    )
+    ran = await sh(sandbox, left)
+    assert (ran.status, ran.stopped) == (0, None)
+    assert not [pid for pid in processes("sleep", "8642") if is_ours(pid, site)]
+    assert len((await sh(sandbox, "exec ps ax -o pid=")).stdout.head.split()) == 2  # agent, ps
+
+
+def is_ours(pid: int, site: Site) -> bool:
+    return os.path.realpath(f"/proc/{pid}/cwd").startswith(str(site.workspace))
+
+
+async def test_the_same_key_never_runs_twice(sandbox: KeptSandbox, site: Site):
+    wanted = Exec(key="k", argv=("sh", "-c", "echo x >> effects; echo said"))
+    first, again = await sandbox.run(wanted), await sandbox.run(wanted)
+    assert first == again == await sandbox.found("k")
+    assert (site.workspace / "effects").read_text() == "x\n"
+    await sandbox.forget("k")
+    assert await sandbox.found("k") is None
+
+
+async def test_who_asks_for_a_running_program_joins_it(sandbox: KeptSandbox, site: Site):
+    gates(site)
+    wanted = Exec(key="k", argv=("sh", "-c", ONCE))
+    statuses: list[tuple[int, bytes]] = []
+
+    async def run():
+        ran = await sandbox.run(wanted)
+        statuses.append((ran.status, ran.stdout.head))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await passed(site, "begun")
+            group.start_soon(run)
+            await anyio.lowlevel.checkpoint()
+            await opened(site)
+    assert statuses == [(0, b"out\nafter\n")] * 2
+    assert (site.workspace / "effects").read_text() == "done\n"
+
+
+async def test_programs_that_are_asked_for_together_run_one_after_the_other(sandbox: KeptSandbox):
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(sh, sandbox, "mkdir taken && rmdir taken || touch overlapped")
+    assert (await sh(sandbox, "ls")).stdout.head == b""
+
+
+async def test_output_is_heard_while_the_program_runs(sandbox: KeptSandbox, site: Site):
+    gates(site)
+    heard: list[bytes] = []
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            wanted = Exec(key="k", argv=("sh", "-c", ONCE))
+            group.start_soon(sandbox.run, wanted, heard.append)
+            await passed(site, "begun")
+            await gone(lambda: b"".join(heard) == b"out\n")
+            await opened(site)
+    assert b"".join(heard) == b"out\nafter\n"
+
+
+async def test_cancelling_kills_the_program_and_is_on_record(sandbox: KeptSandbox, site: Site):
+    gates(site)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(sandbox.run, Exec(key="k", argv=("sh", "-c", ONCE)))
+            await passed(site, "begun")
+            group.cancel_scope.cancel()
+    ran = await sandbox.found("k")
+    assert ran is not None
+    assert (ran.status, ran.stopped, ran.stdout.head) == (137, "cancelled", b"out\n")
+    assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
+
+
+async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
+    site: Site, bubblewrap: Bubblewrap
+):
+    gates(site)
+    place = [bubblewrap.path, str(site.workspace), str(site.state)]
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE])
+    await passed(site, "begun")
+    harness.kill()
+    harness.wait()
+    sandbox = KeptSandbox(site, bubblewrap)
+    collected: list[Ran | None] = []
+
+    async def collect():
+        collected.append(await sandbox.found("effect"))
+        collected.append(await sandbox.run(Exec(key="effect", argv=("sh", "-c", ONCE))))
+        await sandbox.close()
+        collected.append(await sandbox.found("effect"))  # from its files alone
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(collect)
+            await opened(site)
+    found = collected[0]
+    assert found is not None
+    assert (found.status, found.stopped, found.stdout.head) == (0, None, b"out\nafter\n")
+    assert collected == [found] * 3
+    assert (site.workspace / "effects").read_text() == "done\n"
+
+
+async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
+    sandbox: KeptSandbox, site: Site
+):
+    gates(site)
+    wanted = Exec(key="k", argv=("sh", "-c", ONCE))
+
+    async def run():
+        assert (await sandbox.run(wanted)).stopped == "lost"
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await passed(site, "begun")
+            os.kill(keeper_of(site), signal.SIGKILL)
+        assert (await sandbox.run(wanted)).stopped == "lost"
+        found = await sandbox.found("k")
+        await gone(lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)])
+    assert found is not None
+    assert found.stopped == "lost"
+    assert (site.workspace / "effects").read_text() == "done\n"
+    assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
+
+
+async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_another(
+    sandbox: KeptSandbox, site: Site
+):
+    gates(site)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+
+            async def run():
+                ran = await sandbox.run(Exec(key="k", argv=("sh", "-c", ONCE)))
+                assert (ran.stopped, ran.stdout.head) == ("lost", b"out\n")
+
+            group.start_soon(run)
+            await passed(site, "begun")
+            os.kill(processes("bwrap", str(site.workspace))[0], signal.SIGKILL)
+    assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
+
+
+async def test_nothing_is_proved_by_what_is_missing_after_the_machine_went_down(
+    sandbox: KeptSandbox, site: Site
+):
+    await sh(sandbox, "true")
+    assert await sandbox.found("never") is None
+    (site.state / "boot").write_text("another boot")
+    found = await sandbox.found("never")
+    assert found is not None
+    assert found.stopped == "lost"
+
+
+async def test_there_is_one_keeper_for_a_session(
+    sandbox: KeptSandbox, site: Site, bubblewrap: Bubblewrap
+):
+    await sh(sandbox, "touch /tmp/mark")
+    start_keeper(site, bubblewrap.launch(site), linger_seconds=30)
+    other = KeptSandbox(site, bubblewrap)
+    assert (await sh(other, "ls /tmp/mark")).status == 0
+    await other.leave()
+
+
+async def test_a_keeper_whose_harness_has_left_lingers_and_goes(site: Site, bubblewrap: Bubblewrap):
+    brief = KeptSandbox(site, bubblewrap, linger_seconds=0.1)
+    await sh(brief, "true")
+    keeper = keeper_of(site)
+    await brief.leave()
+    await gone(lambda: not Path(f"/proc/{keeper}").exists())
+    async with KeptSandbox(site, bubblewrap) as next_one:
+        assert (await sh(next_one, "echo again")).stdout.head == b"again\n"
+
+
+async def test_closing_ends_all_that_runs(site: Site, bubblewrap: Bubblewrap):
+    sandbox = KeptSandbox(site, bubblewrap)
+    await sandbox.begin(Exec(key="k", argv=("sleep", "8643")))
+    await sandbox.close()
+    assert not processes("bwrap", str(site.workspace))
+    ran = await sandbox.found("k")
+    assert ran is not None
+    assert ran.stopped == "cancelled"
+
+
+async def test_the_keeper_answers_at_a_path_of_any_length(site: Site, bubblewrap: Bubblewrap):
+    far = replace(site, state=site.state / ("long" * 30) / "folder")
+    async with KeptSandbox(far, bubblewrap) as sandbox:
+        assert (await sh(sandbox, "true")).status == 0
+    assert oct(far.state.stat().st_mode)[-3:] == "700"
+
+
+async def test_a_command_that_the_system_could_not_take_is_refused(sandbox: KeptSandbox):
+    with pytest.raises(SandboxFailed, match="NUL"):
+        await sandbox.run(Exec(key="k", argv=("echo", "a\0b")))
+
+
+async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
+    site: Site, bubblewrap: Bubblewrap
+):
+    gates(site)
+    services = Services(site, bubblewrap)
+    with anyio.fail_after(30):
+        await services.start("web", Exec(key="s", argv=("sh", "-c", ONCE), wall_seconds=600))
+        await passed(site, "begun")
+        running = await services.output("web")
+        async with KeptSandbox(site, bubblewrap) as sandbox:
+            assert (await sh(sandbox, "echo meanwhile")).stdout.head == b"meanwhile\n"
+        stopped = await services.stop("web")
+        assert await services.output("web") is None
+        await services.close()
+    assert running is not None
+    assert running.is_running
+    assert running.ran.stdout.head == b"out\n"
+    assert stopped is not None
+    assert stopped.stopped == "cancelled"
+
+
+def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():
+    look = "; print(*sys.modules)"
+    keeper = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BEGIN.removesuffix("; main()") + look, str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    agent = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            "import sys; sys.path[:0] = sys.argv[1:]; import agent" + look,
+            str(ROOT / "capabilities" / "sandbox"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    slow = {"asyncio", "dataclasses", "enum", "json", "re", "selectors", "socket", "typing"}
+    assert not slow & {*keeper.stdout.split(), *agent.stdout.split()}

@@ -1,0 +1,146 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sandbox.conftest import limited, sh
+
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.cage import MIB, Limits, Site
+from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.execution import Tape
+from mainspring.capabilities.sandbox.wire import Frames, frame, pack, unpack
+from mainspring.core.hands import Exec, Ran
+
+TIGHT = Limits(
+    memory_bytes=128 * MIB,
+    processes=40,
+    file_bytes=8 * MIB,
+    open_files=64,
+    disk_bytes=24 * MIB,
+    tmp_bytes=4 * MIB,
+    output_bytes=2 * MIB,
+    cpu_seconds=1,
+)
+TAKE = "import sys; block = bytearray(b'x') * (int(sys.argv[1]) << 20); input()"
+
+
+async def held(site: Site, bubblewrap: Bubblewrap, script: str, wall_seconds: float = 20) -> Ran:
+    async with KeptSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
+        ran = await sh(sandbox, script, wall_seconds=wall_seconds)
+        after = await sh(sandbox, "ps ax -o comm= | sort; echo fine")
+    assert after.stdout.head.split()[-1] == b"fine"
+    assert len(after.stdout.head.split()) == 5  # agent, sh, ps, sort: nothing of it is left
+    return ran
+
+
+async def test_time(site: Site, bubblewrap: Bubblewrap):
+    ran = await held(site, bubblewrap, "echo so far; sleep 60 & sleep 60", wall_seconds=0.3)
+    assert (ran.status, ran.stopped, ran.stdout.head) == (137, "time", b"so far\n")
+    assert 300 <= ran.milliseconds < 10_000
+
+
+async def test_time_of_the_processor(site: Site, bubblewrap: Bubblewrap):
+    ran = await held(site, bubblewrap, "while :; do :; done")
+    assert ran.status in (137, 152)
+
+
+async def test_memory_of_one_process(site: Site, bubblewrap: Bubblewrap):
+    ran = await held(site, bubblewrap, f'python3 -c "{TAKE}" 256')
+    assert ran.status == 1
+    assert b"MemoryError" in ran.stderr.head
+
+
+async def test_memory_of_all_processes_together(site: Site, bubblewrap: Bubblewrap):
+    take = f'python3 -c "{TAKE}" 60'
+    ran = await held(
+        site,
+        bubblewrap,
+        f"mkfifo wait; for n in 1 2 3 4; do {take} < wait & done; : > wait; exec 3<>wait; wait",
+    )
+    assert ran.stopped == "memory"
+
+
+async def test_memory_that_is_shared_counts_once(site: Site, bubblewrap: Bubblewrap):
+    fork = "import os, time; block = bytearray(b'x') * (60 << 20)\n"
+    fork += "for n in range(4): os.fork() or (time.sleep(0.4), os._exit(0))\n"
+    fork += "for n in range(4): os.wait()"
+    ran = await held(site, bubblewrap, f'python3 -c "{fork}"')
+    assert (ran.status, ran.stopped) == (0, None)
+
+
+async def test_processes(site: Site, bubblewrap: Bubblewrap):
+    ran = await held(site, bubblewrap, "bomb() { bomb | bomb & }; bomb; sleep 10")
+    assert ran.stopped in ("processes", None)
+
+
+async def test_the_size_of_a_file(site: Site, bubblewrap: Bubblewrap):
+    await held(site, bubblewrap, "head -c 64M /dev/zero > big")
+    assert (site.workspace / "big").stat().st_size == TIGHT.file_bytes
+
+
+async def test_open_files(site: Site, bubblewrap: Bubblewrap):
+    ran = await held(site, bubblewrap, "ulimit -n; ulimit -c; ulimit -Hn")
+    assert ran.stdout.head.split() == [b"64", b"0", b"64"]
+
+
+async def test_room_for_temporary_files(site: Site, bubblewrap: Bubblewrap):
+    fill = (
+        "head -c 6M /dev/zero > /tmp/big; head -c 40M /dev/zero > /dev/shm/big; stat -c %s /tmp/big"
+    )
+    ran = await held(site, bubblewrap, fill)
+    assert int(ran.stdout.head) <= TIGHT.tmp_bytes
+    assert b"No space left" in ran.stderr.head
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        "n=0; while :; do n=$((n+1)); head -c 512k /dev/zero > f$n; done",
+        'for n in {3..60}; do eval "exec $n<>x"; rm x; head -c 1M /dev/zero >&$n; done; sleep 9',
+    ],
+    ids=["in many files", "in files without a name"],
+)
+async def test_room_in_the_workspace(site: Site, bubblewrap: Bubblewrap, fill: str):
+    async with KeptSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
+        ran = await sandbox.run(Exec(key="k", argv=("bash", "-c", fill), wall_seconds=20))
+    assert ran.stopped == "disk"
+
+
+async def test_output(site: Site, bubblewrap: Bubblewrap):
+    ran = await held(site, bubblewrap, "yes")
+    assert ran.stopped == "output"
+    assert ran.stdout.size > TIGHT.output_bytes
+
+
+async def test_of_much_output_the_beginning_and_the_end_are_kept(sandbox: KeptSandbox):
+    ran = await sandbox.run(Exec(key="k", argv=("seq", "100000"), max_bytes=100))
+    assert ran.stdout.head.startswith(b"1\n2\n3\n")
+    assert ran.stdout.tail.endswith(b"99999\n100000\n")
+    assert len(ran.stdout.head) == len(ran.stdout.tail) == 50
+    assert ran.stdout.left_out == ran.stdout.size - 100
+
+
+@given(st.lists(st.binary(max_size=300)), st.integers(0, 400))
+def test_a_tape_keeps_all_of_what_is_short_and_both_ends_of_what_is_long(
+    pieces: list[bytes], max_bytes: int
+):
+    tape = Tape(max_bytes)
+    for piece in pieces:
+        tape.add(piece)
+    whole, half = b"".join(pieces), max_bytes // 2
+    head, tail, size = tape.fields()
+    assert int(size) == len(whole)
+    assert head == whole[:half]
+    assert tail == whole[max(half, len(whole) - half) :]
+
+
+@given(st.lists(st.lists(st.binary(max_size=40), max_size=5)), st.integers(1, 50))
+def test_messages_come_out_as_they_went_in_however_they_are_cut(
+    messages: list[list[bytes]], size: int
+):
+    sent = b"".join(frame(*message) for message in messages)
+    frames = Frames()
+    heard = [
+        message for at in range(0, len(sent), size) for message in frames.feed(sent[at : at + size])
+    ]
+    assert heard == messages
+    assert [unpack(pack(message)) for message in messages] == messages

@@ -1,0 +1,125 @@
+"""A sandbox that holds nothing in: real processes in a folder, for tests of what stands on one."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.hands import Box, Captured, Exec, Ran, unheard_output
+
+
+@dataclass
+class OpenSandbox:
+    """Keeps what ran by its key, as a sandbox does that outlives the harness."""
+
+    folder: Path
+    ran: dict[str, Ran] = field(default_factory=dict[str, Ran])
+    asked: list[Exec] = field(default_factory=list[Exec])
+    forgotten: list[str] = field(default_factory=list[str])
+    is_broken: bool = False
+
+    @property
+    def box(self) -> Box:
+        return Box(backend="open", flags_hash="", level="none")
+
+    @property
+    def root(self) -> Path:
+        made = self.folder / "ws"
+        made.mkdir(exist_ok=True)
+        return made
+
+    @property
+    def tmp(self) -> Path:
+        made = self.folder / "tmp"
+        made.mkdir(exist_ok=True)
+        return made
+
+    async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
+        if self.is_broken:
+            raise SandboxFailed("no sandbox works here")
+        if wanted.key not in self.ran:
+            self.asked.append(wanted)
+            self.ran[wanted.key] = await self._run(wanted, hear)
+        return self.ran[wanted.key]
+
+    async def found(self, key: str) -> Ran | None:
+        if self.is_broken:
+            raise SandboxFailed("no sandbox works here")
+        return self.ran.get(key)
+
+    async def forget(self, key: str) -> None:
+        self.forgotten.append(key)
+        self.ran.pop(key, None)
+
+    def lose(self, key: str) -> None:
+        """The sandbox died while it ran."""
+        self.ran[key] = Ran(status=-1, stdout=Captured(), stderr=Captured(), stopped="lost")
+
+    async def _run(self, wanted: Exec, hear: Callable[[bytes], None]) -> Ran:
+        stream = _Stream(hear, wanted.max_bytes)
+        errors = _Stream(hear, wanted.max_bytes)
+        async with await anyio.open_process(
+            list(wanted.argv),
+            cwd=wanted.cwd or self.root,
+            env={"PATH": os.defpath, "TMPDIR": str(self.tmp), **wanted.env},
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            stopped = None
+            with anyio.move_on_after(wanted.wall_seconds) as limit:
+                try:
+                    await _converse(process, wanted.stdin, stream, errors)
+                finally:
+                    _kill_group(process.pid)
+            if limit.cancelled_caught:
+                stopped = "time"
+            status = await process.wait()
+        return Ran(
+            status=status if status >= 0 else 128 - status,
+            stdout=stream.captured(),
+            stderr=errors.captured(),
+            stopped=stopped,
+        )
+
+
+async def _converse(process: Process, stdin: bytes, out: "_Stream", err: "_Stream") -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with anyio.create_task_group() as group:
+        group.start_soon(out.drain, process.stdout)
+        group.start_soon(err.drain, process.stderr)
+        if stdin:
+            await process.stdin.send(stdin)
+        await process.stdin.aclose()
+        await process.wait()
+        _kill_group(process.pid)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+class _Stream:
+    def __init__(self, hear: Callable[[bytes], None], max_bytes: int) -> None:
+        self.hear, self.max_bytes, self.content = hear, max_bytes, b""
+
+    async def drain(self, source: anyio.abc.ByteReceiveStream) -> None:
+        async for piece in source:
+            self.content += piece
+            self.hear(piece)
+
+    def captured(self) -> Captured:
+        size, half = len(self.content), self.max_bytes // 2
+        if size <= self.max_bytes:
+            return Captured(head=self.content, size=size)
+        return Captured(head=self.content[:half], tail=self.content[-half:], size=size)

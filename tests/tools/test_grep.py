@@ -1,0 +1,193 @@
+"""The tool `grep`, with ripgrep and without: the same."""
+
+import os
+import shutil
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.tools.desk import FileDesk, desk_over
+
+from mainspring.core.content import plain_text
+
+RIPGREP = shutil.which("rg")
+needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="there is no ripgrep here")
+ENGINES = [pytest.param(None, id="ours"), pytest.param(RIPGREP, id="ripgrep", marks=needs_ripgrep)]
+
+
+def filled(root: Path) -> Path:
+    files: dict[str, bytes] = {
+        "a.py": b"import os\n\ndef run():\n    return os\n",
+        "src/b.py": b"import sys\r\nprint('Os')\r\n",
+        "src/c.txt": "grün\nos\n".encode(),
+        "wide.txt": "\ufeffwide os\n".encode("utf-16"),
+        "latin.txt": "gr\xfcn os\n".encode("latin-1"),
+        "marked.txt": b"\xef\xbb\xbfos first\n",
+        "binary": b"os\0\1\2",
+        "long.txt": b"os " + b"x" * 3000 + b"\n",
+        "empty": b"",
+        "no_end": b"os",
+        ".git/config": b"os\n",
+        ".github/ci.yml": b"os: linux\n",
+        ".mainspring/key": b"os\n",
+        "odd\nname": b"os\n",
+    }
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    (root / "link.py").symlink_to("a.py")
+    os.mkfifo(root / "pipe")
+    return root
+
+
+@pytest.fixture(params=ENGINES)
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> FileDesk:
+    return desk_over(filled(tmp_path), ripgrep=request.param)
+
+
+async def test_lines_are_found_in_every_text_and_nowhere_else(desk: FileDesk):
+    told = await desk.do("grep", pattern=r"\bos\b")
+    assert told.replace("x" * 497, "...") == (
+        ".github/ci.yml:1:os: linux\n"
+        "a.py:1:import os\n"
+        "a.py:4:    return os\n"
+        "latin.txt:1:gr\ufffdn os\n"
+        "long.txt:1:os ... [2,503 more characters]\n"
+        "marked.txt:1:os first\n"
+        "no_end:1:os\n"
+        "'odd\\nname':1:os\n"
+        "src/c.txt:2:os\n"
+        "wide.txt:1:wide os"
+    )
+
+
+async def test_what_is_around_is_shown(desk: FileDesk):
+    (desk.root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
+    told = await desk.do("grep", pattern="^(3|5|15|20)$", path="n", context=1)
+    assert told == (
+        "n-2-2\nn:3:3\nn-4-4\nn:5:5\nn-6-6\n--\nn-14-14\nn:15:15\nn-16-16\n--\nn-19-19\nn:20:20"
+    )
+
+
+async def test_files_can_be_named_or_counted_only(desk: FileDesk):
+    assert await desk.do("grep", pattern="os$", glob="*.py", output_mode="count") == "a.py:2"
+    told = await desk.do("grep", pattern="OS", ignore_case=True, output_mode="files_with_matches")
+    assert told.split("\n")[:3] == [".github/ci.yml", "a.py", "latin.txt"]
+    assert await desk.do("grep", pattern="import", glob="src/**/*.py") == "src/b.py:1:import sys"
+    assert await desk.do("grep", pattern="import", path="src") == "src/b.py:1:import sys"
+    assert await desk.do("grep", pattern="sys$", path="src/b.py") == "src/b.py:1:import sys"
+    assert await desk.do("grep", pattern="nowhere") == "No line matches."
+
+
+async def test_a_pattern_is_never_taken_for_an_option(desk: FileDesk):
+    (desk.root / "flags").write_text("--pre=id\n-f x\n")
+    assert await desk.do("grep", pattern="--pre=id", path="flags") == "flags:1:--pre=id"
+    assert await desk.do("grep", pattern="-f", path="flags") == "flags:2:-f x"
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=x)", r"(a)\1", "", "a\nb", r"a\nb", "x" * 6000])
+def test_what_is_no_pattern_is_refused(desk: FileDesk, pattern: str):
+    assert desk.tools["grep"].invalid({"pattern": pattern}) is not None
+    assert desk.tools["grep"].invalid({"pattern": "a", "glob": "{"}) is not None
+
+
+async def test_what_may_not_be_searched_is_refused(desk: FileDesk):
+    for path in ("..", "/etc", ".mainspring", ".mainspring/key", "pipe", "nothing"):
+        await desk.fail("grep", pattern="root", path=path)
+
+
+async def test_a_flood_is_cut(desk: FileDesk):
+    (desk.root / "flood").write_text("same\n" * 5000)
+    lines = (await desk.do("grep", pattern="same", path="flood")).split("\n")
+    assert len(lines) <= 2001
+    assert await desk.do("grep", pattern="same", path="flood", output_mode="count") == "flood:5000"
+
+
+async def test_a_hard_pattern_takes_no_longer_than_another(desk: FileDesk):
+    (desk.root / "hard").write_text("a" * 50_000)
+    with anyio.fail_after(10):
+        assert await desk.do("grep", pattern="(a|a)*$b|(a*)*c", path="hard") == "No line matches."
+
+
+async def test_more_files_than_can_be_open_are_searched(desk: FileDesk):
+    (desk.root / "many").mkdir()
+    for number in range(450):
+        (desk.root / f"many/{number:03}").write_text(f"needle {number}\n")
+    before = len(os.listdir("/dev/fd"))
+    told = await desk.do(
+        "grep", pattern="needle .*7$", path="many", output_mode="files_with_matches"
+    )
+    assert told.split("\n") == [f"many/{number:03}" for number in range(7, 450, 10)]
+    assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_a_ripgrep_that_does_not_work_is_done_without(tmp_path: Path):
+    for program in ("/nonexistent/rg", "/bin/sh"):
+        desk = desk_over(tmp_path, ripgrep=program)
+        (tmp_path / "a").write_text("here\n")
+        assert await desk.do("grep", pattern="here") == "a:1:here"
+
+
+async def test_a_folder_swapped_for_a_link_gives_nothing_away(
+    desk: FileDesk, tmp_path_factory: pytest.TempPathFactory
+):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "f").write_text("needle and secret\n")
+    inside, evil, kept = desk.root / "inside", desk.root / "evil", desk.root / "kept"
+    inside.mkdir()
+    (inside / "f").write_text("needle\n")
+    evil.symlink_to(outside)
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            with suppress(OSError):
+                inside.rename(kept)
+                evil.rename(inside)
+                inside.rename(evil)
+                kept.rename(inside)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for _ in range(40):
+            outcome = await desk.tools["grep"].run(desk.call("grep", pattern="needle"))
+            assert "secret" not in plain_text(outcome.content)
+    finally:
+        done.set()
+        thread.join()
+
+
+WORDS = st.lists(st.text(alphabet="abc -:1\té", max_size=6), max_size=12)
+PATTERNS = st.sampled_from(
+    ["a", "^a", "c$", "a|b", "[^a]", "^$", "a.c", "é", r"\d", "a*", "(ab)+", r"\s", r"\Aa", r"b\z"]
+)
+
+
+@needs_ripgrep
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(WORDS, min_size=1, max_size=3),
+    end=st.sampled_from(["\n", "\r\n"]),
+    pattern=PATTERNS,
+    ignore_case=st.booleans(),
+    context=st.integers(0, 2),
+)
+def test_both_ways_find_the_same(
+    tmp_path: Path, words: list[list[str]], end: str, pattern: str, ignore_case: bool, context: int
+):
+    for number in range(3):
+        lines = words[number] if number < len(words) else []
+        (tmp_path / f"f{number}").write_bytes(end.join(lines).encode())
+
+    async def both() -> list[str]:
+        wanted = {"pattern": pattern, "ignore_case": ignore_case, "context": context}
+        desks = [desk_over(tmp_path), desk_over(tmp_path, ripgrep=RIPGREP)]
+        return [await each.do("grep", **wanted) for each in desks]
+
+    ours, theirs = anyio.run(both)
+    assert ours == theirs

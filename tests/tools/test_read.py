@@ -1,0 +1,158 @@
+"""The tool `read`."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from tests.tools.desk import FileDesk, desk_over
+
+from mainspring.core.content import Base64Source, ImageBlock
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> FileDesk:
+    return desk_over(tmp_path)
+
+
+async def test_text_comes_with_line_numbers(desk: FileDesk):
+    (desk.root / "a.py").write_text("x = 1\n\ny = 2\n")
+    assert await desk.do("read", file_path="a.py") == "     1\tx = 1\n     2\t\n     3\ty = 2"
+
+
+async def test_a_range_of_lines_is_shown(desk: FileDesk):
+    (desk.root / "a").write_text("".join(f"line {n}\n" for n in range(1, 10)))
+    assert (
+        await desk.do("read", file_path="a", view_range=[2, 3]) == "     2\tline 2\n     3\tline 3"
+    )
+    assert await desk.do("read", file_path="a", view_range=[9, -1]) == "     9\tline 9"
+    assert await desk.do("read", file_path="a", view_range=[9, 99]) == "     9\tline 9"
+    assert "has lines 1 to 9" in await desk.fail("read", file_path="a", view_range=[10, 11])
+    assert "ends before" in await desk.fail("read", file_path="a", view_range=[5, 2])
+    assert desk.tools["read"].invalid({"file_path": "a", "view_range": [1]}) is not None
+
+
+async def test_a_long_file_is_shown_in_part_and_can_be_read_to_its_end(desk: FileDesk):
+    (desk.root / "a").write_text("".join(f"line {n} {'x' * 90}\n" for n in range(1, 3001)))
+    shown: set[str] = set()
+    first = 1
+    while first <= 3000:
+        text = await desk.do("read", file_path="a", view_range=[first, -1])
+        assert len(text) < 81_000
+        lines = [line for line in text.split("\n") if "\t" in line]
+        shown.update(lines)
+        first += len(lines)
+    assert len(shown) == 3000
+    assert "to read on, view_range [" in await desk.do("read", file_path="a")
+
+
+async def test_long_lines_are_cut(desk: FileDesk):
+    (desk.root / "a").write_text("x" * 5000 + "\nshort\n")
+    text = await desk.do("read", file_path="a")
+    assert "[3,000 more characters]" in text
+    assert text.endswith("\tshort")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "grün\r\nblau\r\n".encode(),
+        b"\xef\xbb\xbf" + "grün\nblau".encode(),
+        "\ufeffgrün\nblau".encode("utf-16-le"),
+        "\ufeffgrün\nblau".encode("utf-16-be"),
+        "grün\nblau".encode("latin-1"),
+    ],
+)
+async def test_every_encoding_reads_the_same(desk: FileDesk, content: bytes):
+    (desk.root / "a").write_bytes(content)
+    assert await desk.do("read", file_path="a") == "     1\tgrün\n     2\tblau"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"%PDF-1.7\n\0\xff", "a PDF document"),
+        (b"\x7fELF\0\0", "a Linux program"),
+        (b"\x01\x02\x03\xff\xfe" * 20, "not known"),
+        (b"\xff\xfe\x00\xd8", "not known"),
+    ],
+)
+async def test_what_is_no_text_is_refused_with_what_it_is(
+    desk: FileDesk, content: bytes, kind: str
+):
+    (desk.root / "a").write_bytes(content)
+    told = await desk.fail("read", file_path="a")
+    assert kind in told
+    assert f"{len(content)} bytes" in told
+
+
+async def test_an_image_is_shown(desk: FileDesk):
+    (desk.root / "dot.png").write_bytes(PNG)
+    outcome = await desk.outcome("read", file_path="dot.png")
+    source = Base64Source(media_type="image/png", data=base64.b64encode(PNG).decode())
+    assert outcome.content[1] == ImageBlock(source=source)
+    (desk.root / "dot.png").write_bytes(PNG + b"\0" * 5_000_000)
+    assert "5,000,000 can be shown" in await desk.fail("read", file_path="dot.png")
+
+
+async def test_a_notebook_comes_as_text(desk: FileDesk):
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "words"]},
+        {
+            "cell_type": "code",
+            "source": "1 + 1",
+            "outputs": [
+                {"output_type": "execute_result", "data": {"text/plain": ["2"], "image/png": "x"}},
+                {"output_type": "error", "ename": "ValueError", "evalue": "no"},
+            ],
+        },
+    ]
+    (desk.root / "n.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    text = await desk.do("read", file_path="n.ipynb")
+    for part in ("[cell 1: markdown]", "# Title", "[cell 2: code]", "2 [image/png]", "ValueError"):
+        assert part in text
+    (desk.root / "n.ipynb").write_text('{"cells": 3}')
+    assert await desk.do("read", file_path="n.ipynb") == '     1\t{"cells": 3}'
+
+
+async def test_a_folder_is_listed_and_an_empty_file_said_to_be_empty(desk: FileDesk):
+    (desk.root / "d/sub").mkdir(parents=True)
+    (desk.root / "d/a").write_text("123")
+    (desk.root / "d/b\nc").write_text("")
+    (desk.root / "d/l").symlink_to("a")
+    (desk.root / ".mainspring").mkdir()
+    told = await desk.do("read", file_path="d")
+    assert told == "d is a folder with:\na (3 bytes)\n'b\\nc' (0 bytes)\nl (a link)\nsub/"
+    assert await desk.do("read", file_path=".") == ". is a folder with:\nd/"
+    assert await desk.do("read", file_path="d/sub") == "d/sub is a folder, and empty"
+    assert await desk.do("read", file_path="d/b\nc") == "(d/b\nc is empty)"
+
+
+async def test_what_cannot_be_read_is_explained(desk: FileDesk):
+    with (desk.root / "huge").open("wb") as file:
+        file.truncate(10**11)
+    assert "grep finds" in await desk.fail("read", file_path="huge")
+    assert "no such file" in await desk.fail("read", file_path="nothing")
+    assert "outside the workspace" in await desk.fail("read", file_path="/etc/passwd")
+    assert "not for this session" in await desk.fail("read", file_path=".mainspring/x")
+
+
+async def test_gates_see_where_a_path_leads(desk: FileDesk):
+    root = desk.root.resolve()
+    (root / "real").mkdir()
+    (root / "link").symlink_to("real")
+    judged = desk.tools["read"].judged
+    assert judged({"file_path": "link/new"}) == {"file_path": f"{root}/real/new"}
+    assert judged({"file_path": "../x", "view_range": None}) == {
+        "file_path": f"{root.parent}/x",
+        "view_range": None,
+    }
+    objection = desk.tools["read"].objection
+    assert objection is not None
+    assert "leads out" in str(await objection(desk.call("read", file_path="../x")))
+    traits = desk.tools["read"].traits({})
+    assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")

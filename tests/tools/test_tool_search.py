@@ -1,0 +1,101 @@
+"""tool_search: finding what is not loaded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tools.samples import call
+
+from mainspring.capabilities.tools.tool_search import tool_search
+from mainspring.core.content import plain_text
+from mainspring.core.facts import ToolsLoaded
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Outcome
+
+
+def spec(name: str, description: str) -> ToolSpec:
+    schema: dict[str, object] = {"type": "object", "properties": {"x": {"type": "string"}}}
+    return ToolSpec(name=name, description=description, input_schema=schema)
+
+
+SPECS = [
+    spec("mcp__github__create_issue", "Open a new issue in a repository."),
+    spec("mcp__github__list_pulls", "List the pull requests of a repository."),
+    spec("mcp__mail__sendMessage", "Send an e-mail message to somebody. Attachments are allowed."),
+    spec("mcp__db__query", "Run a SQL query against the database."),
+    spec("mcp__calendar__find", "Find events and meetings in a calendar."),
+]
+
+
+async def searched(query: str, **more: object) -> Outcome:
+    return await tool_search(SPECS).run(call(query=query, **more))
+
+
+async def loaded(query: str, **more: object) -> tuple[str, ...]:
+    (fact,) = (await searched(query, **more)).facts
+    assert isinstance(fact, ToolsLoaded)
+    return fact.names
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("create an issue on github", "mcp__github__create_issue"),
+        ("pull requests", "mcp__github__list_pulls"),
+        ("send email message", "mcp__mail__sendMessage"),
+        ("database querying", "mcp__db__query"),
+        ("meeting", "mcp__calendar__find"),
+        ("MCP__DB__QUERY", "mcp__db__query"),
+    ],
+)
+async def test_the_tool_that_is_meant_comes_first(query: str, best: str):
+    assert (await loaded(query))[0] == best
+
+
+async def test_no_more_are_loaded_than_asked_for():
+    assert len(await loaded("repository", max_results=1)) == 1
+
+
+async def test_tools_can_be_named():
+    outcome = await searched("select: mcp__db__query, mcp__mail__sendMessage,nope")
+    assert outcome.facts == (ToolsLoaded(names=("mcp__db__query", "mcp__mail__sendMessage")),)
+    text = plain_text(outcome.content)
+    assert '"input_schema"' in text
+    assert "no deferred tool 'nope'" in text
+
+
+async def test_what_is_not_found_is_told_with_what_is_like_it():
+    outcome = await searched("select:github_create_issues")
+    assert not outcome.ok
+    assert "Similar: mcp__github__create_issue" in plain_text(outcome.content)
+    nothing = await searched("zzz")
+    assert (nothing.ok, nothing.facts) == (False, ())
+
+
+@given(st.permutations(SPECS))
+def test_the_description_is_the_same_bytes_in_any_order(specs: list[ToolSpec]):
+    assert tool_search(specs).spec == tool_search(SPECS).spec
+
+
+def test_the_description_has_a_line_for_each_and_is_capped():
+    assert "- mcp__mail__sendMessage: Send an e-mail message to somebody" in (
+        tool_search(SPECS).spec.description
+    )
+    many = [spec(f"tool_{at:05}", "does things " * 30) for at in range(5000)]
+    description = tool_search(many).spec.description
+    assert len(description) < 25_000
+    assert "more, which a search finds" in description
+
+
+@given(st.text())
+async def test_any_query_has_an_answer(query: str):
+    assert (await searched(query)).content
+
+
+def test_wrong_inputs_are_explained():
+    made = tool_search(SPECS)
+    assert "query: missing" in (made.invalid({}) or "")
+    assert "max_results" in (made.invalid({"query": "x", "max_results": 0}) or "")
+
+
+async def test_nothing_deferred_is_nothing_found():
+    assert not (await tool_search([]).run(call(query="x"))).ok

@@ -1,0 +1,96 @@
+"""Secrets of fifty kinds and more, said by people, tools and a model: none is kept, none is read
+by the model again, none is printed."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from tests.cli.conftest import Run, environ, mainspring, place, upstream
+from tests.cli.upstream import Upstream
+from tests.harness.stage import Stage
+from tests.vault.planted import planted
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.content import TextBlock
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.wiring.scrub import scrubber
+
+__all__ = ["environ", "mainspring", "place", "upstream"]  # fixtures
+
+KNOWN = {"VAULTED": "correct horse battery staple 9"}
+
+
+def leaking(texts: Mapping[str, tuple[str, str]]) -> Tool:
+    """A tool that shows everything, at once and in a result that is too long for the log."""
+
+    async def show(call: Call) -> Outcome:
+        said = "\n".join(text for text, _ in texts.values()) + "\n" + KNOWN["VAULTED"]
+        padding = "x " * 40_000 if call.input.get("long") else ""
+        return Outcome((TextBlock(f"{said}\n{padding}\n{said}"),))
+
+    return Tool(
+        spec=ToolSpec(name="show", description="Shows.", input_schema={"type": "object"}),
+        run=show,
+        traits=lambda _: Traits(max_chars=30_000),
+    )
+
+
+@asynccontextmanager
+async def scrubbed_stage(path: Path, model: Scripted, tool: Tool) -> AsyncGenerator[Stage, None]:
+    async with open_sqlite(path / "log.db") as store:
+        log = SessionLog(store, scrub=scrubber(KNOWN))
+        session = await log.create()
+        yield Stage(log=log, session_id=session.id, model=model, tools={"show": tool})
+
+
+def leaked(content: bytes, texts: Mapping[str, tuple[str, str]]) -> list[str]:
+    """The kinds of which a secret is there, as it is or as JSON writes it."""
+    found = [
+        kind
+        for kind, (_, secret) in texts.items()
+        if secret.encode() in content or json.dumps(secret)[1:-1].encode() in content
+    ]
+    return found + [name for name, value in KNOWN.items() if value.encode() in content]
+
+
+async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path):
+    people, tools, models = planted(1), planted(2), planted(3)
+    model = Scripted(
+        calls("show", **{kind: text for kind, (text, _) in models.items()}),
+        calls("show", long=True),
+        says("\n".join(text for text, _ in models.values())),
+        says("done"),
+    )
+    async with scrubbed_stage(tmp_path, model, leaking(tools)) as stage:
+        await stage.play("\n".join(text for text, _ in people.values()) + KNOWN["VAULTED"])
+        await stage.play("and now?")
+    written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert b"[redacted:github_token]" in written
+    assert b"[VAULTED]" in written
+    context = b"".join(msgspec.json.encode(request) for request in model.requests)
+    assert context.count(b"[redacted:github_token]") > 4
+    for texts in (people, tools, models):
+        assert leaked(written, texts) == []
+        assert leaked(context, texts) == []
+
+
+def test_no_secret_that_was_typed_is_sent_to_a_model_or_printed(
+    mainspring: Run, upstream: Upstream, tmp_path: Path
+):
+    texts = planted(4)
+    vault = {"MAINSPRING_VAULT": str(tmp_path / "vault.json")}
+    kept = mainspring("vault", "set", "VAULTED", stdin=KNOWN["VAULTED"], **vault)
+    assert kept.returncode == 0, kept.stderr
+    upstream.says("I have seen nothing.")
+    prompt = "\n".join(text for text, _ in texts.values()) + "\n" + KNOWN["VAULTED"]
+    ran = mainspring("run", "--json", stdin=prompt, **upstream.variables, **vault)
+    assert ran.returncode == 0, ran.stderr
+    asked = json.dumps(upstream.requests).encode()
+    assert b"[VAULTED]" in asked
+    assert leaked(asked, texts) == []
+    assert leaked((ran.stdout + ran.stderr).encode(), texts) == []

@@ -1,0 +1,135 @@
+"""The scrubber: what it takes out, what it leaves alone, and that JSON stays what it was."""
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.vault.planted import HARMLESS, planted
+
+from mainspring.wiring.scrub import scrubber
+
+KNOWN = 'p"ss wörd/+\\n1'
+scrub = scrubber({"DB": KNOWN, "PIN": "8675309123", "SHORT": "abc"})
+PLANTED = planted()
+
+
+def test_there_are_more_than_fifty_kinds():
+    assert len(PLANTED) >= 50
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.parametrize("wrap", ["{}", "x\n{}\n", "\x1b[31m{}\x1b[0m", "a\t{}"])
+def test_a_secret_of_every_kind_is_taken_out_of_text_and_of_json(kind: str, wrap: str):
+    text, secret = PLANTED[kind]
+    said = wrap.replace("{}", text)
+    assert secret.encode() not in scrub(said.encode())
+    body = msgspec.json.encode({"type": "user.message", "content": [{"text": said}]})
+    clean = scrub(body)
+    assert secret not in json.dumps(json.loads(clean), ensure_ascii=False)
+    nested = msgspec.json.encode({"text": json.dumps({"said": said})})  # JSON within JSON
+    assert json.dumps(secret)[1:-1] not in json.loads(scrub(nested))["text"]
+    for content in (said.encode(), body, nested):
+        assert scrub(scrub(content)) == scrub(content)
+
+
+@pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)
+def test_what_only_looks_a_little_like_a_secret_stays(text: str):
+    assert scrub(text.encode()) == text.encode()
+    body = msgspec.json.encode({"text": text, "more": [text]})
+    assert scrub(body) == body
+
+
+def test_an_image_stays_as_it_is():
+    noise = b"".join(hash_of(n) for n in range(20_000))
+    for image in (b64encode(noise), urlsafe_b64encode(noise), noise):
+        assert scrub(image) == image
+
+
+def hash_of(number: int) -> bytes:
+    return (number * 2654435761 % 2**64 ^ number << 17).to_bytes(16, "big")
+
+
+WAYS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda value: value,
+    "in base64": lambda value: b64encode(value.encode()).decode(),
+    "in base64, after something": lambda value: b64encode(f"user:{value}".encode()).decode(),
+    "in base64 for URLs": lambda value: urlsafe_b64encode(f"x{value}yz".encode()).decode(),
+    "in a URL": lambda value: quote(value, safe=""),
+    "in JSON": lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
+    "in hexadecimal": lambda value: value.encode().hex(),
+    "in HEXADECIMAL": lambda value: value.encode().hex().upper(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_known_secret_is_taken_out_however_it_is_written(way: Callable[[str], str]):
+    written = way(KNOWN)
+    for content in (f"<{written}>".encode(), msgspec.json.encode({written: [f"<{written}>"]})):
+        clean = scrub(content)
+        assert b"[DB]" in clean
+        assert written[3:-4].encode() not in clean
+
+
+def test_a_known_number_is_taken_out_of_a_number():
+    assert scrub(b'{"pin":8675309123,"say":"8675309123"}') == b'{"pin":0,"say":"[PIN]"}'
+
+
+def test_the_value_of_a_field_that_is_called_a_password_is_taken_out():
+    body = b'{"input":{"password":"Tr0ub4dor&3x","user":"Tr0ub4dor&3x"}}'
+    clean = b'{"input":{"password":"[redacted:assigned_secret]","user":"Tr0ub4dor&3x"}}'
+    assert scrub(body) == clean
+
+
+NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = st.none() | st.booleans() | NUMBERS | st.text()
+TRICKY = st.sampled_from([8675309123, KNOWN, f'say "{KNOWN}"', "password=", "token:", '"', "\\"])
+NAMES = st.sampled_from(["password", "token", "x"]) | st.text(max_size=5)
+VALUES = st.recursive(
+    PLAIN | TRICKY | st.sampled_from([text for text, _ in PLANTED.values()]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def shape(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [shape(each) for each in cast("list[object]", value)]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "number"
+    return type(value)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), VALUES, max_size=4))
+def test_json_stays_json_of_the_same_shape_and_scrubbing_twice_changes_nothing(value: object):
+    body = msgspec.json.encode(value)
+    clean = scrub(body)
+    assert shape(json.loads(clean)) == shape(json.loads(body))
+    assert scrub(clean) == clean
+    assert KNOWN not in json.dumps(json.loads(clean), ensure_ascii=False)
+
+
+@given(st.binary(max_size=300) | st.text().map(str.encode))
+def test_whatever_comes_goes_through_and_twice_is_once(content: bytes):
+    assert scrub(scrub(content)) == scrub(content)
+
+
+@given(
+    st.lists(
+        st.sampled_from([secret for _, secret in PLANTED.values()])
+        | st.sampled_from(
+            ["password=", " ", '"', "\\n", "token: ", "Bearer ", "://a:", "@", "[", "]"]
+        ),
+        max_size=6,
+    )
+)
+def test_secrets_in_any_company_are_scrubbed_once_and_for_all(parts: list[str]):
+    content = "".join(parts).encode()
+    assert scrub(scrub(content)) == scrub(content)

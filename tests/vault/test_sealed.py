@@ -1,0 +1,274 @@
+"""The vault's file and its key: whole and right, or refused."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+
+from mainspring.capabilities.vault.keys import decoded, from_file, from_keyring, new_key
+from mainspring.capabilities.vault.sealed import Vault
+from mainspring.config import read_settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.wiring.vaults import credentials, known_secrets, open_vault
+
+KEY = bytes(range(32))
+VALUE = "correct horse battery staple"
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    made = Vault(tmp_path / "vault.json", KEY, clock=clock.now)
+    made.put("TOKEN", VALUE, ["API.test", "*.x.test"])
+    made.put("OTHER", "another value", [])
+    return made
+
+
+def test_what_was_put_in_comes_out_and_none_of_it_is_in_the_file(vault: Vault):
+    secret = Vault(vault.path, KEY, clock=clock.now).get("TOKEN")
+    assert (secret.value, secret.hosts) == (VALUE, ("*.x.test", "api.test"))
+    assert VALUE not in repr(secret)
+    assert [each.name for each in vault.secrets()] == ["OTHER", "TOKEN"]
+    assert VALUE.encode() not in vault.path.read_bytes()
+    assert stat.S_IMODE(vault.path.stat().st_mode) == 0o600
+
+
+def test_a_secret_is_replaced_and_removed(vault: Vault):
+    before = vault.get("TOKEN")
+    after = vault.put("TOKEN", "new value", [])
+    assert (after.created, vault.get("TOKEN").value) == (before.created, "new value")
+    vault.remove("TOKEN")
+    with pytest.raises(InvalidInput, match="no 'TOKEN'"):
+        vault.get("TOKEN")
+    with pytest.raises(InvalidInput, match="no 'TOKEN'"):
+        vault.remove("TOKEN")
+
+
+def test_another_key_opens_nothing_and_changes_nothing(vault: Vault):
+    before = vault.path.read_bytes()
+    stranger = Vault(vault.path, bytes(32), clock=clock.now)
+    for attempt in (
+        stranger.secrets,
+        lambda: stranger.get("OTHER"),
+        lambda: stranger.put("X", "a value", []),
+        lambda: stranger.remove("OTHER"),
+    ):
+        with pytest.raises(InvalidInput, match="another key"):
+            attempt()
+    assert vault.path.read_bytes() == before
+
+
+File: TypeAlias = dict[str, Any]
+
+
+def a_host_more(file: File) -> None:
+    file["entries"]["TOKEN"]["hosts"].append("evil.test")
+
+
+def another_name(file: File) -> None:
+    file["entries"]["MINE"] = file["entries"].pop("TOKEN")
+
+
+def two_exchanged(file: File) -> None:
+    entries = file["entries"]
+    entries["TOKEN"], entries["OTHER"] = entries["OTHER"], entries["TOKEN"]
+
+
+def one_gone(file: File) -> None:
+    del file["entries"]["OTHER"]
+
+
+def another_time(file: File) -> None:
+    file["entries"]["TOKEN"]["updated"] = "2020-01-01T00:00:00Z"
+
+
+def another_value(file: File) -> None:
+    file["entries"]["TOKEN"]["value"] = "AAAA" + file["entries"]["TOKEN"]["value"][4:]
+
+
+def no_seal(file: File) -> None:
+    file["seal"] = ""
+
+
+def another_version(file: File) -> None:
+    file["version"] = 2
+
+
+def a_field_more(file: File) -> None:
+    file["more"] = 1
+
+
+@pytest.mark.parametrize(
+    "meddle",
+    [
+        a_host_more,
+        another_name,
+        two_exchanged,
+        one_gone,
+        another_time,
+        another_value,
+        no_seal,
+        another_version,
+        a_field_more,
+    ],
+)
+def test_a_file_that_somebody_changed_is_refused_as_a_whole(
+    vault: Vault, meddle: Callable[[File], None]
+):
+    file: File = msgspec.json.decode(vault.path.read_bytes())
+    meddle(file)
+    vault.path.write_bytes(msgspec.json.encode(file))
+    with pytest.raises(InvalidInput):
+        vault.secrets()
+    with pytest.raises(InvalidInput):
+        vault.get("OTHER")
+
+
+def test_a_file_that_is_cut_is_refused(vault: Vault):
+    vault.path.write_bytes(vault.path.read_bytes()[:-20])
+    with pytest.raises(InvalidInput, match="no vault"):
+        vault.secrets()
+
+
+@pytest.mark.parametrize("name", ["", "a-b", "1A", "A B", "A=B", "x" * 65, "A\n"])
+def test_a_name_is_one_that_a_variable_could_have(vault: Vault, name: str):
+    with pytest.raises(InvalidInput):
+        vault.put(name, "a value", [])
+
+
+@pytest.mark.parametrize(
+    "host", ["", "*", "https://a.test", "a.test:1", "10.0.0.1", "a b", "*.*.a"]
+)
+def test_a_host_is_a_name(vault: Vault, host: str):
+    with pytest.raises(InvalidInput):
+        vault.put("A", "a value", [host])
+
+
+@pytest.mark.parametrize("value", ["", " \n", "x" * 70_000])
+def test_a_value_is_something_and_not_everything(vault: Vault, value: str):
+    with pytest.raises(InvalidInput):
+        vault.put("A", value, [])
+
+
+def test_writers_at_the_same_time_lose_nothing(tmp_path: Path):
+    def put(number: int) -> None:
+        Vault(tmp_path / "vault.json", KEY, clock=clock.now).put(f"S{number}", "a value", [])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(24)))
+    assert len(Vault(tmp_path / "vault.json", KEY, clock=clock.now).secrets()) == 24
+
+
+def make(path: Path) -> bytes:
+    return from_file(path, create=True)
+
+
+def test_a_key_file_is_made_once_and_only_for_its_owner(tmp_path: Path):
+    path = tmp_path / "deep" / "vault.key"
+    with pytest.raises(InvalidInput):
+        from_file(path, create=False)
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(make, [path] * 16))
+    assert len(keys) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [each.name for each in path.parent.iterdir()] == ["vault.key"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes there")
+def test_a_key_that_others_can_read_is_not_used(tmp_path: Path):
+    path = tmp_path / "vault.key"
+    from_file(path, create=True)
+    path.chmod(0o640)
+    with pytest.raises(InvalidInput, match="others can read"):
+        from_file(path, create=True)
+    path.chmod(0o600)
+    link = tmp_path / "link.key"
+    os.symlink(path, link)
+    with pytest.raises(InvalidInput):
+        from_file(link, create=False)
+
+
+@pytest.mark.parametrize("written", ["", "short", "x" * 44, "!" * 43 + "=", "ä" * 44])
+def test_what_is_no_key_is_told_without_being_shown(written: str):
+    with pytest.raises(InvalidInput) as refused:
+        decoded(written, source="MAINSPRING_VAULT_KEY")
+    assert not written or written not in str(refused.value)
+
+
+class Pocket:
+    """A keyring."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+        self.fails = fails
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.fails:
+            raise RuntimeError("locked, and the secret is 42")
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+
+def test_a_key_is_kept_in_the_keyring():
+    pocket = Pocket()
+    with pytest.raises(InvalidInput, match="has no key"):
+        from_keyring(create=False, keyring=pocket)
+    key = from_keyring(create=True, keyring=pocket)
+    assert from_keyring(create=False, keyring=pocket) == key
+    with pytest.raises(InvalidInput, match=r"does not open: RuntimeError$"):
+        from_keyring(create=True, keyring=Pocket(fails=True))
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    return {"MAINSPRING_VAULT": str(tmp_path / "vault.json"), **more}
+
+
+def test_what_the_vault_has_is_known_to_the_log_and_to_the_proxy(tmp_path: Path):
+    settings = read_settings(environ=environment(tmp_path, OPENAI_API_KEY="sk-model"))
+    assert known_secrets(settings) == {"OPENAI_API_KEY": "sk-model"}
+    assert credentials(settings) == ()
+    open_vault(settings).put("TOKEN", VALUE, ["api.test"])
+    open_vault(settings).put("OTHER", "another value", [])
+    assert known_secrets(settings)["OTHER"] == "another value"
+    [credential] = credentials(settings)
+    assert (credential.name, credential.hosts) == ("TOKEN", ("api.test",))
+    assert VALUE.encode().hex().encode() in credential.forms
+    assert VALUE not in repr(settings) + repr(credential)
+
+
+def is_gone(key: Path) -> None:
+    key.unlink()
+
+
+def is_another(key: Path) -> None:
+    key.write_text(new_key())
+
+
+@pytest.mark.parametrize("happen", [is_gone, is_another])
+def test_without_its_key_a_vault_stops_everything_that_would_write_a_log(
+    tmp_path: Path, happen: Callable[[Path], None]
+):
+    settings = read_settings(environ=environment(tmp_path))
+    open_vault(settings).put("TOKEN", VALUE, [])
+    happen(tmp_path / "vault.key")
+    with pytest.raises(InvalidInput):
+        known_secrets(settings)
+    with pytest.raises(InvalidInput):  # and no other key is made over it
+        open_vault(settings).put("TOKEN", VALUE, [])
+
+
+def test_the_key_of_the_environment_comes_first(tmp_path: Path):
+    key = new_key()
+    settings = read_settings(environ=environment(tmp_path, MAINSPRING_VAULT_KEY=key))
+    open_vault(settings).put("TOKEN", VALUE, [])
+    assert not (tmp_path / "vault.key").exists()
+    assert known_secrets(settings) == {"TOKEN": VALUE}
+    assert key not in repr(settings)

@@ -1,0 +1,280 @@
+"""What a hostile program in the workspace tries on us, while we read and write in it."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mainspring.capabilities.workspace.bounds import Root
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.core.errors import FileMissing, FileRefused, HandsError, OutsideWorkspace
+
+SECRET = b"the secret"
+LIMIT = 1_000_000
+ROUNDS = 400
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    (tmp_path / "secret").write_bytes(SECRET)
+    (made / ".mainspring").mkdir()
+    (made / ".mainspring/key").write_bytes(SECRET)
+    return made
+
+
+@pytest.fixture
+def tree(root: Path) -> Tree:
+    return Tree(root, hidden=[".mainspring"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret",
+        "a/../../secret",
+        "new/../../secret",
+        "/etc/passwd",
+        "/",
+        "~",
+        "~/secret",
+        "~root/x",
+        "nul\0byte",
+        "\ud800",
+        "x/" * 3000,
+        "{root}/../secret",
+        "{root}secret",
+        "/proc/self/cwd/../secret",
+    ],
+)
+async def test_no_path_leads_out(tree: Tree, root: Path, path: str):
+    path = path.replace("{root}", str(root))
+    with pytest.raises(OutsideWorkspace):
+        tree.locate(path)
+    with pytest.raises(OutsideWorkspace):
+        await tree.read(path, max_bytes=LIMIT)
+    with pytest.raises(OutsideWorkspace):
+        await tree.write(path, b"")
+    with pytest.raises(OutsideWorkspace):
+        await tree.walk(path)
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "..", "deep/../../secret", "/"])
+async def test_no_link_leads_out(tree: Tree, root: Path, target: str):
+    (root / "deep").mkdir()
+    (root / "link").symlink_to(target)
+    (root / "chain").symlink_to("link")
+    for path in ("link", "link/secret", "chain", "chain/x"):
+        with pytest.raises(OutsideWorkspace):
+            await tree.read(path, max_bytes=LIMIT)
+        with pytest.raises(OutsideWorkspace):
+            await tree.write(path, b"")
+        with pytest.raises(OutsideWorkspace):
+            tree.locate(path)
+        with pytest.raises(OutsideWorkspace):
+            await tree.walk(path)
+
+
+async def test_a_dangling_link_makes_no_file_outside(tree: Tree, root: Path, tmp_path: Path):
+    (root / "link").symlink_to("../planted")
+    with pytest.raises(OutsideWorkspace):
+        await tree.write("link", b"x")
+    assert not (tmp_path / "planted").exists()
+
+
+async def test_links_in_a_circle_end(tree: Tree, root: Path):
+    (root / "a").symlink_to("b")
+    (root / "b").symlink_to("a")
+    (root / "self").symlink_to("self/self")
+    for path in ("a", "b/x", "self"):
+        with pytest.raises(FileRefused, match="too many links"):
+            await tree.read(path, max_bytes=LIMIT)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".mainspring",
+        ".mainspring/key",
+        "./.MainSpring/key",
+        ".MAINSPRING",
+        ".main\u200cspring/key",
+        ".ｍainspring/key",
+        ".mainſpring/key",
+        ".mainspring./key",
+        "new/../.mainspring/key",
+        "link",
+        "link/key",
+        "to_key",
+    ],
+)
+async def test_what_is_hidden_cannot_be_named(tree: Tree, root: Path, path: str):
+    (root / "link").symlink_to(".mainspring")
+    (root / "to_key").symlink_to(root / ".mainspring/key")
+    with pytest.raises(OutsideWorkspace, match="not for this session"):
+        await tree.read(path, max_bytes=LIMIT)
+    with pytest.raises(OutsideWorkspace):
+        await tree.write(path, b"")
+    with pytest.raises(OutsideWorkspace):
+        tree.locate(path)
+    assert (root / ".mainspring/key").read_bytes() == SECRET
+
+
+async def test_what_is_hidden_is_not_listed(tree: Tree, root: Path):
+    (root / "seen").mkdir()
+    (root / ".MAINSPRING").mkdir(exist_ok=True)
+    assert [str(entry.path) for entry in await tree.walk()] == ["seen"]
+
+
+async def test_what_is_hidden_is_known_by_what_it_is_not_only_by_its_name(root: Path):
+    """As a file system with other ideas of equal names would give it, or a second mount."""
+    (root / "same_folder").mkdir()
+    (root / ".hidden").symlink_to("same_folder")
+    real = str(root / "same_folder")
+    tree = Tree(root, hidden=[".mainspring", real, "secret_file"])
+    (root / "secret_file").write_bytes(SECRET)
+    os.link(root / "secret_file", root / "second_name")
+    for path in ("same_folder", ".hidden/x", "second_name"):
+        with pytest.raises(OutsideWorkspace):
+            await tree.read(path, max_bytes=LIMIT)
+    assert [str(entry.path) for entry in await tree.walk()] == [".hidden"]
+
+
+async def test_hidden_paths_are_hidden_in_every_root(root: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    (other / ".mainspring").mkdir(parents=True)
+    tree = Tree(root, hidden=[".mainspring"], extra=[Root(path=other)])
+    with pytest.raises(OutsideWorkspace):
+        await tree.write(str(other / ".mainspring/x"), b"")
+
+
+async def test_pipes_sockets_and_devices_are_neither_opened_nor_waited_for(tree: Tree, root: Path):
+    os.mkfifo(root / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(root / "socket"))
+    paths = ["pipe", "socket"]
+    with suppress(PermissionError):
+        os.mknod(root / "device", 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
+        paths.append("device")
+    for path in paths:
+        with anyio.fail_after(5):
+            with pytest.raises(FileRefused, match="not a plain file"):
+                await tree.read(path, max_bytes=LIMIT)
+            with pytest.raises(FileRefused):
+                await tree.write(path, b"")
+            with pytest.raises(FileRefused):
+                tree.open_file(path)
+
+
+async def test_folders_without_end_are_an_error_and_no_crash(tree: Tree, root: Path):
+    folder = os.open(root, os.O_RDONLY)
+    for _ in range(400):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    with pytest.raises(FileRefused, match="folders inside each other"):
+        await tree.read("d/" * 399 + "x", max_bytes=LIMIT)
+    assert len(await tree.walk()) < 300
+
+
+@contextmanager
+def meanwhile(act: Callable[[], None]) -> Generator[None]:
+    """A hostile program, at it again and again."""
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.is_set():
+            with suppress(OSError):
+                act()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def swapping(root: Path, name: str, outside: Path) -> Callable[[], None]:
+    """A name that is now a folder or file of the workspace and now a link out of it."""
+    evil, place = root / "evil", root / name
+    evil.symlink_to(outside)
+
+    def swap() -> None:
+        place.rename(root / "kept")
+        evil.rename(place)
+        place.rename(evil)
+        (root / "kept").rename(place)
+
+    if outside.is_dir():
+        place.mkdir()
+        (place / "secret").write_bytes(b"mine")
+    else:
+        place.write_bytes(b"mine")
+    return swap
+
+
+async def test_a_file_swapped_for_a_link_gives_nothing_away(tree: Tree, root: Path, tmp_path: Path):
+    with meanwhile(swapping(root, "file", tmp_path / "secret")):
+        for _ in range(ROUNDS):
+            with suppress(HandsError):
+                assert (await tree.read("file", max_bytes=LIMIT)).content == b"mine"
+
+
+async def test_a_folder_swapped_for_a_link_gives_nothing_away(
+    tree: Tree, root: Path, tmp_path: Path
+):
+    with meanwhile(swapping(root, "folder", tmp_path)):
+        for _ in range(ROUNDS):
+            with suppress(HandsError):
+                assert (await tree.read("folder/secret", max_bytes=LIMIT)).content == b"mine"
+            with suppress(HandsError):
+                paths = {str(entry.path) for entry in await tree.walk("folder")}
+                assert paths <= {"folder/secret"}
+
+
+async def test_a_folder_swapped_for_a_link_lets_no_write_out(
+    tree: Tree, root: Path, tmp_path: Path
+):
+    with meanwhile(swapping(root, "folder", tmp_path)):
+        for _ in range(ROUNDS):
+            with suppress(HandsError):
+                await tree.write("folder/secret", b"mine")
+            with suppress(HandsError):
+                await tree.write("folder/new/deep", b"mine", expected="")
+    assert (tmp_path / "secret").read_bytes() == SECRET
+    assert sorted(os.listdir(tmp_path)) == ["project", "secret"]
+
+
+async def test_a_target_swapped_while_it_is_written_stays_untouched(
+    tree: Tree, root: Path, tmp_path: Path
+):
+    with meanwhile(swapping(root, "file", tmp_path / "secret")):
+        for _ in range(ROUNDS):
+            with suppress(HandsError):
+                await tree.write("file", b"mine")
+    assert (tmp_path / "secret").read_bytes() == SECRET
+
+
+async def test_a_folder_that_moves_up_does_not_take_dot_dot_along(tree: Tree, root: Path):
+    """`a/b/../../x` is `x` of the workspace, wherever b is meanwhile."""
+    (root / "a/b").mkdir(parents=True)
+
+    def move() -> None:
+        (root / "a/b").rename(root / "b")
+        (root / "b").rename(root / "a/b")
+
+    with meanwhile(move):
+        for _ in range(ROUNDS):
+            with suppress(FileMissing):
+                found = await tree.read("a/b/../../secret", max_bytes=LIMIT)
+                assert found.content != SECRET

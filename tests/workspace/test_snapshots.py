@@ -1,0 +1,326 @@
+"""Snapshots: a workspace kept, compared and brought back."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.workspace.trees import picture
+
+from mainspring.capabilities.workspace.scan import Bound
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.core.errors import HandsError, InvalidInput
+from mainspring.core.hands import Changed
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    (made / ".git/objects").mkdir(parents=True)
+    (made / ".git/HEAD").write_bytes(b"ref: refs/heads/main\n")
+    (made / "src/empty").mkdir(parents=True)
+    (made / "src/a.py").write_bytes(b"a = 1\n")
+    (made / "src/run.sh").write_bytes(b"#!/bin/sh\n")
+    (made / "src/run.sh").chmod(0o755)
+    (made / "link").symlink_to("src/a.py")
+    (made / "broken").symlink_to("../nowhere")
+    (made / os.fsdecode(b"caf\xe9\n")).write_bytes(b"odd name")
+    (made / ".mainspring").mkdir()
+    (made / ".mainspring/state").write_bytes(b"ours")
+    return made
+
+
+@pytest.fixture
+def snapshots(root: Path) -> WorkspaceSnapshots:
+    return WorkspaceSnapshots(Tree(root, hidden=[".mainspring"]), root / ".mainspring/snapshots")
+
+
+async def test_a_workspace_is_brought_back_with_everything_in_it(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    before = picture(root)
+    taken, files = await snapshots.take()
+    assert files == 6
+    shutil.rmtree(root / "src")
+    (root / "src").write_bytes(b"a file now")
+    shutil.rmtree(root / ".git")
+    (root / "link").unlink()
+    (root / "link").mkdir()
+    (root / "link/inside").write_bytes(b"")
+    (root / "broken").unlink()
+    (root / os.fsdecode(b"caf\xe9\n")).write_bytes(b"changed")
+    (root / "new/deep").mkdir(parents=True)
+    (root / "new/deep/file").write_bytes(b"new")
+    await snapshots.restore(taken)
+    assert picture(root) == before
+    assert (root / ".mainspring/state").read_bytes() == b"ours"
+    assert await snapshots.diff(taken) == []
+    assert await snapshots.restore(taken) == []
+
+
+async def test_the_same_workspace_is_the_same_snapshot(root: Path, snapshots: WorkspaceSnapshots):
+    first = await snapshots.take()
+    (root / "src/a.py").write_bytes(b"a = 2\n")
+    second = await snapshots.take()
+    (root / "src/a.py").write_bytes(b"a = 1\n")
+    assert await snapshots.take() == first != second
+
+
+async def test_what_has_changed_is_told_and_nothing_else_is_touched(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    taken, _ = await snapshots.take()
+    untouched = (root / ".git/HEAD").stat()
+    (root / "src/a.py").write_bytes(b"a = 2\n")
+    (root / "src/run.sh").chmod(0o644)
+    (root / "new").mkdir()
+    (root / "new/file").write_bytes(b"")
+    (root / "hollow").mkdir()
+    (root / "broken").unlink()
+    later, _ = await snapshots.take()
+    expected = [
+        Changed("broken", "removed"),
+        Changed("hollow", "added"),
+        Changed("new/file", "added"),
+        Changed("src/a.py", "modified"),
+        Changed("src/run.sh", "modified"),
+    ]
+    assert await snapshots.diff(taken) == await snapshots.diff(taken, later) == expected
+    back = await snapshots.restore(taken)
+    assert {each.path for each in back} == {each.path for each in expected}
+    assert (root / ".git/HEAD").stat() == untouched
+    assert await snapshots.restore(later) == expected
+
+
+async def test_a_file_changed_right_after_a_snapshot_is_seen_though_it_looks_the_same(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    """Same size, same inode, and its time put back: only the time of the change may tell."""
+    file = root / "src/a.py"
+    for number in range(40):
+        taken, _ = await snapshots.take()
+        times = file.stat()
+        file.write_bytes(b"a = %d\n" % (number % 9))
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert await snapshots.diff(taken) == [Changed("src/a.py", "modified")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_what_may_not_be_read_is_left_as_it_is(root: Path, snapshots: WorkspaceSnapshots):
+    (root / "closed").mkdir()
+    (root / "closed/inside").write_bytes(b"1")
+    (root / "private").write_bytes(b"2")
+    for name in ("closed", "private"):
+        (root / name).chmod(0)
+    taken, _ = await snapshots.take()
+    (root / "closed").chmod(0o755)
+    (root / "private").chmod(0o644)
+    await snapshots.restore(taken)
+    assert (root / "closed/inside").read_bytes() == b"1"
+    assert (root / "private").read_bytes() == b"2"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_folders_that_were_closed_since_are_opened_and_closed_again(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    (root / "src/empty").chmod(0o500)
+    taken, _ = await snapshots.take()
+    before = picture(root)
+    (root / "src/a.py").unlink()
+    (root / "src/empty").chmod(0o700)
+    (root / "src/empty/new").write_bytes(b"")
+    (root / "src/empty").chmod(0)
+    (root / "src").chmod(0)
+    await snapshots.restore(taken)
+    assert picture(root) == before
+
+
+async def test_pipes_are_left_out_and_privileges_are_not_brought_back(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    os.mkfifo(root / "pipe")
+    (root / "src/run.sh").chmod(0o4755)
+    taken, files = await snapshots.take()
+    assert files == 6
+    (root / "src/run.sh").unlink()
+    with anyio.fail_after(10):
+        await snapshots.restore(taken)
+    assert stat.S_IMODE((root / "src/run.sh").stat().st_mode) == 0o755
+    assert (root / "pipe").is_fifo()
+
+
+async def test_a_folder_that_has_to_go_takes_its_pipes_along(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    taken, _ = await snapshots.take()
+    (root / "new").mkdir()
+    os.mkfifo(root / "new/pipe")
+    await snapshots.restore(taken)
+    assert not (root / "new").exists()
+
+
+async def test_no_link_is_followed_out_of_the_workspace(
+    root: Path, snapshots: WorkspaceSnapshots, tmp_path: Path
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.py").write_bytes(b"theirs")
+    taken, _ = await snapshots.take()
+    shutil.rmtree(root / "src")
+    (root / "src").symlink_to(outside)
+    os.link(outside / "a.py", root / "linked")
+    later, _ = await snapshots.take()
+    await snapshots.restore(taken)
+    assert os.listdir(outside) == ["a.py"]
+    await snapshots.restore(later)
+    (root / "linked").write_bytes(b"mine")
+    await snapshots.restore(later)
+    assert (root / "src").is_symlink()
+    assert (outside / "a.py").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("bound", [Bound(max_files=3), Bound(max_bytes=10)])
+async def test_a_workspace_over_the_limit_is_said_to_be_so(
+    root: Path, tmp_path: Path, bound: Bound
+):
+    snapshots = WorkspaceSnapshots(Tree(root), tmp_path / "store", bound=bound)
+    with pytest.raises(HandsError, match="too large to be kept"):
+        await snapshots.take()
+
+
+async def test_only_what_is_wanted_is_kept(root: Path, snapshots: WorkspaceSnapshots):
+    old, _ = await snapshots.take()
+    (root / "src/a.py").write_bytes(b"only here\n")
+    middle, _ = await snapshots.take()
+    (root / "src/a.py").write_bytes(b"a = 3\n")
+    new, _ = await snapshots.take()
+    assert await snapshots.keep_only([old, new]) == 1
+    with pytest.raises(HandsError, match="no snapshot"):
+        await snapshots.restore(middle)
+    with pytest.raises(HandsError, match="no snapshot"):
+        await snapshots.keep_only(["0" * 64])
+    await snapshots.restore(old)
+    assert (root / "src/a.py").read_bytes() == b"a = 1\n"
+    (root / "src/a.py").write_bytes(b"only here\n")
+    assert (await snapshots.take())[0] == middle
+    await snapshots.restore(new)
+    await snapshots.restore(middle)
+    assert (root / "src/a.py").read_bytes() == b"only here\n"
+
+
+async def test_a_damaged_store_is_said_to_be_so_before_anything_is_touched(
+    root: Path, snapshots: WorkspaceSnapshots
+):
+    taken, _ = await snapshots.take()
+    shutil.rmtree(root / "src")
+    before = picture(root)
+    shutil.rmtree(root / ".mainspring/snapshots/objects")
+    with pytest.raises(HandsError, match="not kept any more"):
+        await snapshots.restore(taken)
+    assert picture(root) == before
+    for wrong in ("../../x", "f" * 64, ""):
+        with pytest.raises(HandsError):
+            await snapshots.restore(wrong)
+
+
+def test_a_store_in_plain_sight_of_the_workspace_is_refused(root: Path):
+    with pytest.raises(InvalidInput, match="inside the workspace"):
+        WorkspaceSnapshots(Tree(root), root / "store")
+
+
+async def test_sessions_on_one_workspace_take_turns(root: Path):
+    tree = Tree(root, hidden=[".mainspring"])
+    found: list[tuple[str, int]] = []
+
+    async def take() -> None:
+        found.append(await WorkspaceSnapshots(tree, root / ".mainspring/snapshots").take())
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(take)
+    assert len(set(found)) == 1
+
+
+CHILD = """
+import os, signal, sys, anyio
+from pathlib import Path
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
+from mainspring.capabilities.workspace.tree import Tree
+
+root, store, act, deadly = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink", "os.chmod", "open"}
+left = deadly
+
+def count(event, _):
+    global left
+    if event in CHANGES:
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+snapshots = WorkspaceSnapshots(Tree(root), store)
+if act == "take":
+    wanted = snapshots.take
+else:
+    wanted = lambda: snapshots.restore(act)
+
+async def main():
+    await anyio.to_thread.run_sync(int)  # the thread is there before we count
+    sys.addaudithook(count)
+    await wanted()
+
+anyio.run(main)
+"""
+
+
+def killed(root: Path, store: Path, act: str, deadly: int) -> bool:
+    """Let another process do it, and end it at its n-th change to a disk; whether it was ended."""
+    argv = [sys.executable, "-c", CHILD, str(root), str(store), act, str(deadly)]
+    status = subprocess.run(argv, timeout=60, check=False).returncode
+    assert status in (0, -9)
+    return status == -9
+
+
+async def test_a_snapshot_that_was_killed_anywhere_is_taken_as_if_nothing_had_been(
+    root: Path, tmp_path: Path
+):
+    store = tmp_path / "store"
+    for deadly in (4, 8, 11, 14, 17, 20, 24, 28, 32):
+        (root / "src/a.py").write_bytes(b"a = %d\n" % deadly)
+        (root / f"more_{deadly}").write_bytes(b"%d" % deadly)
+        assert killed(root, store, "take", deadly) or deadly > 20
+        snapshots = WorkspaceSnapshots(Tree(root), store)
+        taken, _ = await snapshots.take()
+        before = picture(root)
+        shutil.rmtree(root / "src")
+        await snapshots.restore(taken)
+        assert picture(root) == before
+        assert os.listdir(store / "objects/unfinished") == []
+
+
+async def test_a_restore_that_was_killed_anywhere_is_finished_by_the_next(
+    root: Path, tmp_path: Path
+):
+    store = tmp_path / "store"
+    snapshots = WorkspaceSnapshots(Tree(root), store)
+    before = picture(root)
+    taken, _ = await snapshots.take()
+    ends: list[bool] = []
+    for deadly in (5, 9, 13, 17, 20, 23, 26, 29, 33, 37):
+        shutil.rmtree(root / "src")
+        (root / "src").write_bytes(b"in the way")
+        (root / "link").unlink()
+        (root / "link/deep").mkdir(parents=True)
+        (root / "link/deep/file").write_bytes(b"")
+        (root / ".git/HEAD").write_bytes(b"changed")
+        ends.append(killed(root, store, taken, deadly))
+        await snapshots.restore(taken)
+        assert picture(root) == before
+    assert sum(ends) >= 5
