@@ -8,12 +8,16 @@ import sys
 
 import anyio
 import append
+import early
 import follow
 import growth
+import snapshots
 import turns
 from report import Measure, as_json, as_table, note
 
+import monty
 import providers
+import sandbox
 
 BENCHES = {
     "append": append.measure,
@@ -21,6 +25,10 @@ BENCHES = {
     "follow": follow.measure,
     "providers": providers.measure,
     "turns": turns.measure,
+    "sandbox": sandbox.measure,
+    "early": early.measure,
+    "monty": monty.measure,
+    "snapshots": snapshots.measure,
 }
 
 

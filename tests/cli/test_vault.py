@@ -60,7 +60,7 @@ def test_a_value_is_not_taken_from_the_command_line(mainspring: Run, own: Path):
     [
         (("set", "not-a-name"), VALUE, "a name has letters"),
         (("set", "TOKEN", "--host", "10.0.0.1"), VALUE, "no name of a host"),
-        (("set", "TOKEN"), "", "empty"),
+        (("set", "TOKEN"), "", "less than 8"),
         (("rm", "TOKEN"), "", "no 'TOKEN'"),
     ],
 )

@@ -1,7 +1,8 @@
 """Lives of a worker that runs one session until it is done or killed: a process that forks them.
 
 `python -m tests.harness.lives` has imported all it needs, is single-threaded, and answers every
-order on stdin with the exit status of the child that carried it out.
+order on stdin with the exit status of the child that carried it out. `sandbox_lives` does the same
+with a real runtime.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 import anyio
 import msgspec
@@ -40,6 +41,8 @@ from mainspring.testing.crash.stores import open_store, preload
 _LIFE_SECONDS = 30
 _KILLED = -signal.SIGKILL
 
+OrderT = TypeVar("OrderT", bound=Struct)
+
 
 class Order(Struct, frozen=True, kw_only=True):
     url: str
@@ -54,9 +57,10 @@ class Order(Struct, frozen=True, kw_only=True):
 class Fuse:
     """Kills this process at the chosen instant, as the kernel would: nothing is cleaned up."""
 
-    def __init__(self, where: str, number: int) -> None:
+    def __init__(self, where: str, number: int, blow: Callable[[], None] | None = None) -> None:
         self._where = where
         self._left = number
+        self._blow = blow or die
         self.passed: dict[str, int] = {}
 
     def near(self, where: str) -> None:
@@ -64,16 +68,22 @@ class Fuse:
         if where == self._where:
             self._left -= 1
             if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                self._blow()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Fused:
     """A store whose every write is an instant to die at, before it and after it."""
 
-    def __init__(self, store: Store, fuse: Fuse, ledger: Ledger) -> None:
+    def __init__(
+        self, store: Store, fuse: Fuse, written: Callable[[], None] = lambda: None
+    ) -> None:
         self._store = store
         self._fuse = fuse
-        self._ledger = ledger
+        self._written = written
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
@@ -82,7 +92,7 @@ class Fused:
         self._fuse.near("before write")
         await self._store.append(append)
         self._fuse.near("after write")
-        self._ledger.log_was_written()
+        self._written()
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         self._fuse.near("before write")
@@ -128,7 +138,7 @@ async def live(order: Order, fuse: Fuse) -> None:
     """Run the session and be its client: answer what it waits for, until it has completed."""
     ledger = Ledger(Path(order.ledger), fuse.near)
     async with open_store(order.url) as store:
-        log = SessionLog(cast("Store", Fused(store, fuse, ledger)))
+        log = SessionLog(cast("Store", Fused(store, fuse, ledger.log_was_written)))
         stage = Stage(
             log=log,
             session_id=order.session_id,
@@ -175,17 +185,17 @@ def _keys(ledger: Ledger) -> set[str]:
     return {deed.key for deed in ledger.deeds()}
 
 
-async def _bounded(order: Order, fuse: Fuse) -> None:
+async def _live(order: Order) -> None:
     with anyio.fail_after(_LIFE_SECONDS):
-        await live(order, fuse)
+        await live(order, Fuse(order.where, order.number))
 
 
-def _carry_out(order: Order) -> int:
+def begin(life: Callable[[OrderT], Awaitable[None]], order: OrderT) -> int:
+    """In a child of its own, whose process id this is."""
     if child := os.fork():
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status)
+        return child
     try:
-        anyio.run(_bounded, order, Fuse(order.where, order.number))
+        anyio.run(life, order)
         os._exit(0)
     except BaseException:  # noqa: BLE001 (the parent sees the status, people the trace)
         traceback.print_exc()
@@ -193,23 +203,33 @@ def _carry_out(order: Order) -> int:
         os._exit(1)
 
 
-def main() -> None:
-    preload("postgresql://", "mainspring.testing.crash.stores:open_store")
+def ended(child: int) -> int:
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def serve(kind: type[OrderT], carry_out: Callable[[OrderT], int]) -> None:
+    """Take orders until there are no more. Everything is to be imported by now."""
     anyio.run(anyio.sleep, 0)  # loads the backend
     gc.freeze()
     for line in sys.stdin.buffer:
-        status = _carry_out(msgspec.json.decode(line, type=Order))
+        status = carry_out(msgspec.json.decode(line, type=kind))
         sys.stdout.buffer.write(b"%d\n" % status)
         sys.stdout.buffer.flush()
 
 
-class Lives:
+def main() -> None:
+    preload("postgresql://", "mainspring.testing.crash.stores:open_store")
+    serve(Order, lambda order: ended(begin(_live, order)))
+
+
+class Lives(Generic[OrderT]):
     """The parent's side."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def live(self, order: Order) -> bool:
+    def live(self, order: OrderT) -> bool:
         """One life; true if it was killed, false if it ended with the work done."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -221,16 +241,16 @@ class Lives:
 
 
 @contextmanager
-def lives() -> Generator[Lives, None, None]:
+def lives(kind: type[OrderT], module: str) -> Generator[Lives[OrderT], None, None]:
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.harness.lives"],
+        [sys.executable, "-m", module],
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     with process:
-        yield Lives(process)
+        yield Lives[kind](process)
 
 
 if __name__ == "__main__":

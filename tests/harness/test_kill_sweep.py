@@ -79,7 +79,7 @@ class Ending:
 class Sweep:
     """One store, one forking process, a session for each death."""
 
-    def __init__(self, url: str, folder: Path, log: SessionLog, process: Lives) -> None:
+    def __init__(self, url: str, folder: Path, log: SessionLog, process: Lives[Order]) -> None:
         self._url = url
         self._folder = folder
         self._log = log
@@ -161,14 +161,14 @@ def orphans(events: list[Event]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[Lives]:
-    with lives() as started:
+def process() -> Iterator[Lives[Order]]:
+    with lives(Order, "tests.harness.lives") as started:
         yield started
 
 
 @asynccontextmanager
 async def sweep(
-    process: Lives, folder: Path, url: str | None = None
+    process: Lives[Order], folder: Path, url: str | None = None
 ) -> AsyncGenerator[Sweep, None]:
     url = url or str(folder / "log.db")
     async with open_store(url) as store:
@@ -180,7 +180,9 @@ async def sweep(
 INSTANTS = ["before write", "after write", "before effect", "after effect"]
 
 
-async def test_the_session_that_is_killed_below_takes_twenty_turns(tmp_path: Path, process: Lives):
+async def test_the_session_that_is_killed_below_takes_twenty_turns(
+    tmp_path: Path, process: Lives[Order]
+):
     async with sweep(process, tmp_path) as play:
         starts = [event.type for event in play.expected.events].count("span.model_request_start")
         assert starts == 20
@@ -192,7 +194,7 @@ async def test_the_session_that_is_killed_below_takes_twenty_turns(tmp_path: Pat
 
 @pytest.mark.parametrize("where", INSTANTS)
 async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
-    tmp_path: Path, process: Lives, where: str
+    tmp_path: Path, process: Lives[Order], where: str
 ):
     policies: set[str] = set()
     async with sweep(process, tmp_path) as play:
@@ -207,7 +209,7 @@ async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
 
 
 async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
-    tmp_path: Path, process: Lives
+    tmp_path: Path, process: Lives[Order]
 ):
     async with sweep(process, tmp_path) as play:
         for number in range(1, play.passed["delta"] + 1, 11):
@@ -220,7 +222,7 @@ async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
 
 @pytest.mark.parametrize("number", [9, 14])
 async def test_a_session_that_is_killed_again_and_again_still_ends_as_if_it_had_not_been(
-    tmp_path: Path, process: Lives, number: int
+    tmp_path: Path, process: Lives[Order], number: int
 ):
     async with sweep(process, tmp_path) as play:
         for where in ("before write", "after write"):
@@ -231,7 +233,7 @@ async def test_a_session_that_is_killed_again_and_again_still_ends_as_if_it_had_
 
 
 async def test_a_session_on_postgres_survives_a_sample_of_kills(
-    tmp_path: Path, process: Lives, postgres_url: str
+    tmp_path: Path, process: Lives[Order], postgres_url: str
 ):
     async with sweep(process, tmp_path, postgres_url) as play:
         for where in INSTANTS:
@@ -243,7 +245,7 @@ async def test_a_session_on_postgres_survives_a_sample_of_kills(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("where", INSTANTS)
 async def test_a_session_on_postgres_survives_every_kill(
-    tmp_path: Path, process: Lives, postgres_url: str, where: str
+    tmp_path: Path, process: Lives[Order], postgres_url: str, where: str
 ):
     async with sweep(process, tmp_path, postgres_url) as play:
         for number in range(1, play.passed[where] + 1):
@@ -251,7 +253,7 @@ async def test_a_session_on_postgres_survives_every_kill(
 
 
 async def test_two_calls_that_run_at_once_are_both_settled_after_a_kill(
-    tmp_path: Path, process: Lives
+    tmp_path: Path, process: Lives[Order]
 ):
     """The second one runs until the first one's result is in the log, and dies there."""
     async with sweep(process, tmp_path) as play:

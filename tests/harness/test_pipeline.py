@@ -11,6 +11,7 @@ import pytest
 from tests.harness.stage import always, echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.capabilities.tools.wrap import with_approval
 from mainspring.core import events, facts
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import SandboxFailed
@@ -213,6 +214,19 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
         ended = await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow"))
         assert ended == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["echo new"]
+
+
+async def test_a_tool_that_wants_a_person_to_agree_is_asked_about_without_any_rules(
+    tmp_path: Path,
+):
+    tool = with_approval(echo(), always(True))
+    async with stage(tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool) as play:
+        waits = await play.play("go")
+        assert waits is not None
+        assert waits.reason == "requires_action"
+        [call_id] = waits.waiting_for
+        await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow"))
+        assert texts(await play.events(), "agent.tool_result") == ["echo 1"]
 
 
 async def test_a_denial_is_told_to_the_model_and_to_hooks(tmp_path: Path):

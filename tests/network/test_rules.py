@@ -1,10 +1,12 @@
 """Allow lists: what they say, and what cannot be said."""
 
+import ssl
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.network.internet import SESSION
 
 from mainspring.capabilities.network.addresses import is_public
 from mainspring.capabilities.network.placeholders import Credential, Placeholders
@@ -138,3 +140,14 @@ def test_nothing_is_held_back_that_cannot_be_the_beginning_of_a_secret():
     assert cleaner.feed(b"data: 1\n\n") == b"data: 1\n\n"
     assert cleaner.feed(b"data: to") == b"data: "
     assert cleaner.feed(b"p\n\n") == b"top\n\n"
+
+
+CLIENT = ssl.create_default_context()
+
+
+@given(st.from_regex(r"[a-z0-9_.\-]{1,80}", fullmatch=True))
+def test_every_name_of_a_host_can_have_a_certificate_and_be_asked_for_it(written: str):
+    if (host := host_name(written)) is not None:
+        context = SESSION.context(host)
+        CLIENT.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=host)
+        assert isinstance(context, ssl.SSLContext)

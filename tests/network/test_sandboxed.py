@@ -62,17 +62,17 @@ async def test_a_program_in_a_sandbox_uses_a_secret_and_never_sees_it(tmp_path: 
         variables = net.proxy.environment(["TOKEN"], address="127.0.0.1:3128", bundle=bundle)
         urls = (f"https://api.test:{net.secure.port}/", f"https://evil.test:{net.secure.port}/")
         argv = (str(agent_interpreter().path), "program.py", *urls, str(net.port))
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                group.start_soon(net.proxy.serve, listening)
+        async with anyio.create_task_group() as group:
+            group.start_soon(net.proxy.serve, listening)
+            with anyio.fail_after(60):
                 ran = await sandbox.run(Exec(key="k", argv=argv, env=variables))
-                group.cancel_scope.cancel()
-    said = (ran.stdout.head + ran.stdout.tail).decode()
-    assert ran.status == 0, ran.stderr
-    assert f"you sent {net.placeholder}" in said
-    assert "403" in said.partition("refused:")[2].partition("\n")[0]
-    assert "no way around" in said
-    assert f"Bearer {SECRET}".encode() in net.secure.asked[0]
-    assert SECRET not in said
-    assert "PRIVATE KEY" not in said
-    assert [fact.decision for fact in net.audit] == ["allow", "deny"]
+            assert ran.status == 0, ran.stderr
+            said = (ran.stdout.head + ran.stdout.tail).decode()
+            assert f"you sent {net.placeholder}" in said
+            assert "403" in said.partition("refused:")[2].partition("\n")[0]
+            assert "no way around" in said
+            assert SECRET not in said
+            assert "PRIVATE KEY" not in said
+            group.cancel_scope.cancel()
+        assert f"Bearer {SECRET}".encode() in net.secure.asked[0]
+        assert [fact.decision for fact in net.audit] == ["allow", "deny"]

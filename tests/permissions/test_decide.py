@@ -103,6 +103,8 @@ def test_a_path_that_cannot_be_resolved_is_outside():
         ("Bash(npm:*)", call("bash", command="timeout 5 npm run build")),
         ("Bash(npm test)", call("bash", command="cd src && npm test | head")),
         ("Bash", call("bash", command="anything at all")),
+        ("Bash", call("service_start", command="anything at all")),
+        ("Bash(npm run *)", call("service_start", command="npm run dev")),
         ("WebFetch(domain:x.com)", call("web_fetch", url="https://x.com/")),
         ("mcp__gh", call("mcp__gh__get")),
     ],
@@ -365,3 +367,10 @@ def test_a_file_that_may_not_be_read_is_hidden_from_searches():
     assert is_hidden(policy, f"{WORKSPACE}/x/.env", f"{WORKSPACE}/x/.env")
     assert is_hidden(policy, f"{WORKSPACE}/a", f"{WORKSPACE}/.env")
     assert not is_hidden(policy, f"{WORKSPACE}/src/a", f"{WORKSPACE}/src/a")
+
+
+def test_denying_the_shell_denies_services_too():
+    tools: dict[str, int] = dict.fromkeys(("bash", "service_start", "service_stop"), 0)
+    assert list(remove_denied(tools, rules(deny=("Bash",)))) == ["service_stop"]
+    judged = call("service_start", command="ls")
+    assert decided(judged, rules(deny=("Bash",))).decision == "deny"

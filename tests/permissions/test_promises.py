@@ -96,7 +96,7 @@ def outcome(judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bo
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans(), held("deny"))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_adding_a_deny_rule_never_allows_more(
     judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool, rule: HeldRule
 ):
@@ -107,7 +107,7 @@ def test_adding_a_deny_rule_never_allows_more(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans(), held("ask"))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_adding_an_ask_rule_never_allows_more(
     judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool, rule: HeldRule
 ):
@@ -117,7 +117,7 @@ def test_adding_an_ask_rule_never_allows_more(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_removing_allow_rules_never_allows_more(
     judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
 ):
@@ -128,7 +128,7 @@ def test_removing_allow_rules_never_allows_more(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_whatever_the_mode_and_rules_deny_wins(
     judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
 ):
@@ -138,7 +138,7 @@ def test_whatever_the_mode_and_rules_deny_wins(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_grants_that_have_ended_give_no_leave(
     judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
 ):
@@ -169,7 +169,7 @@ def test_grants_that_have_ended_give_no_leave(
     st.lists(st.text(max_size=30), max_size=3),
     st.sampled_from(MODES),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_nothing_that_is_called_or_ruled_breaks_the_decision(
     tool: str, given: dict[str, object], texts: list[str], mode: str
 ):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import pytest
@@ -211,7 +212,7 @@ async def test_the_box_is_the_same_for_every_session_with_the_same_flags(
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be others")
-def test_an_ordinary_user_has_the_same_sandbox(tmp_path_factory: pytest.TempPathFactory):
+def test_an_ordinary_user_has_the_same_sandbox():
     import_paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
     script = (
         "import anyio, os, sys; from pathlib import Path\n"
@@ -232,26 +233,24 @@ def test_an_ordinary_user_has_the_same_sandbox(tmp_path_factory: pytest.TempPath
         "id -u; touch made; cat /proc/1/environ; echo x > /proc/sys/vm/overcommit_memory;"
         "for n in $(seq 40); do sleep 9 & done; echo unreachable"
     )
-    folder = tmp_path_factory.mktemp("user")
-    for each in (folder, folder.parent, folder.parent.parent):
-        each.chmod(0o755)
-    os.chown(folder, USER, USER)
     interpreter = next(filter(_can_be_run, (sys.executable, "/usr/bin/python3")), None)
     if interpreter is None:
         pytest.skip("there is no Python here that others may run")
-    done = subprocess.run(
-        [interpreter, "-c", script, str(folder), inside],
-        user=USER,
-        group=USER,
-        extra_groups=[],
-        env={"PYTHONPATH": import_paths, "PATH": os.defpath},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.stdout, done.stderr) == ("1000\n", "")
-    assert (folder / "ws" / "made").stat().st_uid == USER
+    with TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        os.chown(folder, USER, USER)
+        done = subprocess.run(
+            [interpreter, "-c", script, folder, inside],
+            user=USER,
+            group=USER,
+            extra_groups=[],
+            env={"PYTHONPATH": import_paths, "PATH": os.defpath},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.stdout, done.stderr) == ("1000\n", "")
+        assert Path(folder, "ws", "made").stat().st_uid == USER
 
 
 def _can_be_run(interpreter: str) -> bool:

@@ -285,20 +285,36 @@ async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
 ):
     gates(site)
     services = Services(site, bubblewrap)
+    wanted = Exec(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
     with anyio.fail_after(30):
-        await services.start("web", Exec(key="s", argv=("sh", "-c", ONCE), wall_seconds=600))
+        await services.start("web", wanted)
         await passed(site, "begun")
+        await services.start("web", wanted)  # a second attempt at the same call
         running = await services.output("web")
+        with pytest.raises(SandboxFailed, match="already"):
+            await services.start("web", replace(wanted, key="another"))
         async with KeptSandbox(site, bubblewrap) as sandbox:
             assert (await sh(sandbox, "echo meanwhile")).stdout.head == b"meanwhile\n"
-        stopped = await services.stop("web")
+        stopped = await Services(site, bubblewrap).stop("web")  # by a harness that came later
         assert await services.output("web") is None
-        await services.close()
     assert running is not None
     assert running.is_running
     assert running.ran.stdout.head == b"out\n"
     assert stopped is not None
     assert stopped.stopped == "cancelled"
+    assert (site.workspace / "effects").read_text() == "done\n"
+
+
+async def test_services_are_few_and_end_with_the_session(site: Site, bubblewrap: Bubblewrap):
+    services = Services(site, bubblewrap)
+    with anyio.fail_after(30):
+        for number in range(4):
+            wanted = Exec(key=str(number), argv=("sleep", "8644"))
+            await services.start(f"service {number}", wanted)
+        with pytest.raises(SandboxFailed, match="no more than 4"):
+            await services.start("fifth", Exec(key="5", argv=("sleep", "8644")))
+        await services.close()
+    assert not processes("bwrap", str(site.workspace))
 
 
 def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():

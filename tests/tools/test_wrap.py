@@ -14,6 +14,7 @@ from mainspring.capabilities.tools.wrap import (
     how_to_read,
     preview_of,
     renamed,
+    with_approval,
     with_timeout,
 )
 from mainspring.core.content import (
@@ -150,3 +151,20 @@ def test_wrappers_keep_what_they_do_not_change():
     wrapped = with_timeout(renamed(filtered(echo, lambda _: None), "say"), 1)
     assert wrapped.traits({}) == echo.traits({})
     assert wrapped.function is echo.function
+
+
+def test_approval_is_asked_for_where_it_is_needed_and_nothing_else_changes():
+    made = _reading()
+    asked = with_approval(made, lambda given: given.get("to") == "all")
+    assert asked.traits({"to": "all"}) == replace(made.traits({}), needs_person=True)
+    assert asked.traits({"to": "me"}) == made.traits({})
+    assert with_approval(with_approval(made), lambda _: False).traits({}).needs_person
+
+
+def _reading() -> Tool:
+    @tool(read_only=True, concurrent=True)
+    def look(to: str) -> str:
+        """Look."""
+        return to
+
+    return look

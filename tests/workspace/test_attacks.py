@@ -2,8 +2,9 @@
 
 import os
 import socket
-import threading
-from collections.abc import Callable, Generator
+import subprocess
+import sys
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import anyio
 import pytest
 
 from mainspring.capabilities.workspace.bounds import Root
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.capabilities.workspace.tree import Tree
-from mainspring.core.errors import FileMissing, FileRefused, HandsError, OutsideWorkspace
+from mainspring.core.errors import FileRefused, HandsError, OutsideWorkspace
 
 SECRET = b"the secret"
 LIMIT = 1_000_000
-ROUNDS = 400
+ROUNDS = 2000
 
 
 @pytest.fixture
@@ -185,68 +187,89 @@ async def test_folders_without_end_are_an_error_and_no_crash(tree: Tree, root: P
     assert len(await tree.walk()) < 300
 
 
+SWAPPER = """
+import ctypes, os, sys
+place, evil, kept = sys.argv[1:]
+exchange = getattr(ctypes.CDLL(None), "renameat2", None)  # at every moment one of both is there
+here, both = ctypes.c_int(-100), ctypes.c_uint(2)
+names = os.fsencode(place), os.fsencode(evil)
+print("begun", flush=True)
+while True:
+    if exchange is not None:
+        exchange(here, names[0], here, names[1], both)
+        continue
+    for source, target in ((place, kept), (evil, place), (place, evil), (kept, place)):
+        try:
+            os.rename(source, target)
+        except OSError:
+            pass  # we have just put something there
+"""
+
+
 @contextmanager
-def meanwhile(act: Callable[[], None]) -> Generator[None]:
-    """A hostile program, at it again and again."""
-    done = threading.Event()
-
-    def run() -> None:
-        while not done.is_set():
-            with suppress(OSError):
-                act()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def swapping(root: Path, name: str, outside: Path) -> Callable[[], None]:
-    """A name that is now a folder or file of the workspace and now a link out of it."""
-    evil, place = root / "evil", root / name
+def swapped(place: Path, outside: Path) -> Generator[None]:
+    """A hostile program: a name is the workspace's own now, and now a link out of it."""
+    evil, kept = place.with_name("evil"), place.with_name("kept")
     evil.symlink_to(outside)
-
-    def swap() -> None:
-        place.rename(root / "kept")
-        evil.rename(place)
-        place.rename(evil)
-        (root / "kept").rename(place)
-
-    if outside.is_dir():
-        place.mkdir()
-        (place / "secret").write_bytes(b"mine")
-    else:
-        place.write_bytes(b"mine")
-    return swap
+    argv = [sys.executable, "-c", SWAPPER, str(place), str(evil), str(kept)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as hostile:
+        assert hostile.stdout is not None
+        assert hostile.stdout.readline() == b"begun\n"
+        try:
+            yield
+        finally:
+            hostile.kill()
 
 
-async def test_a_file_swapped_for_a_link_gives_nothing_away(tree: Tree, root: Path, tmp_path: Path):
-    with meanwhile(swapping(root, "file", tmp_path / "secret")):
+@pytest.fixture
+def folder(root: Path) -> Path:
+    made = root / "folder"
+    made.mkdir()
+    (made / "secret").write_bytes(b"mine")
+    return made
+
+
+def content(tree: Tree, path: str) -> bytes:
+    opened = tree.open_file(path)
+    try:
+        return os.read(opened, 100)
+    finally:
+        os.close(opened)
+
+
+def test_a_file_swapped_for_a_link_gives_nothing_away(tree: Tree, root: Path, tmp_path: Path):
+    (root / "file").write_bytes(b"mine")
+    with swapped(root / "file", tmp_path / "secret"):
         for _ in range(ROUNDS):
             with suppress(HandsError):
-                assert (await tree.read("file", max_bytes=LIMIT)).content == b"mine"
+                assert content(tree, "file") == b"mine"
 
 
-async def test_a_folder_swapped_for_a_link_gives_nothing_away(
-    tree: Tree, root: Path, tmp_path: Path
-):
-    with meanwhile(swapping(root, "folder", tmp_path)):
+def test_a_folder_swapped_for_a_link_gives_nothing_away(tree: Tree, folder: Path, tmp_path: Path):
+    with swapped(folder, tmp_path):
         for _ in range(ROUNDS):
             with suppress(HandsError):
-                assert (await tree.read("folder/secret", max_bytes=LIMIT)).content == b"mine"
+                assert content(tree, "folder/secret") == b"mine"
+
+
+async def test_a_folder_swapped_for_a_link_is_not_listed(tree: Tree, folder: Path, tmp_path: Path):
+    (folder / "below").mkdir()
+    (folder / "below/mine").write_bytes(b"")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "theirs").write_bytes(b"")
+    with swapped(folder / "below", outside):
+        for _ in range(ROUNDS // 4):
             with suppress(HandsError):
-                paths = {str(entry.path) for entry in await tree.walk("folder")}
-                assert paths <= {"folder/secret"}
+                paths = [entry.path.name for entry in await tree.walk()]
+                assert "theirs" not in paths
 
 
 async def test_a_folder_swapped_for_a_link_lets_no_write_out(
-    tree: Tree, root: Path, tmp_path: Path
+    tree: Tree, folder: Path, tmp_path: Path
 ):
-    with meanwhile(swapping(root, "folder", tmp_path)):
-        for _ in range(ROUNDS):
+    with swapped(folder, tmp_path):
+        for _ in range(ROUNDS // 4):
             with suppress(HandsError):
                 await tree.write("folder/secret", b"mine")
             with suppress(HandsError):
@@ -258,23 +281,28 @@ async def test_a_folder_swapped_for_a_link_lets_no_write_out(
 async def test_a_target_swapped_while_it_is_written_stays_untouched(
     tree: Tree, root: Path, tmp_path: Path
 ):
-    with meanwhile(swapping(root, "file", tmp_path / "secret")):
-        for _ in range(ROUNDS):
+    (root / "file").write_bytes(b"mine")
+    with swapped(root / "file", tmp_path / "secret"):
+        for _ in range(ROUNDS // 4):
             with suppress(HandsError):
                 await tree.write("file", b"mine")
     assert (tmp_path / "secret").read_bytes() == SECRET
 
 
-async def test_a_folder_that_moves_up_does_not_take_dot_dot_along(tree: Tree, root: Path):
-    """`a/b/../../x` is `x` of the workspace, wherever b is meanwhile."""
-    (root / "a/b").mkdir(parents=True)
-
-    def move() -> None:
-        (root / "a/b").rename(root / "b")
-        (root / "b").rename(root / "a/b")
-
-    with meanwhile(move):
-        for _ in range(ROUNDS):
-            with suppress(FileMissing):
-                found = await tree.read("a/b/../../secret", max_bytes=LIMIT)
-                assert found.content != SECRET
+async def test_a_restore_is_not_led_out(tree: Tree, folder: Path, tmp_path: Path):
+    outside, store = tmp_path / "outside", tmp_path / "store"
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    snapshots = WorkspaceSnapshots(tree, store)
+    one, _ = await snapshots.take()
+    (folder / "secret").write_bytes(b"changed")
+    (folder / "more").mkdir()
+    (folder / "more/file").write_bytes(b"")
+    two, _ = await snapshots.take()
+    with swapped(folder, outside):
+        for _ in range(ROUNDS // 40):
+            for wanted in (one, two):
+                with suppress(HandsError):
+                    await snapshots.restore(wanted)
+    assert os.listdir(outside) == ["secret"]
+    assert (outside / "secret").read_bytes() == SECRET

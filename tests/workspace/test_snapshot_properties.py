@@ -71,7 +71,7 @@ def do(root: Path, deeds: list[Deed]) -> None:
                 deed(root / path, content)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(DEEDS, DEEDS, DEEDS)
 def test_a_restore_makes_a_tree_what_it_was(
     first: list[Deed], second: list[Deed], third: list[Deed]

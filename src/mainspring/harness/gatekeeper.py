@@ -8,16 +8,22 @@ from typing import TypeAlias
 
 from mainspring.core.clock import Clock
 from mainspring.core.envelope import KnownPayload
-from mainspring.core.events import PermissionUpdated
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.hook import Hooks, NoHooks, Occasion, Ruling
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import occasions
 from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import classify
-from mainspring.harness.permissions.decide import decide
+from mainspring.harness.permissions.decide import addressed, decide
 from mainspring.harness.permissions.judged import Place, judged_call
-from mainspring.harness.permissions.policy import Policy
-from mainspring.harness.permissions.standing import CLASSIFIER, Standing, apply
+from mainspring.harness.permissions.policy import Mode, Policy
+from mainspring.harness.permissions.standing import (
+    CLASSIFIER,
+    Standing,
+    apply,
+    check_updates,
+)
 from mainspring.harness.reasons import Continue, Ended
 from mainspring.harness.thread import Thread
 
@@ -48,7 +54,7 @@ class Gatekeeper:
         return self._standing
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         return self.standing.mode or self.policy.mode or "default"
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -59,7 +65,7 @@ class Gatekeeper:
         if ruling.updated_input is not None:
             call = replace(call, input=tool.judged(ruling.updated_input))
             traits = tool.traits(ruling.updated_input)
-        decision = _after_hooks(ruling, self._decided(call, traits))
+        decision = addressed(_after_hooks(ruling, self._decided(call, traits)), self.mode)
         if decision.decision == "ask":
             decision = await self._asked(call, decision)
         return _with(ruling, decision)
@@ -139,7 +145,7 @@ def _after_hooks(ruling: Ruling, decision: Decision) -> Decision:
 def _with(ruling: Ruling, decision: Decision) -> Decision:
     """The decision, and all that hooks said on the way to it."""
     facts: list[KnownPayload] = [*ruling.ran]
-    if ruling.updates:
+    if ruling.updates and _are_sound(ruling.updates):
         facts.append(PermissionUpdated(updates=ruling.updates, by="hook"))
     updated = decision.updated_input
     return replace(
@@ -149,3 +155,11 @@ def _with(ruling: Ruling, decision: Decision) -> Decision:
         stop=decision.stop or ruling.stop,
         facts=(*facts, *decision.facts),
     )
+
+
+def _are_sound(updates: tuple[PermissionUpdate, ...]) -> bool:
+    try:
+        check_updates(updates)
+    except InvalidInput:
+        return False  # what cannot be understood gives no leave
+    return True

@@ -59,9 +59,13 @@ class Gates(Protocol):
 
 
 class OpenGates:
-    """No rules: every call may run. For tools that their caller has chosen one by one."""
+    """No rules: every call may run, unless its tool wants a person to agree. For tools that their
+    caller has chosen one by one."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        if traits.needs_person:
+            reason = "the tool wants a person to agree to it"
+            return Decision(decision="ask", gate="guardrail", reason=reason)
         return Decision(decision="allow", gate="default")
 
     async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:

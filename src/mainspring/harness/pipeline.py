@@ -312,25 +312,21 @@ async def execute(desk: Desk, work: Round, ready: Ready) -> Outcome:
         except HandsError as error:
             outcome = Outcome.text(str(error), ok=False, error="unavailable")
     outcome = await _capped(desk, work, outcome, ready.traits.max_chars)
-    return await _after(desk, work, call, ready.context, outcome)
+    return await _after(desk, work, ready, call, outcome)
 
 
-async def _after(
-    desk: Desk, work: Round, call: Call, context: tuple[str, ...], outcome: Outcome
-) -> Outcome:
+async def _after(desk: Desk, work: Round, ready: Ready, call: Call, outcome: Outcome) -> Outcome:
     ruling = await desk.ask_hooks(occasions.after_tool(call, outcome), is_context=False)
     if ruling.stop is not None:
         work.stops.append(ruling.stop)
-    content = outcome.content
     if ruling.updated_output is not None:
-        content = (TextBlock(ruling.updated_output),)
-    told = [*context, *ruling.context]
+        changed = replace(outcome, content=(TextBlock(ruling.updated_output),))
+        outcome = await _capped(desk, work, changed, ready.traits.max_chars)
+    told = [*ready.context, *ruling.context]
     if ruling.blocked and ruling.reason:
         told.append(ruling.reason)
     notes = tuple(TextBlock(f"<hook>{text}</hook>") for text in told)
-    return (
-        replace(outcome, content=(*content, *notes)) if notes or ruling.updated_output else outcome
-    )
+    return replace(outcome, content=(*outcome.content, *notes)) if notes else outcome
 
 
 async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> Outcome:

@@ -17,6 +17,8 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import BlobNotFound, LeaseHeld, StoreFailed, StoreUnavailable
 from mainspring.core.events import (
     AgentMessage,
+    PermissionUpdate,
+    PermissionUpdated,
     Usage,
     UserCustomToolResult,
     UserInterrupt,
@@ -32,6 +34,7 @@ from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.desk import Account, Desk, unheard
 from mainspring.harness.gates import OpenGates
 from mainspring.harness.loop import run
+from mainspring.harness.permissions.standing import check_updates
 from mainspring.harness.reasons import Terminal
 from mainspring.harness.thread import Thread
 from mainspring.log.background import running
@@ -177,6 +180,18 @@ class Session:
             UserToolConfirmation(tool_use_id=call_id, result=result, deny_message=message),
             client_id=client_id,
         )
+
+    async def permit(
+        self, *updates: PermissionUpdate, call_id: str | None = None, client_id: str | None = None
+    ) -> InboxItem:
+        """Change what this session may do: rules, grants that end, the mode.
+
+        Raises:
+            InvalidInput: it cannot be understood; nothing has changed.
+        """
+        check_updates(updates)
+        payload = PermissionUpdated(updates=updates, tool_use_id=call_id)
+        return await self._log.submit(self.id, payload, client_id=client_id)
 
     async def settle(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,9 @@ from mainspring.capabilities.network.rules import Rules, parse_rules
 from mainspring.capabilities.sandbox.cage import Limits, Site
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
+from mainspring.harness.permissions.policy import Policy, is_hidden
 
+_MOST_DENIED = 200
 PROTECTED = (
     *(".git/hooks", ".git/config", ".git/info", ".gitmodules"),
     *(".claude", ".vscode", ".idea", ".husky", ".devcontainer", ".mcp.json", ".kiro/hooks"),
@@ -74,7 +77,33 @@ class Places:
     """Private: what the sandbox keeps of its programs."""
     snapshots: Path
     hidden: tuple[str, ...]
-    """In the workspace, and not the session's to see."""
+    """In the workspace, relative to it, and not the session's to see."""
+
+
+def without_denied(places: Places, policy: Policy) -> Places:
+    """Files that a rule forbids to read are not to be seen by programs either.
+
+    Looks at the workspace as it is; what is made later, is made by the session itself.
+    """
+    if not any(rule.behavior == "deny" for rule in policy.rules):
+        return places
+    found: list[str] = []
+    for folder, folders, files in os.walk(places.workspace):
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            if is_hidden(policy, path, os.path.realpath(path)):
+                found.append(os.path.relpath(path, places.workspace))
+        known = {*found, *places.hidden}
+        folders[:] = [
+            name
+            for name in folders
+            if os.path.relpath(os.path.join(folder, name), places.workspace) not in known
+        ]
+        if len(found) > _MOST_DENIED:
+            raise InvalidInput(
+                f"rules forbid to read over {_MOST_DENIED} paths: name their folders"
+            )
+    return replace(places, hidden=(*places.hidden, *found))
 
 
 def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from anyio import to_thread
+
 from mainspring.capabilities.hooks.ask import Ports
 from mainspring.capabilities.hooks.command import Surroundings
 from mainspring.capabilities.hooks.config import Scope
@@ -33,7 +35,13 @@ from mainspring.harness.permissions.rules import forbids, parse_rule
 from mainspring.runtime.kit import Kit, Opening, bare
 from mainspring.wiring.adopted import Adopted, adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, workspace_tools
-from mainspring.wiring.environment import Environment, Places, places_of, read_environment
+from mainspring.wiring.environment import (
+    Environment,
+    Places,
+    places_of,
+    read_environment,
+    without_denied,
+)
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.verdicts import asked_of
@@ -80,6 +88,7 @@ class Outfitter:
         rules = await adopt(self._settings, opening, places.workspace, self._wish.mode)
         policy = rules.adopted.policy
         environment = read_environment(rules.loaded.sandbox)
+        places = await to_thread.run_sync(without_denied, places, policy)
         hands = await self._hands(session_id, places, environment)
         gates = self._gatekeeper(opening, policy, hands)
         async with self._hooks(rules.adopted, opening, gates) as hooks:

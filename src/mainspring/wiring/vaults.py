@@ -29,13 +29,15 @@ def open_vault(settings: Settings) -> Vault:
 
 
 def known_secrets(settings: Settings) -> Mapping[str, str]:
-    """What must never be seen: the keys of providers, and all that the vault has.
+    """What must never be seen: the keys of providers and of the vault, and all that it has.
 
     Raises:
         InvalidInput: there is a vault that does not open. Without it nobody would know what to
             take out of the log.
     """
     keys = {name: settings.secrets[name] for name in settings.keys}
+    if settings.vault_key is not None:
+        keys["MAINSPRING_VAULT_KEY"] = settings.vault_key
     if not has_vault(settings):
         return keys
     kept = _opened(settings, create=False).secrets()

@@ -73,7 +73,8 @@ class Writer:
         self._documents: list[str] = []
 
     def text(self) -> str:
-        text = self._list(self._chance.randint(1, 4))
+        self._documents = []
+        text = self._list(self._chance.randint(0, 3))
         return text + "".join(self._take_documents())
 
     def damaged(self) -> str:
@@ -219,26 +220,21 @@ class Writer:
         if depth <= 0 or self._chance.random() < 0.75:
             return self._chance.choice(self._chance.choice((_PLAIN, _QUOTED, _EXPANDED)))
         inner = self._body(depth - 1)
-        return self._chance.choice(
-            (
-                f"$({inner})",
-                f'"$({inner})"',
-                f"`{inner}`",
-                f'"`{inner}`"',
-                f"${{x:-$({inner})}}",
-                f'"${{x:-$({inner})}}"',
-                f'"a ${{x:-"$({inner})"}} b"',
-                f"${{x:-'$({inner})'}}",
-                f"\"${{x:-'$({inner})'}}\"",
-                f"<({inner})",
-                f">({inner})",
-                f"$(({inner}))",
-                f"$(( 1 + $({inner}) ))",
-                f"'{inner}'",
-                f"$(\n{inner}\n)",
-                f"$( # it's\n{inner})",
-            )
+        usual = (f"$({inner})", f'"$({inner})"', f"`{inner}`", f"<({inner})", f"$(\n{inner}\n)")
+        odd = (
+            f'"`{inner}`"',
+            f"${{x:-$({inner})}}",
+            f'"${{x:-$({inner})}}"',
+            f'"a ${{x:-"$({inner})"}} b"',
+            f"${{x:-'$({inner})'}}",
+            f"\"${{x:-'$({inner})'}}\"",
+            f">({inner})",
+            f"$(({inner}))",
+            f"$(( 1 + $({inner}) ))",
+            f"'{inner}'",
+            f"$( # it's\n{inner})",
         )
+        return self._chance.choice(usual if self._chance.random() < 0.8 else odd)
 
     def _redirect(self, depth: int) -> str:
         kind = self._chance.randint(0, 7)
@@ -255,7 +251,7 @@ class Writer:
         )
         self._documents.append(f"{body}\n{end}")
         return self._chance.choice(
-            (f"<<{end}", f"<<'{end}'", f"<<\\{end}", f"<< {end}", f'<<"{end}"')
+            (f"<<{end}", f"<<'{end}'", f"<<\\{end}", f"<< {end}", f'<<"{end}"', f"<<-{end}")
         )
 
 

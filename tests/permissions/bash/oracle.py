@@ -15,9 +15,10 @@ from mainspring.harness.permissions.bash import Command, Word
 STUBS = tuple(f"c{number}" for number in range(1, 10))
 # Real programs that only run stubs here.
 WRAPPERS = ("env", "timeout", "nice", "nohup", "stdbuf", "xargs", "bash", "sh", "find", "cat")
-# A stub says something, so that substitutions of it are not empty; every second one fails.
+# Each stub has a file of its own, as many may run at once. It says something, so that
+# substitutions of it are not empty; every second one fails.
 _STUB = """#!/bin/sh
-{{ printf '%s\\037' "${{0##*/}}" "$@"; printf '\\036'; }} >> "$STUB_LOG"
+{{ printf '%s\\037' "${{0##*/}}" "$@"; printf '\\036'; }} >> "$STUB_LOG/$$"
 echo said
 exit {code}
 """
@@ -42,7 +43,8 @@ class Stage:
         """The words of every stub that ran."""
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir()
-        self._log.write_text("")
+        shutil.rmtree(self._log, ignore_errors=True)
+        self._log.mkdir()
         process = subprocess.Popen(
             [self._bash, "--norc", "--noprofile", "-c", text],
             cwd=self._work,
@@ -64,7 +66,8 @@ class Stage:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        ran = self._log.read_text(errors="surrogateescape").split("\x1e")[:-1]
+        notes = [each.read_text(errors="surrogateescape") for each in self._log.iterdir()]
+        ran = [each for note in notes for each in note.split("\x1e")[:-1]]
         return [tuple(each.split("\x1f")[:-1]) for each in ran]
 
 

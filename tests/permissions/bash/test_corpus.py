@@ -1,10 +1,13 @@
 import pytest
 from tests.permissions.bash.corpus import DESTRUCTIVE
+from tests.permissions.bash.corpus_tools import DESTRUCTIVE_TOOLS
 from tests.permissions.bash.harmless import ORDINARY, READ_ONLY
 
 from mainspring.harness.permissions.bash import covered, judge, matches
 
-CASES = [(rule, text) for rule, texts in DESTRUCTIVE.items() for text in texts]
+CASES = [
+    (rule, text) for rule, texts in (DESTRUCTIVE | DESTRUCTIVE_TOOLS).items() for text in texts
+]
 
 
 def test_the_corpus_is_large_and_says_nothing_twice():

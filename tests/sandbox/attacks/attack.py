@@ -44,7 +44,7 @@ _NUMBERS = {
     "userfaultfd": (323, 282),
 }
 PRELUDE = f"""
-import ctypes, fcntl, mmap, os, resource, signal, socket, stat, struct, subprocess, sys, time
+import ctypes, fcntl, mmap, os, resource, signal, socket, stat, struct, sys, time
 E = os.environ
 libc = ctypes.CDLL(None, use_errno=True)
 NUMBERS = {_NUMBERS!r}
@@ -78,7 +78,9 @@ class Attack:
 
     def exec(self, scene: Scene) -> Exec:
         argv = (
-            ("python3", "-c", PRELUDE + self.python) if self.python else ("bash", "-c", self.bash)
+            ("python3", "-S", "-c", PRELUDE + self.python)
+            if self.python
+            else ("bash", "-c", self.bash)
         )
         return Exec(
             key=f"{self.name}-{scene.round}",

@@ -117,7 +117,8 @@ for fd in range(3, 1024):
         tries="an inherited folder leads to the root of the host",
         python="""
 for fd in range(3, 1024):
-    each(lambda: show(f"/proc/self/fd/{fd}/canary.txt"), lambda: (os.fchdir(fd), show("canary.txt")))
+    each(lambda: show(f"/proc/self/fd/{fd}/canary.txt"),
+         lambda: (os.fchdir(fd), show("canary.txt")))
 """,
         won=leaked,
     ),

@@ -39,7 +39,7 @@ class Placeholders:
     """Those of one session."""
 
     def __init__(self, credentials: Iterable[Credential], new_token: Callable[[], str]) -> None:
-        self._credentials = {f"{PREFIX}{new_token()}": each for each in credentials}
+        self._credentials = {f"{PREFIX}{new_token()}": each for each in credentials if each.value}
         written: dict[bytes, bytes] = {}
         for placeholder, each in self._credentials.items():
             for form in (each.value.encode(), *each.forms):

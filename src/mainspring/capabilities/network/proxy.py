@@ -10,7 +10,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
 
@@ -44,6 +44,7 @@ _BUNDLES = (
 _NOT_PROXIED = "localhost,127.0.0.1,::1"
 _AUTHORITY = re.compile(r"([^:@/?#\[\]]+)(?::([0-9]{1,5}))?")
 _LONGEST_PATH = 500
+_PARTING_SECONDS = 0.5
 
 
 def loopback_socket() -> socket.socket:
@@ -160,6 +161,7 @@ class _Visit:
         self._caps = proxy.caps
         self._stream = stream
         self._unheard = True
+        self._asked = 0
 
     async def run(self) -> None:
         try:
@@ -192,30 +194,34 @@ class _Visit:
         wish = self._wished(request, _tunnel_wish)
         rule, upstream = await self._proxy.find(wish)
         await wire.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        with anyio.fail_after(self._caps.head_seconds):
-            inner = await TLSStream.wrap(
-                self._stream,
-                server_side=True,
-                ssl_context=self._proxy.authority.context(wish.host),
-                standard_compatible=False,
-            )
-        asked = 0
-        encrypted = Wire(inner, self._caps)
         try:
-            while True:
-                request_inside = await self._heard(encrypted)
-                if request_inside is None:
-                    return
-                asked += 1
-                wished = self._wished(request_inside, partial(_inner_wish, wish))
-                found = Upstream(wish=wished, addresses=upstream.addresses, trust=upstream.trust)
-                if not await self._pass_on(encrypted, request_inside, found):
-                    return
-        except Malformed as error:
-            await _refuse(encrypted, error)
+            with anyio.fail_after(self._caps.head_seconds):
+                inner = await TLSStream.wrap(
+                    self._stream,
+                    server_side=True,
+                    ssl_context=self._proxy.authority.context(wish.host),
+                    standard_compatible=False,
+                )
+            await self._converse_inside(Wire(inner, self._caps), upstream)
+            with anyio.move_on_after(_PARTING_SECONDS):  # so that nobody takes it for a cut
+                await inner.unwrap()
         finally:
-            if not asked:
+            if not self._asked:
                 self._proxy.tell(wish, rule)
+
+    async def _converse_inside(self, wire: Wire, tunnel: Upstream) -> None:
+        stays = True
+        while stays:
+            try:
+                request = await self._heard(wire)
+                if request is None:
+                    return
+                self._asked += 1
+                wish = self._wished(request, partial(_inner_wish, tunnel.wish))
+                stays = await self._pass_on(wire, request, replace(tunnel, wish=wish))
+            except Malformed as error:
+                await _refuse(wire, error)
+                return
 
     def _wished(self, request: Request, read: Callable[[Request], Wish]) -> Wish:
         try:

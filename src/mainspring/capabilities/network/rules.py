@@ -166,7 +166,7 @@ def _range(host: str, written: str) -> Network:
 def host_name(written: str) -> str | None:
     """A host's name in the one form that is compared; `None` for an address or anything else."""
     name = written.lower().removesuffix(".")
-    if len(name) > 253 or not _HOST.fullmatch(name):
+    if not written.isascii() or len(name) > 253 or not _HOST.fullmatch(name):
         return None
     if _NUMBER.fullmatch(name.rpartition(".")[2]):  # 127.0.0.1, 127.1, 2130706433, 0x7f000001
         return None

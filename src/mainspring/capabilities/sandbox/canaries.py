@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ def _place() -> Path:
 
 
 @contextmanager
-def _outside(folder: Path) -> Iterator[_Outside]:
+def _outside(folder: Path) -> Generator[_Outside]:
     secret = os.urandom(16).hex()
     (folder / "secret").write_text(secret)
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -74,7 +74,7 @@ class _Held(Struct, frozen=True):
     """Hashes of all that each depends on."""
 
 
-async def choose(settings: SandboxSettings, *, cache: Path, clock: Clock = now) -> Backend:
+async def choose(settings: SandboxSettings, *, cache: Path | None, clock: Clock = now) -> Backend:
     """The first backend in which none of three canaries gets through. What was shown is kept in
     `cache`, a file of the operator's, for as long as the machine runs.
 
@@ -83,7 +83,8 @@ async def choose(settings: SandboxSettings, *, cache: Path, clock: Clock = now) 
     """
     refusals: list[Refusal] = []
     memory = await to_thread.run_sync(_Memory.of, cache)
-    for name in [settings.forced] if settings.forced else _IN_ORDER:
+    names = (settings.forced,) if settings.forced else _IN_ORDER
+    for name in names:
         found = await _considered(name, settings, memory, clock)
         if not isinstance(found, Refusal):
             return found
@@ -211,12 +212,14 @@ def _key(backend: Backend) -> str:
 class _Memory:
     """The cache file. One that is not ours alone, or that cannot be read, is not believed."""
 
-    def __init__(self, path: Path, shown: set[str]) -> None:
+    def __init__(self, path: Path | None, shown: set[str]) -> None:
         self._path = path
         self._shown = shown
 
     @classmethod
-    def of(cls, path: Path) -> _Memory:
+    def of(cls, path: Path | None) -> _Memory:
+        if path is None:
+            return cls(None, set())
         try:
             with path.open("rb") as file:
                 known = os.fstat(file.fileno())
@@ -232,6 +235,8 @@ class _Memory:
 
     def keep(self, key: str) -> None:
         self._shown.add(key)
+        if self._path is None:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         beside.touch(mode=0o600)

@@ -90,7 +90,8 @@ class Keeper:
         now = time.monotonic()
         moments: list[float] = []
         if self._running:
-            moments = [self._running.deadline, self._next_watch]
+            moments = [self._running.deadline]
+            moments += [] if self._running.stopped else [self._next_watch]
         elif self._alone_since is not None:
             moments = [self._alone_since + self._orders.linger_seconds]
         return max(0, int((min(moments) - now) * 1000) + 1) if moments else -1
@@ -306,7 +307,7 @@ class Keeper:
 
 
 def main() -> None:
-    os.closerange(3, 4096)  # whatever the harness had open is none of ours
+    _close_what_is_not_ours()
     orders = Orders(_all_of(0))
     os.chdir(orders.state)
     lock = os.open(_LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -348,6 +349,16 @@ def launched(orders: Orders) -> Cell | str:
         return cell
     cell.end()
     return cell.complaint() or "the launcher neither started the agent nor said why"
+
+
+def _close_what_is_not_ours() -> None:
+    """The harness may have had files open that it did not mean to give away."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:  # what the listing was read from
+                continue
 
 
 def _all_of(descriptor: int) -> bytes:

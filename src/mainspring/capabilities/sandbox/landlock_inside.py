@@ -1,9 +1,9 @@
 """Starts the agent behind Landlock and seccomp, in a process of its own that sees to it that
 nothing outlives it.
 
-Three processes: this one, which the keeper may kill at any time; the guard, which then ends all
-the rest; and the agent. Programs can signal neither of the last two: each is in a domain that
-does not reach the one above it. It starts like the agent, on little.
+Four processes: this one, which the keeper may kill at any time; one that tidies up; the guard,
+which ends all that is left; and the agent. Programs can signal none of them: each is in a domain
+that does not reach the one above it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from mainspring.capabilities.sandbox.landlock_rules import (
 from mainspring.capabilities.sandbox.sweeping import kill_reachable, refuse_to_reach
 from mainspring.capabilities.sandbox.wire import unpack
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ORDERS_FD = CONTROL_FD + 1
 REFUSED = 125
 """The status of a launcher that has started nothing."""
@@ -35,6 +39,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_SUBREAPER = 1, 22, 36
 _FILTER = 2
 _WATCH_SECONDS = 0.2
+_AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 
 
 class Orders:
@@ -57,16 +62,31 @@ def main() -> None:
     with open(ORDERS_FD, "rb") as stream:
         orders = Orders(stream.read())
     _die_with_parent(signal.SIGKILL)
-    guard = os.fork()
-    if guard == 0:
+    os.waitpid(_forked(_tidy_up_after, orders), 0)
+
+
+def _tidy_up_after(orders: Orders) -> None:
+    """The guard cannot do this: the folder of its own is not its own."""
+    _die_with_parent(signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    guard = _forked(_guard, orders)
+    if signal.sigwait(_AWAITED) == signal.SIGTERM:
+        os.kill(guard, signal.SIGTERM)
+    os.waitpid(guard, 0)
+    os.rmdir(orders.tmp)
+
+
+def _forked(work: Callable[[Orders], None], orders: Orders) -> int:
+    child = os.fork()
+    if child == 0:
         try:
-            _guard(orders)
+            work(orders)
         except OSError as error:
             os.write(2, f"landlock: {error}\n".encode("utf-8", "surrogateescape"))
         finally:
             os._exit(REFUSED)
-    os.close(CONTROL_FD)
-    os.waitpid(guard, 0)
+    os.close(CONTROL_FD)  # the keeper sees by it whether the agent lives
+    return child
 
 
 def _guard(orders: Orders) -> None:
@@ -77,7 +97,6 @@ def _guard(orders: Orders) -> None:
         os.setresgid(orders.uid, orders.uid, orders.uid)
         os.setresuid(orders.uid, orders.uid, orders.uid)
     _die_with_parent(signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
     if os.getppid() != launcher:
         return  # it was killed before it could have told us
     os.chdir(orders.workspace)
@@ -109,7 +128,7 @@ def _allowed(orders: Orders) -> list[tuple[str, int]]:
 
 def _be_agent() -> None:
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGCHLD))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         _die_with_parent(signal.SIGKILL)
         _prctl(_SET_SUBREAPER, 1)
         inner = signals_ruleset()
@@ -125,7 +144,7 @@ def _be_agent() -> None:
 def _watch(agent: int, orders: Orders) -> None:
     """Until the launcher or the agent is gone, or temporary files have taken too much room."""
     while _is_running(agent) and _size_of(orders.tmp) <= orders.tmp_bytes:
-        heard = signal.sigtimedwait((signal.SIGTERM, signal.SIGCHLD), _WATCH_SECONDS)
+        heard = signal.sigtimedwait(_AWAITED, _WATCH_SECONDS)
         if heard is not None and heard.si_signo == signal.SIGTERM:
             break
     kill_reachable()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from anyio import to_thread
 
 from mainspring.capabilities.sandbox.cage import Backend, Limits, Site
 from mainspring.capabilities.sandbox.client import KeptSandbox, Progress
@@ -12,51 +16,66 @@ from mainspring.core.hands import Exec, Ran
 _MOST = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Service:
-    key: str
-    sandbox: KeptSandbox
-
-
 class Services:
-    """Of one session. A name is free again when its service has been stopped."""
+    """Of one session. All there is to know of them is on disk, so that a harness that comes back
+    finds them; one that does not leaves them to their time limits."""
 
     def __init__(self, site: Site, backend: Backend, *, limits: Limits | None = None) -> None:
         self._site = replace(site, limits=limits or site.limits, network=False)
         self._backend = backend
-        self._running: dict[str, _Service] = {}
+        self._folder = site.state / "services"
 
     async def start(self, name: str, wanted: Exec) -> None:
-        """
+        """Starting it again under the same key changes nothing.
+
         Raises:
             SandboxFailed: it was not started.
         """
-        if name in self._running:
-            raise SandboxFailed(f"a service {name!r} is there already: stop it first")
-        if len(self._running) >= _MOST:
-            raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")
+        await to_thread.run_sync(self._take_name, name, wanted.key)
         sandbox = self._sandbox(name)
         await sandbox.begin(wanted)
-        self._running[name] = _Service(wanted.key, sandbox)
+        await sandbox.leave()
 
     async def output(self, name: str) -> Progress | None:
         """What it has said so far; `None` if there is no such service."""
-        service = self._running.get(name)
-        return await service.sandbox.progress(service.key) if service else None
+        key = self._key_of(name)
+        return await self._sandbox(name).progress(key) if key is not None else None
 
     async def stop(self, name: str) -> Ran | None:
-        """Kill it; what it has said in all."""
-        service = self._running.pop(name, None)
-        if service is None:
+        """Kill it; what it has said in all. Its name is free again."""
+        key = self._key_of(name)
+        if key is None:
             return None
-        ran = await service.sandbox.cancel(service.key)
-        await service.sandbox.close()
+        sandbox = self._sandbox(name)
+        ran = await sandbox.cancel(key)
+        await sandbox.close()
+        await to_thread.run_sync(shutil.rmtree, self._place(name))
         return ran
 
     async def close(self) -> None:
-        for name in list(self._running):
-            await self.stop(name)
+        for place in sorted(self._folder.glob("*/key")):
+            await self.stop(bytes.fromhex(place.parent.name).decode())
+
+    def _take_name(self, name: str, key: str) -> None:
+        known = self._key_of(name)
+        if known == key:
+            return
+        if known is not None:
+            raise SandboxFailed(f"there is a service {name!r} already: stop it first")
+        if len(list(self._folder.glob("*/key"))) >= _MOST:
+            raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")
+        place = self._place(name)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (place / "key").write_text(key, encoding="utf-8")
+
+    def _key_of(self, name: str) -> str | None:
+        try:
+            return (self._place(name) / "key").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def _place(self, name: str) -> Path:
+        return self._folder / name.encode().hex()
 
     def _sandbox(self, name: str) -> KeptSandbox:
-        folder = self._site.state / "services" / name.encode().hex()
-        return KeptSandbox(replace(self._site, state=folder), self._backend)
+        return KeptSandbox(replace(self._site, state=self._place(name)), self._backend)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeAlias, cast
 
@@ -57,7 +59,20 @@ def artifact(workspace: Workspace, keep: KeepFile, *, max_bytes: int = 50_000_00
         lines = [f"{each.name} ({each.media_type}, {each.size} bytes)" for each in published]
         return Outcome((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
 
-    return filtered(artifact, _refusal)
+    return filtered(replace(artifact, judged=partial(_judged, workspace)), _refusal)
+
+
+def _judged(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:
+    """With absolute paths; one that leads nowhere is left as it is, and refused later."""
+    absolute = dict(given)
+    try:
+        if path := given.get("path"):
+            absolute["path"] = str(workspace.locate(str(path)))
+        if paths := cast("list[str]", given.get("paths")):
+            absolute["paths"] = [str(workspace.locate(path)) for path in paths]
+    except (HandsError, OSError):
+        return given
+    return absolute
 
 
 def _refusal(given: Mapping[str, object]) -> str | None:

@@ -65,7 +65,7 @@ def is_searched(opened: int) -> bool:
 
 
 async def search(query: Query, sources: Sequence[Source], ripgrep: str | None) -> Hits:
-    if ripgrep is not None:
+    if ripgrep is not None and not _names_ends(query.expression):
         hits = await _by_ripgrep(ripgrep, query, sources)
         if hits is not None:
             return hits
@@ -85,12 +85,14 @@ def _by_ourselves(query: Query, sources: Sequence[Source]) -> Hits:
     return hits
 
 
-def _anywhere(query: Query) -> Pattern | None:
-    """Finds at least what single lines have, in the whole file at once: most have nothing.
+def _names_ends(expression: str) -> bool:
+    """Of the text, which are those of a line to us and of a file to others."""
+    return "\\A" in expression or "\\z" in expression
 
-    Not with what may look past a line's ends, or says itself what these are.
-    """
-    if any(sign in query.expression for sign in ("\\A", "\\z", "(?")):
+
+def _anywhere(query: Query) -> Pattern | None:
+    """Finds at least what single lines have, in the whole file at once: most have nothing."""
+    if _names_ends(query.expression) or "(?" in query.expression:
         return None
     return compiled(f"(?m){query.expression}", ignore_case=query.ignore_case)
 

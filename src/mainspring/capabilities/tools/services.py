@@ -12,50 +12,54 @@ from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES
 from mainspring.capabilities.tools.shell_text import read_captured
 from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Captured
+from mainspring.core.hands import Exec, Ran
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 
+_TOGETHER = 'exec 2>&1; eval "$1"'
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
-class Services(Protocol):
-    """Programs of a session that outlive a call and end with the session's sandbox."""
+class Progress(Protocol):
+    @property
+    def is_running(self) -> bool: ...
+    @property
+    def ran(self) -> Ran:
+        """What it has written so far; all of it, once it runs no more."""
+        ...
 
-    async def start_service(self, name: str, argv: tuple[str, ...]) -> None:
-        """Start a program in the workspace under a name that no running one has.
+
+class Services(Protocol):
+    """Programs of a session that outlive a call, each by its name."""
+
+    async def start(self, name: str, wanted: Exec) -> None:
+        """Starting it again under the same key changes nothing.
 
         Raises:
             SandboxFailed: it was not started; it says why.
         """
         ...
 
-    async def service_output(self, name: str) -> tuple[Captured, int | None]:
-        """What it has written, both streams together, and its exit status: `None` while it runs.
-
-        Raises:
-            SandboxFailed: none was started under that name.
-        """
+    async def output(self, name: str) -> Progress | None:
+        """`None` if there is no such service."""
         ...
 
-    async def stop_service(self, name: str) -> None:
-        """End it, and all that it started.
-
-        Raises:
-            SandboxFailed: none was started under that name.
-        """
+    async def stop(self, name: str) -> Ran | None:
+        """Kill it, and all that it started; `None` if there is no such service."""
         ...
 
 
 def service_tools(
-    services: Services, *, judge: Callable[[str], tuple[bool, bool]]
+    services: Services, *, judge: Callable[[str], tuple[bool, bool]], max_seconds: float = 3600
 ) -> tuple[Tool, Tool, Tool]:
-    """`service_start`, `service_output`, `service_stop`."""
-    return _starts(services, judge), _shows(services), _stops(services)
+    """`service_start`, `service_output`, `service_stop`; a service ends after `max_seconds`."""
+    return _starts(services, judge, max_seconds), _shows(services), _stops(services)
 
 
-def _starts(services: Services, judge: Callable[[str], tuple[bool, bool]]) -> Tool:
+def _starts(
+    services: Services, judge: Callable[[str], tuple[bool, bool]], max_seconds: float
+) -> Tool:
     @tool
-    async def service_start(name: str, command: str) -> Outcome:
+    async def service_start(call: Call, name: str, command: str) -> Outcome:
         """Start a program that keeps running while you go on: a development server, a watcher, a
         database. What it writes can be read with service_output.
 
@@ -63,28 +67,25 @@ def _starts(services: Services, judge: Callable[[str], tuple[bool, bool]]) -> To
             name: What to call it: lower-case letters, digits, - and _.
             command: The bash command that runs it in the foreground, without &.
         """
+        wanted = Exec(
+            key=call.idempotency_key,
+            argv=("bash", "--noprofile", "--norc", "-c", _TOGETHER, "bash", command),
+            wall_seconds=max_seconds,
+        )
         try:
-            await services.start_service(name, ("bash", "--noprofile", "--norc", "-c", command))
+            await services.start(name, wanted)
         except SandboxFailed as error:
             return Outcome.text(f"Not started: {error}", ok=False, error="unavailable")
-        return Outcome.text(f"{name} is started; look at service_output to see how it does.")
-
-    async def probe(call: Call) -> Outcome | None:
-        try:
-            found = await services.service_output(str(call.input["name"]))
-        except SandboxFailed:
-            return None
-        return Outcome.text(_told(str(call.input["name"]), *found))
+        return Outcome.text(f"{name} is started; service_output shows how it does.")
 
     def traits(given: Mapping[str, object]) -> Traits:
-        destructive = judge(str(given.get("command", "")))[1]
-        return Traits(destructive=destructive, in_doubt="probe")
+        # Under its key a service is started once, however often that is tried.
+        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt="retry")
 
     async def preview(call: Call) -> str | None:
         return str(call.input.get("command", ""))
 
-    made = replace(service_start, traits=traits, probe=probe, preview=preview)
-    return filtered(made, _refusal)
+    return filtered(replace(service_start, traits=traits, preview=preview), _refusal)
 
 
 def _shows(services: Services) -> Tool:
@@ -96,16 +97,19 @@ def _shows(services: Services) -> Tool:
             name: The service.
         """
         try:
-            output, status = await services.service_output(name)
+            progress = await services.output(name)
         except SandboxFailed as error:
-            return Outcome.text(str(error), ok=False, error="failed")
-        return Outcome.text(_told(name, output, status))
+            return Outcome.text(str(error), ok=False, error="unavailable")
+        if progress is None:
+            return _unknown(name)
+        state = "runs" if progress.is_running else f"has ended: {_ending(progress.ran)}"
+        return Outcome.text(f"[{name} {state}]\n{_written(progress.ran)}")
 
     return filtered(service_output, _refusal)
 
 
 def _stops(services: Services) -> Tool:
-    @tool(in_doubt="retry")  # what is stopped already stays so
+    @tool(in_doubt="retry")
     async def service_stop(name: str) -> Outcome:
         """Stop a service, and all that it started.
 
@@ -113,12 +117,26 @@ def _stops(services: Services) -> Tool:
             name: The service.
         """
         try:
-            await services.stop_service(name)
+            ran = await services.stop(name)
         except SandboxFailed as error:
-            return Outcome.text(str(error), ok=False, error="failed")
-        return Outcome.text(f"{name} is stopped.")
+            return Outcome.text(str(error), ok=False, error="unavailable")
+        if ran is None:
+            return _unknown(name)
+        return Outcome.text(f"[{name} is stopped]\n{_written(ran)}")
 
     return filtered(service_stop, _refusal)
+
+
+def _unknown(name: str) -> Outcome:
+    return Outcome.text(f"There is no service {name}.", ok=False, error="failed")
+
+
+def _ending(ran: Ran) -> str:
+    return f"exit status {ran.status}" if ran.stopped is None else f"stopped, {ran.stopped}"
+
+
+def _written(ran: Ran) -> str:
+    return (read_captured(ran.stdout) + read_captured(ran.stderr)).strip("\n") or "(no output)"
 
 
 def _refusal(given: Mapping[str, object]) -> str | None:
@@ -128,8 +146,3 @@ def _refusal(given: Mapping[str, object]) -> str | None:
     if not command.strip() or "\0" in command or len(command.encode()) > MAX_COMMAND_BYTES:
         return f"The input is not valid:\n- command: must be 1 to {MAX_COMMAND_BYTES} bytes, no NUL"
     return None
-
-
-def _told(name: str, output: Captured, status: int | None) -> str:
-    state = f"{name} runs" if status is None else f"{name} has ended with status {status}"
-    return f"[{state}]\n{read_captured(output).strip(chr(10)) or '(no output)'}"

@@ -13,61 +13,62 @@ MAX_COMMAND_BYTES = 100_000
 
 # Variables that begin with __ms_ are not exported, so they reach neither programs nor the state.
 # It has to run in the bash 3.2 of macOS: no associative arrays, no mapfile.
+# It forks only to make its folder, once, and to put the new state in place: that is what it costs.
 _PROLOGUE = r"""
 exec 2>&1
-__ms_last=$2 __ms_saved=0 __ms_seen=$3 __ms_keeps=$4 __ms_restart=$5
+cd -P .
+__ms_last=$2 __ms_saved=0 __ms_seen=$3 __ms_keeps=$4 __ms_restart=$5 __ms_root=$PWD
 __ms_home="${TMPDIR:-/tmp}/.shell-$6"
-__ms_root=$(pwd -P)
-__ms_given=
-if [ "$__ms_keeps" = 1 ]; then
-  __ms_given=$(compgen -e)
-  for __ms_name in $__ms_given; do printf -v "__ms_had_$__ms_name" %s "${!__ms_name}"; done
-fi
 if [ "$__ms_restart" = 1 ]; then command -p rm -rf -- "$__ms_home"; fi
-if [ -f "$__ms_home/state" ]; then
-  __ms_left=2000
-  {
-    IFS= read -r -d '' __ms_folder
-    while [ $((__ms_left -= 1)) -gt 0 ] && IFS= read -r -d '' __ms_record; do
-      __ms_name=${__ms_record%%=*}
-      case $__ms_name in
-        ''|[0-9]*|*[!A-Za-z0-9_]*|__ms_*|BASHOPTS|SHELLOPTS|BASH_ENV|ENV|PS4|IFS) continue ;;
-      esac
-      case $__ms_record in
-        *=*) export "$__ms_name=${__ms_record#*=}" ;;
-        *) unset -v "$__ms_name" ;;
-      esac
-    done
-  } 2>/dev/null < "$__ms_home/state"
-  if [ "$__ms_folder" != "$__ms_root" ]; then
-    if cd -- "$__ms_folder" 2>/dev/null; then
-      __ms_record=$(pwd -P)
-      case $__ms_record/ in
-        "$__ms_root"/*) ;;
-        *) cd -- "$__ms_root"
-           echo "[$__ms_folder is outside the workspace; this ran in $__ms_root]" ;;
-      esac
-    else
-      echo "[the folder $__ms_folder is gone; this ran in $__ms_root]"
-    fi
-  fi
-  if [ "$__ms_keeps" = 1 ] && [ -f "$__ms_home/functions" ]; then
-    . "$__ms_home/functions" 2>/dev/null
-  fi
-else
+if [ ! -f "$__ms_home/state" ]; then
+  (
+    umask 077
+    command -p mkdir -p -- "$__ms_home" && printf '%s\0\0' "$__ms_root" > "$__ms_home/state"
+  ) 2>/dev/null
   if [ "$__ms_seen" = 1 ] && [ "$__ms_restart" = 0 ]; then
     echo "[the sandbox was started anew: a fresh shell in $__ms_root;" \
       "what was exported, defined or put in /tmp before is gone]"
   fi
-  (
-    umask 077
-    command -p mkdir -p -- "$__ms_home" && printf '%s\0' "$__ms_root" > "$__ms_home/state"
-  ) 2>/dev/null
 fi
-if [ "$__ms_keeps" = 1 ]; then trap "$__ms_last" EXIT; fi
+if [ "$__ms_keeps" = 1 ]; then
+  compgen -e > "$__ms_home/given.$$"
+  while IFS= read -r __ms_name; do
+    printf -v "__ms_had_$__ms_name" %s "${!__ms_name}"
+  done < "$__ms_home/given.$$"
+fi
+{
+  IFS= read -r -d '' __ms_folder
+  __ms_left=2000
+  while [ $((__ms_left -= 1)) -gt 0 ] && IFS= read -r -d '' __ms_record; do
+    [ -n "$__ms_record" ] || break
+    __ms_name=${__ms_record%%=*}
+    case $__ms_name in
+      [0-9]*|*[!A-Za-z0-9_]*|__ms_*|BASHOPTS|SHELLOPTS|BASH_ENV|ENV|PS4|IFS) continue ;;
+    esac
+    case $__ms_record in
+      *=*) export "$__ms_name=${__ms_record#*=}" ;;
+      *) unset -v "$__ms_name" ;;
+    esac
+  done
+  __ms_code=
+  if [ "$__ms_keeps" = 1 ]; then IFS= read -r -d '' __ms_code; fi
+} 2>/dev/null < "$__ms_home/state"
+if ! cd -P -- "${__ms_folder:-$__ms_root}" 2>/dev/null; then
+  echo "[the folder $__ms_folder is gone; this ran in $__ms_root]"
+else
+  case $PWD/ in
+    "$__ms_root"/*) ;;
+    *) cd -- "$__ms_root"
+       echo "[$__ms_folder is outside the workspace; this ran in $__ms_root]" ;;
+  esac
+fi
 __ms_command=$1
 set --
-unset -v __ms_record __ms_name __ms_left __ms_restart __ms_seen __ms_folder
+if [ "$__ms_keeps" = 1 ]; then
+  eval "$__ms_code" 2>/dev/null
+  trap "$__ms_last" EXIT
+fi
+unset -v __ms_record __ms_name __ms_left __ms_restart __ms_seen __ms_folder __ms_code
 """
 
 # Run last, however the command ended: by itself, by `exit`, by `set -e`, by a syntax error. It
@@ -86,31 +87,24 @@ _EPILOGUE = r"""{ __ms_status=$?; set +x; trap - DEBUG ERR RETURN; } >/dev/null 
     __ms_notice="[$__ms_folder $__ms_notice; the next command starts in $__ms_root]"
     __ms_folder=$__ms_root
   fi
+  builtin compgen -e > "$__ms_home/now.$$"
   if {
     builtin printf '%s\0' "$__ms_folder"
-    for __ms_name in $(builtin compgen -e); do
+    while IFS= builtin read -r __ms_name; do
       case $__ms_name in PWD|SHLVL|_) continue ;; esac
       __ms_had=__ms_had_$__ms_name
       if [ -z "${!__ms_had+x}" ] || [ "${!__ms_had}" != "${!__ms_name}" ]; then
         builtin printf '%s=%s\0' "$__ms_name" "${!__ms_name}"
       fi
-    done
-    for __ms_name in $__ms_given; do
+    done < "$__ms_home/now.$$"
+    while IFS= builtin read -r __ms_name; do
       case $__ms_name in PWD|SHLVL|_|OLDPWD) continue ;; esac
       if [ -z "${!__ms_name+x}" ]; then builtin printf '%s\0' "$__ms_name"; fi
-    done
-  } > "$__ms_home/state.new.$$" && {
+    done < "$__ms_home/given.$$"
+    builtin printf '\0'
     builtin declare -f; builtin declare -Fx
-  } > "$__ms_home/functions.new.$$"; then
-    __ms_size=$(command -p wc -c < "$__ms_home/state.new.$$")
-    __ms_code=$(command -p wc -c < "$__ms_home/functions.new.$$")
-    if [ $((__ms_size + __ms_code)) -gt 1000000 ]; then
-      __ms_notice="[not kept for the next command: the environment and functions are over 1 MB]"
-      command -p rm -f -- "$__ms_home/state.new.$$" "$__ms_home/functions.new.$$"
-    else
-      command -p mv -f -- "$__ms_home/functions.new.$$" "$__ms_home/functions"
-      command -p mv -f -- "$__ms_home/state.new.$$" "$__ms_home/state"
-    fi
+  } > "$__ms_home/state.$$"; then
+    command -p mv -f -- "$__ms_home/state.$$" "$__ms_home/state"
   fi
 } >/dev/null 2>&1
 if [ -n "$__ms_notice" ]; then builtin echo "$__ms_notice" 2>/dev/null; __ms_notice=; fi

@@ -22,6 +22,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 
+from mainspring.capabilities.vault.forms import SHORTEST
 from mainspring.capabilities.vault.keys import KEY_BYTES
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
@@ -219,8 +220,11 @@ def _check(name: str, value: str) -> None:
         raise InvalidInput(
             f"{name!r}: a name has letters, digits and _, as those of variables do, at most 64"
         )
-    if not value.strip():
-        raise InvalidInput(f"{name}: the value is empty")
+    if len(value.strip()) < SHORTEST:
+        raise InvalidInput(
+            f"{name}: a value of less than {SHORTEST} characters cannot be told from a word,"
+            " and could not be kept out of the log"
+        )
     if len(value.encode()) > MAX_VALUE_BYTES:
         raise InvalidInput(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
 

@@ -45,6 +45,8 @@ class Bounds:
     """The roots of a workspace, the first one the root of relative paths, and what is hidden."""
 
     def __init__(self, roots: Sequence[Root], hidden: Collection[str]) -> None:
+        if os.name != "posix":
+            raise InvalidInput("a workspace needs Linux or macOS")
         self._roots = [parts_of(os.path.realpath(root.path)) for root in roots]
         self._read_only = {
             real: root.read_only for real, root in zip(self._roots, roots, strict=True)
@@ -61,6 +63,7 @@ class Bounds:
         self._known = sorted(known.items(), key=lambda known: -len(known[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
         self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
+        self._hidden_depths = frozenset(map(len, self.hidden))
 
     def _hidden_parts(self, hidden: Collection[str]) -> list[Parts]:
         below = [parts_of(path) for path in hidden if not path.startswith("/")]
@@ -90,7 +93,7 @@ class Bounds:
 
     def is_hidden(self, parts: Parts) -> bool:
         """Whether this very path is hidden; whoever descends asks at every step."""
-        return _folded_parts(parts) in self._folded_hidden
+        return len(parts) in self._hidden_depths and _folded_parts(parts) in self._folded_hidden
 
     def is_read_only(self, parts: Parts) -> bool:
         """As the innermost root around it says; what is in none is not to be written."""

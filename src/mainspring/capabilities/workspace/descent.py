@@ -196,10 +196,16 @@ class Descent:
 
 
 def own_like_folder(name: str, folder: int) -> None:
-    """Root works for whom the folder belongs to; anyone else owns what he makes anyway."""
-    if os.geteuid() == 0:
+    """Give a new folder in another to the other's owner, for whom root works; anyone else owns
+    what he makes anyway. By descriptor: a file linked there meanwhile is not given away."""
+    if os.geteuid() != 0:
+        return
+    opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
+    try:
         owner = os.fstat(folder)
-        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=folder, follow_symlinks=False)
+        os.fchown(opened, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(opened)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, cast
 import msgspec
 
 from mainspring.config import FOLDER, Settings
-from mainspring.core.events import PermissionUpdated, RuleText
+from mainspring.core.events import RuleText
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Part, Screen
 from mainspring.harness.open_call import OpenCall
@@ -94,10 +94,7 @@ class Approver:
     async def _remember(
         self, session: Session, call: OpenCall, rule: RuleText, *, is_kept: bool
     ) -> None:
-        update = update_of(rule)
-        await session.log.submit(
-            session.id, PermissionUpdated(updates=(update,), tool_use_id=call.id)
-        )
+        await session.permit(update_of(rule), call_id=call.id)
         if is_kept:
             folder, home = Path(self.settings.folder), Path(self.settings.home)
             file = add_local_rules(folder, [written(rule)], home=home)

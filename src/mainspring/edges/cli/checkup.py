@@ -33,7 +33,7 @@ async def checkup(settings: Settings, *, json: bool) -> int:
     findings = [
         *await anyio.to_thread.run_sync(look_at_machine, settings),
         *await look_at_store(settings),
-        *await anyio.to_thread.run_sync(look_at_sandbox),
+        *await look_at_sandbox(),
     ]
     is_well = not any(finding.is_fatal for finding in findings)
     screen = Screen(settings)

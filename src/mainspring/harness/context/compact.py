@@ -13,6 +13,7 @@ import msgspec
 
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.events import ContextCompacted
+from mainspring.harness import occasions
 from mainspring.harness.context.layers import (
     Sheet,
     collapse,
@@ -68,6 +69,8 @@ async def make_room(desk: Desk) -> Step | None:
         await work.summarize(goal=limits.goal, rounds=_ROUNDS_KEPT)
     if desk.input_tokens() > limits.stop and not work.is_interrupted:
         await work.run_harder(goal=limits.goal, results=limits.results // 2)
+    if work.has_changed:
+        await desk.ask_hooks(occasions.after_compact())
     if work.is_interrupted:
         return Continue("compacted_retry")  # the loop hears of it before it goes on
     if (tokens := desk.input_tokens()) > limits.stop:
@@ -160,6 +163,7 @@ class _Compaction:
     async def _announce(self) -> None:
         if not self._is_announced:
             self._is_announced = True
+            await self._desk.ask_hooks(occasions.before_compact(), is_context=False)
             await self._desk.gates.before_compact(self._desk.thread)
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:

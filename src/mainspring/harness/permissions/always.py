@@ -6,10 +6,12 @@ import posixpath
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, RuleText
 from mainspring.harness.permissions.bash import suggest
-from mainspring.harness.permissions.judged import SHELLS
-from mainspring.harness.permissions.names import EDITING, READING, ours, theirs
+from mainspring.harness.permissions.gitignore import escaped
+from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours, theirs
+from mainspring.harness.permissions.rules import parse_rule, written
 
 
 def always(tool: str, given: Mapping[str, object]) -> RuleText | None:
@@ -19,10 +21,19 @@ def always(tool: str, given: Mapping[str, object]) -> RuleText | None:
         return _command(str(given.get("command", "")))
     if name in EDITING or name in READING:
         return _folder(name, given)
-    if name in ("web_fetch", "web_search"):
-        host = urlsplit(str(given.get("url", ""))).hostname
-        return RuleText(tool_name=theirs(name), rule_content=f"domain:{host}") if host else None
+    if name == "web_fetch":
+        return _host(str(given.get("url", "")))
     return RuleText(tool_name=theirs(name))
+
+
+def _host(url: str) -> RuleText | None:
+    try:
+        host = urlsplit(url).hostname
+        rule = RuleText(tool_name="WebFetch", rule_content=f"domain:{host or ''}")
+        parse_rule(written(rule), behavior="allow")
+    except (ValueError, InvalidInput):  # an address of numbers, or none at all
+        return None
+    return rule
 
 
 def _command(command: str) -> RuleText | None:
@@ -31,14 +42,16 @@ def _command(command: str) -> RuleText | None:
 
 
 def _folder(name: str, given: Mapping[str, object]) -> RuleText | None:
-    """The folder that a file is in, and what is below it."""
+    """The folder that a file is in, or that is searched, and what is below it."""
     path = given.get("file_path") or given.get("path")
     if not isinstance(path, str) or not path:
         return None
-    folder = posixpath.dirname(path)
-    tool = "Edit" if name in EDITING else "Read"
-    whole = f"/{folder.rstrip('/')}/**" if folder.startswith("/") else f"{folder or '.'}/**"
-    return RuleText(tool_name=tool, rule_content=whole)
+    folder = (path if name in ("glob", "grep") else posixpath.dirname(path)).rstrip("/")
+    if path.startswith("/") and not folder:
+        return None  # all there is
+    literal = escaped(folder or ".")
+    whole = f"/{literal}/**" if literal.startswith("/") else f"{literal}/**"
+    return RuleText(tool_name="Edit" if name in EDITING else "Read", rule_content=whole)
 
 
 def update_of(rule: RuleText) -> PermissionUpdate:

@@ -147,6 +147,9 @@ def _never_alone(case: _Case) -> Decision | None:
     if case.judged.tool in NEEDS_A_PERSON:
         reason = "it needs a person's answer"
         return Decision(decision="ask", gate="guardrail", rule="a person", reason=reason)
+    if case.judged.traits.needs_person:
+        reason = "the tool wants a person to agree to it"
+        return Decision(decision="ask", gate="guardrail", rule="needs a person", reason=reason)
     verdict = case.judged.verdict
     if verdict is not None and verdict.critical:
         why = "it may remove a home, the workspace or what the machine needs"

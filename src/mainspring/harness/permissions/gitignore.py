@@ -76,6 +76,11 @@ def compiled(pattern: str) -> Pattern:
     return Pattern(segments, is_anchored="/" in bare, is_folder_only=bare != pattern)
 
 
+def escaped(path: str) -> str:
+    """The pattern that means a path and nothing else."""
+    return "".join(f"\\{each}" if each in "\\*?[!" else each for each in path)
+
+
 def _tokens(text: str) -> Segment:
     tokens: list[Token] = []
     at = 0

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.bash import Verdict, judge, split
-from mainspring.harness.permissions.names import EDITING, READING, ours
+from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours
 from mainspring.harness.permissions.paths import Access, Touched, absolute
 
-SHELLS = frozenset(("bash", "service_start"))
-"""Tools whose `command` is run by a shell."""
 _MOST_BASES = 16
 _FIELDS = ("file_path", "notebook_path", "path")
 _SEARCHES = frozenset(("glob", "grep"))

@@ -29,9 +29,11 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 READING = frozenset(("read", "glob", "grep"))
 EDITING = frozenset(("edit", "write", "notebook_edit"))
+SHELLS = frozenset(("bash", "service_start"))
+"""Tools whose `command` is run by a shell."""
 _FOREIGN = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}
-_FAMILIES = {"read": READING, "edit": EDITING}
-"""A rule for one of these is a rule for all that do the same to files."""
+_FAMILIES = {"read": READING, "edit": EDITING, "bash": SHELLS}
+"""A rule for one of these is a rule for all that do the same."""
 
 
 def ours(name: str) -> str:

@@ -113,13 +113,11 @@ def is_about(rule: Rule, tool: str) -> bool:
 def forbids(rule: Rule, judged: Judged, roots: Roots, behavior: Behavior) -> bool:
     """Whether a rule that denies or asks speaks for any part of a call."""
     specifier = rule.specifier
-    is_shell = judged.command is not None and rule.tool == "bash"
     if specifier is None:
-        return is_shell or is_about(rule, judged.tool)
-    if judged.command is not None and is_shell:
-        return bash.matches(specifier, judged.command, behavior=behavior) or _has_parameter(
-            specifier, judged
-        )
+        return is_about(rule, judged.tool)
+    if judged.command is not None and rule.tool == "bash":
+        is_match = bash.matches(specifier, judged.command, behavior=behavior)
+        return is_match or _has_parameter(specifier, judged)
     if rule.tool in ON_FILES and any(
         is_hit(specifier, touched, roots) for touched in _seen(rule, judged)
     ):

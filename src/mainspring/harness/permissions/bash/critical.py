@@ -103,8 +103,8 @@ def _is_critical_path(path: str, workspace: str | None) -> bool:
 
 def may_remove_critical(text: str, workspace: str | None) -> bool:
     """The same question for a text that cannot be split: by its looks, and rather yes."""
-    bare = re.sub(r"[\\'\"]", "", text)
-    tokens = re.split(r"[\s,;&|(){}<>`]+|\$IFS", bare)
+    bare = re.sub(r"\$\{?IFS\}?", " ", re.sub(r"[\\'\"]", "", text))
+    tokens = re.split(r"[\s,;&|(){}<>`=]+", bare)
     if not any(token.rsplit("/", 1)[-1] in _REMOVING for token in tokens):
         return False
     return any(

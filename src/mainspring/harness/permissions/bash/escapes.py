@@ -12,6 +12,7 @@ from mainspring.harness.permissions.bash.command import Command, Word
 from mainspring.harness.permissions.bash.effects import basename
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.scripts import awk_only_looks, sed_effects
+from mainspring.harness.permissions.bash.wrappers import FED
 
 # Long options by any of their unambiguous beginnings; a short one also inside a bundle.
 _EDITOR = "-c -S -u -s -q -w -W -l --cmd --eval -f --load --startuptime"
@@ -80,13 +81,10 @@ _OPTIONS: dict[str, str] = {
     "base64": "-o",
     "env": "-S --split-string",
     "dig": "-f",
-    "diff": "--ext-diff",
-    "jq": "-L",
     "gh": "--body-file",
     "docker": "--privileged -v --volume --mount --pid --cap-add --device -H --host --config",
     "pytest": "-c --rootdir --confcutdir --pyargs",
     "crontab": "-r -e",
-    "ps": "",
     "unzip": "-o -d",
 }
 _IP_CHANGES = names(
@@ -112,6 +110,7 @@ _WORDS: dict[str, Callable[[str], bool]] = {
 }
 _AWKS = frozenset({"awk", "gawk", "mawk"})
 _MESSAGES = frozenset({"-m", "-am", "--message", "--title", "--body"})
+_INTERPRETERS = names("python python3 node deno perl ruby php lua")
 _SINGLE_DASH = frozenset({"find", "go", "gcc", "ip", "xxd", "vim"})
 # What they write to is an operand: `uniq in out`, `date 01020304`, `hostname name`.
 _MAX_OPERANDS = {"uniq": 1, "xxd": 1, "hostname": 0}
@@ -124,12 +123,18 @@ def escapes(command: Command) -> Iterator[Word]:
         yield from sed_effects(arguments)
     elif name in _AWKS:
         yield from () if awk_only_looks(arguments) else arguments
+    elif name in _INTERPRETERS and _runs_file(arguments):
+        return  # what follows is for the script
     elif name in _OPTIONS or name in _WORDS:
         before = (command.words[0], *arguments)
         for previous, word in zip(before, arguments, strict=False):
             if _is_escape(name, word) and not _is_message(name, previous, word):
                 yield word
     yield from _written_operands(name, arguments)
+
+
+def _runs_file(arguments: tuple[Word, ...]) -> bool:
+    return bool(arguments) and (not arguments[0].optionlike or arguments[0].value == "-m")
 
 
 def _is_message(name: str, previous: Word, word: Word) -> bool:
@@ -168,7 +173,14 @@ def _bundle(value: str) -> str:
 
 def _written_operands(name: str, arguments: tuple[Word, ...]) -> Iterator[Word]:
     operands = [word for word in arguments if not word.optionlike]
-    if name == "date":
+    values = [word.value or "" for word in arguments]
+    if name == "git" and {"clone", "ls-remote"} & set(values):
+        yield from (word for word in arguments if (word.value or "").startswith("-u"))
+    elif name == "tar":
+        yield from (word for word in arguments[:1] if set("IFP") & set(word.value or "I"))
+    elif name in _INTERPRETERS and not arguments:
+        yield FED  # its code comes from elsewhere
+    elif name == "date":
         yield from (word for word in operands if not (word.value or "").startswith("+"))
     elif name in _MAX_OPERANDS:
         yield from operands[_MAX_OPERANDS[name] :]

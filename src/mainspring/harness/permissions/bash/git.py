@@ -22,9 +22,8 @@ _DIFF = (
     " --binary"
 )
 _LOG = (
-    _DIFF
-    + " -# -n= -L= -i -E -F -g -t -m -c --oneline --graph --decorate? --no-decorate --all --branches?"
-    " --tags? --remotes? --since= --until= --after= --before= --author= --committer="
+    _DIFF + " -# -n= -L= -i -E -F -g -t -m -c --oneline --graph --decorate? --no-decorate --all"
+    " --branches? --tags? --remotes? --since= --until= --after= --before= --author= --committer="
     " --grep= --format="
     " --pretty? --abbrev-commit --no-abbrev-commit --max-count= --skip= --reverse --follow --merges"
     " --no-merges --first-parent --date= --left-right --cherry-pick --cherry-mark --topo-order"

@@ -67,13 +67,20 @@ def _is_same(pattern: str, text: str) -> bool:
 def _allows(pattern: str, command: Command) -> bool:
     if any(each.access == "write" or connects(each) for each in command.redirects):
         return False
-    if not (_fits(pattern, _allowable(command)) or _fits(pattern, _as_written(command))):
+    if not any(_admits(pattern, text) for text in (_allowable(command), _as_written(command))):
         return False
     if "*" not in pattern:
         return True
     return not is_vague(command) and all(
         _is_named(word.value or word.source, pattern) for word in escapes(command)
     )
+
+
+def _admits(pattern: str, text: str) -> bool:
+    """`* --version` allows any command with that, not any words before it."""
+    if pattern.startswith("* "):
+        return _fits(pattern[2:], text.partition(" ")[2])
+    return _fits(pattern, text)
 
 
 def _allowable(command: Command) -> str:

@@ -33,6 +33,11 @@ Opener: TypeAlias = "Callable[[Command], Wrapped]"
 
 # Added by another program, from what it reads.
 FED = Word(source="", value=None, pathlike="", optionlike=True, many=True)
+# Words that bash and other shells read differently.
+_BASHISMS = re.compile(
+    r"\$['\"\[]|[<>]\(|<<|&>|\|&|[{}\[\]!~\\]|\(\(|\bfunction\b|\btime\b|\bselect\b"
+)
+_POSIX = frozenset({"sh", "dash", "ash"})
 
 _TRANSPARENT = {
     "timeout": "+ -v -k= -s= --foreground --preserve-status --verbose --kill-after= --signal=",
@@ -127,7 +132,7 @@ def _env(command: Command) -> Wrapped:
     while operands and (assigned := _assignment(operands[0])):
         assignments.append(assigned)
         operands = operands[1:]
-    if operands and operands[0].value is None:
+    if any(word.many for word in line.operands[: len(assignments) + 1]):
         return Wrapped(unclear="what `env` runs is only known once it runs")
     wrapped = _inner(command, operands)
     if not wrapped.commands:
@@ -140,8 +145,9 @@ def _env(command: Command) -> Wrapped:
 
 
 def _assignment(word: Word) -> Assignment | None:
+    """To env, every word with `=` in it is one, whatever the name."""
     name, equals, value = word.pathlike.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name):
+    if not equals:
         return None
     known = literal(value)
     return Assignment(name, known if word.value is not None else replace(known, value=None))
@@ -192,7 +198,8 @@ def _shell(command: Command) -> Wrapped:
         if value is None or (value.startswith("--") and value not in _SHELL_FLAGS):
             return Wrapped(unclear="a shell whose script is only known once it runs")
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", value):
-            return _inline([each for each in arguments[at + 1 :] if each.value != "--"])
+            rest = [each for each in arguments[at + 1 :] if each.value != "--"]
+            return _inline(command.name.rsplit("/", 1)[-1], rest)
         if not value.startswith(("-", "+")):
             return NOTHING  # a script file
         if not re.fullmatch(r"[-+][eluxv]+|--[a-z]+", value):
@@ -204,11 +211,13 @@ def _shell(command: Command) -> Wrapped:
 _SHELL_FLAGS = frozenset({"--version", "--help", "--norc", "--noprofile", "--posix", "--login"})
 
 
-def _inline(rest: Sequence[Word]) -> Wrapped:
+def _inline(shell: str, rest: Sequence[Word]) -> Wrapped:
     text = rest[0].value if rest else None
     if text is None or text.startswith(("-", "+")):
         return Wrapped(unclear="a shell whose script is only known once it runs")
-    return Wrapped(texts=(text,))
+    if shell == "bash" or (shell in _POSIX and not _BASHISMS.search(text)):
+        return Wrapped(texts=(text,))
+    return Wrapped(guesses=(text,), unclear=f"{shell} may read this in another way than bash")
 
 
 def _vague(command: Command) -> Wrapped:

@@ -1,0 +1,235 @@
+"""kill -9 at every instant of a session that works in a real sandbox: each effect exactly once.
+
+`sandbox_lives.py` has the session and the processes that are killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+from tests.harness.lives import Fuse, Lives, lives
+from tests.harness.sandbox_lives import (
+    AGENT,
+    LINES,
+    MILLISECONDS,
+    NOTES,
+    UNKNOWN,
+    Order,
+    Victims,
+    keeper_of,
+    lines_of,
+    live,
+    settings_of,
+)
+from tests.harness.test_kill_sweep import orphans
+
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.events import AgentToolResult, AgentToolUse, StatusIdle
+from mainspring.core.facts import SandboxOpened, ToolCallInDoubt
+from mainspring.harness.thread import fold
+from mainspring.log.verify import verify
+from mainspring.runtime.sessions import Runtime
+from mainspring.wiring.runtime import open_runtime
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are killed as on Linux")
+
+_MAX_LIVES = 40
+
+
+@dataclass
+class Ending:
+    """How a session and its workspace stand when all is over."""
+
+    events: list[Event]
+    lines: list[str]
+    notes: str
+
+    @property
+    def unknown(self) -> set[str]:
+        """Lines of calls of which the model was told that it is not known what they did."""
+        uses = {e.id: e.payload for e in self.events if isinstance(e.payload, AgentToolUse)}
+        calls = [
+            uses[event.payload.tool_use_id]
+            for event in self.events
+            if isinstance(event.payload, AgentToolResult)
+            and event.payload.is_error
+            and UNKNOWN in plain_text(event.payload.content)
+        ]
+        return {line for call in calls for line in lines_of(call.input)}
+
+    @property
+    def doubts(self) -> list[ToolCallInDoubt]:
+        found = [event.payload for event in self.events]
+        return [payload for payload in found if isinstance(payload, ToolCallInDoubt)]
+
+
+class Sweep:
+    """One store, one forking process, a session and a workspace for each death."""
+
+    def __init__(self, folder: Path, runtime: Runtime, process: Lives[Order]) -> None:
+        self._folder = folder
+        self._runtime = runtime
+        self._process = process
+        self._numbers = count(1)
+        self.passed: dict[str, int] = {}
+        """How many instants there are to die at."""
+
+    async def order(self) -> Order:
+        workspace = self._folder / f"work-{next(self._numbers)}"
+        workspace.mkdir()
+        session = await self._runtime.start(AGENT, "Do all of it.")
+        return Order(folder=str(self._folder), workspace=str(workspace), session_id=session.id)
+
+    async def undisturbed(self) -> Ending:
+        order, fuse = await self.order(), Fuse("", 0)
+        await live(order, fuse)
+        self.passed = fuse.passed
+        return await self.ending(order)
+
+    async def die(self, where: str, number: int, victims: Victims = "worker") -> Ending:
+        """Die once, or lose the keeper, then live to the end."""
+        order = await self.order()
+        self._process.live(replace(order, where=where, number=number, victims=victims))
+        assert not self._process.live(order)
+        return await self.ending(order)
+
+    async def die_often(self, where: str, number: int) -> tuple[Ending, int]:
+        """Die in every life at the same number, as long as a life comes that far."""
+        order = await self.order()
+        deaths = 0
+        while self._process.live(replace(order, where=where, number=number)):
+            deaths += 1
+            assert deaths < _MAX_LIVES
+        return await self.ending(order), deaths
+
+    async def ending(self, order: Order) -> Ending:
+        log = self._runtime.log
+        report = await verify(log, order.session_id)
+        assert report.ok, report.problems
+        events = await log.read(order.session_id)
+        thread_id = (await log.session(order.session_id)).thread_id
+        workspace = Path(order.workspace)
+        snapshot = fold(events, thread_id=thread_id).gear.snapshot
+        assert snapshot is not None
+        kept = WorkspaceSnapshots(Tree(workspace), order.places.snapshots)
+        assert await kept.diff(snapshot) == [], "the newest snapshot is of something else"
+        assert keeper_of(order.places.state) is None
+        lines = (workspace / "effects.txt").read_text().splitlines()
+        assert (workspace / "folder/made.txt").read_text() == "made\n"
+        return Ending(events, lines, (workspace / "notes.txt").read_text())
+
+
+def check(ending: Ending, *, keeper_died: bool = False) -> None:
+    """Everything is done, each thing once; but for what the model was told is not known."""
+    last = ending.events[-1].payload
+    assert isinstance(last, StatusIdle)
+    assert last.reason == "completed"
+    assert orphans(ending.events) == []
+    assert ending.notes == NOTES
+    assert keeper_died or not ending.unknown
+    assert [line for line in ending.lines if line not in ending.unknown] == [
+        line for line in LINES if line not in ending.unknown
+    ]
+    assert len(set(ending.lines)) == len(ending.lines)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Lives[Order]]:
+    with lives(Order, "tests.harness.sandbox_lives") as started:
+        yield started
+
+
+@asynccontextmanager
+async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep, None]:
+    (folder / "home").mkdir()
+    async with open_runtime(settings_of(folder)) as runtime:
+        play = Sweep(folder, runtime, process)
+        check(await play.undisturbed())
+        yield play
+
+
+WRITES = ["before write", "after write"]
+EVERYBODY: list[Victims] = ["worker", "both", "keeper"]
+
+
+async def test_the_session_that_is_killed_below_works_in_an_isolated_sandbox(
+    tmp_path: Path, process: Lives[Order]
+):
+    async with sweep(process, tmp_path) as play:
+        ending = await play.undisturbed()
+        [box] = [e.payload for e in ending.events if isinstance(e.payload, SandboxOpened)]
+        assert box.level == "isolated"
+        assert ending.lines == LINES
+        assert ending.doubts == []
+        assert play.passed["before write"] > 20
+        assert play.passed["output"] > 3
+
+
+@pytest.mark.parametrize("where", WRITES)
+async def test_a_sample_of_kills_leaves_each_effect_exactly_once(
+    tmp_path: Path, process: Lives[Order], where: str
+):
+    async with sweep(process, tmp_path) as play:
+        for number in range(2, play.passed[where] + 1, 5):
+            check(await play.die(where, number))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("where", [*WRITES, "output"])
+@pytest.mark.parametrize("victims", EVERYBODY)
+async def test_every_kill_leaves_each_effect_exactly_once(
+    tmp_path: Path, process: Lives[Order], where: str, victims: Victims
+):
+    async with sweep(process, tmp_path) as play:
+        for number in range(1, play.passed[where] + 1):
+            check(await play.die(where, number, victims), keeper_died=victims != "worker")
+
+
+@pytest.mark.parametrize("victims", EVERYBODY)
+async def test_a_kill_while_a_command_runs_leaves_each_effect_exactly_once(
+    tmp_path: Path, process: Lives[Order], victims: Victims
+):
+    """The third that tells of itself sleeps between its two effects."""
+    async with sweep(process, tmp_path) as play:
+        ending = await play.die("output", 3, victims)
+        check(ending, keeper_died=victims != "worker")
+        assert bool(ending.doubts) == (victims != "keeper")
+        assert ending.unknown == (set() if victims == "worker" else {"5", "6"})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("victims", EVERYBODY)
+async def test_kills_at_any_time_leave_each_effect_exactly_once(
+    tmp_path: Path, process: Lives[Order], victims: Victims
+):
+    chance = Random(4)
+    async with sweep(process, tmp_path) as play:
+        for _ in range(60):
+            ending = await play.die(MILLISECONDS, chance.randrange(50, 2000), victims)
+            check(ending, keeper_died=victims != "worker")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [9, 14])
+async def test_kills_again_and_again_leave_each_effect_exactly_once(
+    tmp_path: Path, process: Lives[Order], number: int
+):
+    async with sweep(process, tmp_path) as play:
+        for where in WRITES:
+            ending, deaths = await play.die_often(where, number)
+            check(ending)
+            assert deaths > 1

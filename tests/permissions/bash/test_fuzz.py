@@ -1,0 +1,23 @@
+import random
+from pathlib import Path
+
+import pytest
+from tests.permissions.bash.fuzz import Tally, Writer, check, check_noise
+from tests.permissions.bash.oracle import Stage
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bash_runs_nothing_that_was_not_found(seed: int, tmp_path: Path):
+    writer, stage, tally = Writer(random.Random(seed)), Stage(tmp_path), Tally()
+    for _ in range(30):
+        check(writer.text(), stage, tally)
+        check(writer.damaged(), stage, tally)
+    assert tally.clear > 10
+    assert tally.ran > 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_is_answered(seed: int):
+    writer = Writer(random.Random(seed))
+    for _ in range(150):
+        check_noise(writer.noise())

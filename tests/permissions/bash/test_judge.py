@@ -1,0 +1,187 @@
+import pytest
+
+from mainspring.harness.permissions.bash import judge
+
+WORKSPACE = "/home/me/project"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm -rf /",
+        "rm -rf /*",
+        "rm -rf //",
+        "rm -rf '/'",
+        "rm -rf /bin/..",
+        "rm -rf --no-preserve-root /",
+        "rm -rf ~",
+        "rm -rf ~/",
+        "rm -rf ~/*",
+        "rm -rf $HOME",
+        'rm -rf "$HOME"',
+        "rm -rf ${HOME}/",
+        "rm -rf $HOME/*",
+        "rm -rf ~root",
+        "rm -rf .",
+        "rm -rf ./",
+        "rm -rf *",
+        "rm -rf ./*",
+        "rm -rf .*",
+        "rm -rf ..",
+        "rm -rf ../..",
+        "rm -rf ../*",
+        "rm -r /etc",
+        "rm /etc/passwd",
+        "rmdir /usr",
+        "rm -rf /home/me",
+        "rm -rf /home/me/project",
+        "rm -rf /home/me/project/",
+        "rm -rf /home/me/project/*",
+        "rm -rf $X",
+        'rm -rf "$X"/*',
+        "rm -rf $X/etc",
+        "rm -rf $(pwd)",
+        "rm -fr -- /",
+        "cd / && rm -rf etc",
+        "cd ~; rm -rf *",
+        "sudo rm -rf /",
+        "bash -c 'rm -rf /'",
+        "env rm -rf /",
+        "r\\m -rf /",
+        "/bin/rm -rf /",
+        "find / -delete",
+        "find ~ -exec rm {} +",
+        "ls | xargs rm -rf",
+        "{rm,-rf,/}",
+        "a=rm; $a -rf /",
+        "PATH=x rm -rf ~",
+        "rm${IFS}-rf${IFS}/",
+    ],
+)
+def test_removing_what_matters_most_is_critical(text: str):
+    verdict = judge(text, workspace=WORKSPACE)
+    assert verdict.critical
+    assert verdict.destructive
+    assert not verdict.read_only
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm x",
+        "rm -rf build",
+        "rm -rf ./node_modules",
+        "rm -f *.pyc",
+        "rm -rf /home/me/project/build",
+        "rm -rf /tmp/x",
+        "rm src/*.o",
+        'rm "$f"',
+        "rmdir a/b",
+        "ls /",
+        "cat /etc/passwd",
+        "rm ../x/y",
+    ],
+)
+def test_removing_ordinary_files_is_not(text: str):
+    assert not judge(text, workspace=WORKSPACE).critical
+
+
+@pytest.mark.parametrize(
+    ("text", "writes"),
+    [
+        ("mkdir -p a/b", ("a/b",)),
+        ("touch a", ("a",)),
+        ("rm -rf a b", ("a", "b")),
+        ("mv a b", ("a", "b")),
+        ("cp -r a b", ("a", "b")),
+        ("cp -t d a", ("a", "d")),
+        ("sed -i s/a/b/ f", ("f",)),
+        ("sed -i.bak -e s/a/b/ f", ("f",)),
+        ("echo x > f", ("f",)),
+        ("cat > f <<'E'\nx\nE", ("f",)),
+        ("ls | tee f", ("f",)),
+        ("mkdir a && touch a/b && ls", ("a", "a/b")),
+        ("cd sub && touch a", ("a", "sub/a")),
+        ("touch /etc/x ~/y", ("/etc/x", "~/y")),
+    ],
+)
+def test_plain_file_commands_are_edits_of_the_paths_they_name(text: str, writes: tuple[str, ...]):
+    verdict = judge(text)
+    assert verdict.edits
+    assert verdict.writes == writes
+    assert set(writes) <= set(verdict.paths)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls",
+        "npm test",
+        "rm $x",
+        "rm *",
+        "sed -i '1e rm x' f",
+        "sed -i 'w g' f",
+        "sed -i'../*' p f",
+        "cp --backup=t a b",
+        "touch a; npm test",
+        "sudo touch a",
+        "echo x > $f",
+        "cd $x && touch a",
+        "cd - && touch a",
+        "ln -s a b",
+        "PATH=x touch a",
+        "FOO=1 touch a",
+        "touch a | sh",
+        "find . -exec touch {} +",
+        "ls | xargs touch",
+        "echo x > /dev/tcp/h/1",
+    ],
+)
+def test_nothing_else_is_an_edit(text: str):
+    assert not judge(text).edits
+
+
+def test_the_paths_that_are_read_are_told():
+    assert judge("cat a /b ~/c < d | grep -f/e x g").paths == (
+        "d",
+        "a",
+        "/b",
+        "~/c",
+        "x",
+        "g",
+        "/e",
+    )
+    assert judge("cd s && cat a").paths == ("s", "a", "s/a")
+    assert judge("cat $x").opaque
+    assert judge("cat *.py").opaque
+    assert not judge("cat a").opaque
+
+
+@pytest.mark.parametrize(
+    "text", ["curl x", "git push", "ssh h ls", "npm install", "echo > /dev/tcp/h/1", "env wget x"]
+)
+def test_reaching_out_is_told(text: str):
+    assert judge(text).network
+
+
+def test_git_is_not_trusted_in_another_folder():
+    assert not judge("cd sub && git status", workspace=WORKSPACE).read_only
+    assert judge(f"cd {WORKSPACE} && git status", workspace=WORKSPACE).read_only
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git reset --hard",
+        "git push --force",
+        "git clean -fdx",
+        "dd if=a of=b",
+        "kill 1",
+        "mkfs.ext4 /dev/sda",
+        "find . -delete",
+        "$x",
+        "docker system prune",
+    ],
+)
+def test_what_cannot_be_undone_is_destructive(text: str):
+    assert judge(text).destructive

@@ -1,0 +1,184 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.permissions.bash.harmless import READ_ONLY
+
+from mainspring.harness.permissions.bash import covered, matches, suggest
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("npm test *", "npm test"),
+        ("npm test *", "npm test --watch"),
+        ("npm test:*", "npm test --watch"),
+        ("npm *", "npm run x"),
+        ("npm * build", "npm run -w a build"),
+        ("npm test", "npm test"),
+        ("npm test *", "npm test && npm test -- -x"),
+        ("npm test *", "(npm test) 2>&1"),
+        ("npm test *", "CI=1 npm test"),
+        ("npm test *", "timeout 5 npm test"),
+        ("npm test *", "'npm' test"),
+        ("FOO=1 npm test *", "FOO=1 npm test"),
+        ("*", "anything at all"),
+        ("* --version", "anything --version"),
+        ("python tool.py *", "python tool.py -c x"),
+        ("echo x > f", "echo x > f"),
+        ("sudo systemctl restart x", "sudo systemctl restart x"),
+    ],
+)
+def test_an_allow_rule_matches(pattern: str, text: str):
+    assert matches(pattern, text, behavior="allow")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("npm test *", "npm testing"),
+        ("npm test:*", "npm testing"),
+        ("npm test", "npm test x"),
+        ("npm test *", "npm test; rm x"),
+        ("npm test *", "npm test && ls"),
+        ("npm test *", "FOO=1 npm test"),
+        ("npm test *", "/evil/npm test"),
+        ("npm test *", "npm test > f"),
+        ("npm test *", "'npm test' x"),
+        ("ls *", "sudo ls"),
+        ("sudo *", "sudo ls"),
+        ("* x", "rm x; ls"),
+        ("* --version", "rm -rf / --version"),
+        ("python *", "echo x | python"),
+        ("python *", "python -W ignore -c x"),
+        ("git clone *", "git clone -u evil x"),
+        ("tar *", "tar xfI a evil"),
+        ("echo x > *", "echo x > f"),
+        ("npm test *", "npm test $("),
+        ("*", "$x"),
+        ("*", ""),
+    ],
+)
+def test_an_allow_rule_does_not_match(pattern: str, text: str):
+    assert not matches(pattern, text, behavior="allow")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("rm *", "ls; rm x"),
+        ("rm *", "/bin/rm x"),
+        ("rm *", "r\\m x"),
+        ("rm *", "'rm' x"),
+        ("rm *", "$'\\x72m' x"),
+        ("rm *", "FOO=1 rm x"),
+        ("rm *", "PATH=x rm x"),
+        ("rm *", "sudo -u bob rm x"),
+        ("rm *", "env -i A=1 rm x"),
+        ("rm *", "bash -c 'rm x'"),
+        ("rm *", "find . -exec rm {} +"),
+        ("rm *", "ls | xargs -0 rm"),
+        ("rm *", "ls | xargs rm"),
+        ("rm *", "echo $(rm x)"),
+        ("rm *", "timeout 5 nice rm x"),
+        ("timeout *", "timeout 5 ls"),
+        ("rm *", "a=rm; $a x"),
+        ("rm *", "{rm,-rf,/}"),
+        ("rm *", "r\u200bm x"),
+        ("rm *", "ｒｍ x"),
+        ("rm *", "rm${IFS}x"),
+        ("rm *", "x" * 10_000 + "; rm x"),
+        ("rm -rf *", "rm -rf 'a b'"),
+        ("git push *", "git -C elsewhere push"),
+        ("git push *", "git -c a=b --no-pager push origin"),
+        ("git push", "git push"),
+        ("curl *", "ssh host 'curl x | sh'"),
+        ("* > /etc/*", "echo x > /etc/passwd"),
+    ],
+)
+@pytest.mark.parametrize("behavior", ["deny", "ask"])
+def test_a_deny_rule_sees_through_disguises(pattern: str, text: str, behavior: str):
+    assert matches(pattern, text, behavior="deny" if behavior == "deny" else "ask")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("rm *", "ls rm"),
+        ("rm *", "echo 'rm x'"),
+        ("rm *", "docker run --rm x"),
+        ("rm *", "rmdir x"),
+        ("git push *", "git log"),
+        ("rm *", "cat <<'E'\nrm x\nE"),
+        ("rm *", "ls # rm x"),
+    ],
+)
+def test_a_deny_rule_leaves_the_rest_alone(pattern: str, text: str):
+    assert not matches(pattern, text, behavior="deny")
+
+
+def test_rules_cover_a_text_together_and_reading_needs_none():
+    assert covered(["npm test *", "cargo build *"], "npm test && cargo build | tail -5")
+    assert not covered(["npm test *"], "npm test && cargo build")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("npm test", "npm test *"),
+        ("npm run build -- --prod", "npm run build *"),
+        ("cd app && npm test 2>&1 | tail -5", "npm test *"),
+        ("git commit -m 'x'", "git commit *"),
+        ("git push origin main", "git push origin main"),
+        ("cargo build --release", "cargo build *"),
+        ("docker compose up -d", "docker compose up *"),
+        ("pytest -q tests", "pytest *"),
+        ("python -m pytest -q", "python -m pytest *"),
+        ("python tool.py --x", "python tool.py *"),
+        ("./run.sh --all", "./run.sh *"),
+        ("timeout 60 npm test", "npm test *"),
+        ("rm x", None),
+        ("sudo ls", None),
+        ("bash -c 'npm test'", None),
+        ("sh script.sh", None),
+        ("python -c 'x'", None),
+        ("node -e 'x'", None),
+        ("npm test; cargo build", None),
+        ("npm test > f", None),
+        ("FOO=1 npm test", None),
+        ("$x", None),
+        ("ls", None),
+        ("curl http://x", None),
+        ("find . -delete", None),
+        ("git reset --hard", None),
+    ],
+)
+def test_the_rule_that_is_suggested_is_narrow(text: str, rule: str | None):
+    assert suggest(text) == rule
+
+
+COMMANDS = st.sampled_from(
+    [*READ_ONLY, "npm test", "rm x", "git push -f", "x=1 y", "a $(b)", "sudo x", "$x", "a > f"]
+)
+PATTERNS = st.sampled_from(
+    ["npm *", "rm *", "git push *", "*", "sudo *", "a *", "ls *", "b", "y *"]
+)
+
+
+@given(COMMANDS, COMMANDS, PATTERNS)
+def test_more_commands_are_never_allowed_by_less(first: str, second: str, pattern: str):
+    both = f"{first}\n{second}"
+    if covered([pattern], both):
+        assert covered([pattern], first)
+        assert covered([pattern], second)
+
+
+@given(COMMANDS, COMMANDS, PATTERNS)
+def test_what_is_denied_alone_is_denied_in_company(first: str, second: str, pattern: str):
+    if matches(pattern, first, behavior="deny"):
+        assert matches(pattern, f"{second}\n{first}", behavior="deny")
+
+
+@given(COMMANDS)
+def test_a_suggested_rule_allows_what_it_was_suggested_for(text: str):
+    rule = suggest(text)
+    assert rule is None or covered([rule], text)
