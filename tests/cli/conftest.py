@@ -31,14 +31,15 @@ _FROM_OUTSIDE = ("MAINSPRING_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
 
 
 @pytest.fixture
-def environ() -> dict[str, str]:
-    """Ours, without what would change what is printed."""
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Ours, without what would change what is printed or known."""
     kept = {
         name: value
         for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
         if not name.startswith(_FROM_OUTSIDE) and not name.endswith("_API_KEY")
     }
-    return {**kept, "TZ": "UTC", "TERM": "xterm-256color"}
+    own = {"HOME": str(tmp_path_factory.mktemp("home")), "TZ": "UTC", "TERM": "xterm-256color"}
+    return {**kept, **own}
 
 
 @pytest.fixture

@@ -195,14 +195,21 @@ def keeper_of(state: Path) -> int | None:
 
 def carry_out(order: Order) -> int:
     worker = begin(_live, order)
-    if order.where == MILLISECONDS:
-        life = os.pidfd_open(worker)
-        poll = select.poll()
-        poll.register(life, select.POLLIN)
-        if not poll.poll(order.number):
-            kill(order, worker)
-        os.close(life)
+    if order.where == MILLISECONDS and not ends_within(worker, order.number):
+        kill(order, worker)
     return ended(worker)
+
+
+def ends_within(process: int, milliseconds: int) -> bool:
+    try:
+        life = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    poll = select.poll()
+    poll.register(life, select.POLLIN)
+    has_ended = bool(poll.poll(milliseconds))
+    os.close(life)
+    return has_ended
 
 
 if __name__ == "__main__":

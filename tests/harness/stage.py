@@ -82,7 +82,7 @@ class Stage:
         seen = None if session.owner is None else (session.owner, session.epoch)
         writer = await self.log.hold(self.session_id, owner="worker", instead_of=seen)
         log = await self.log.read(self.session_id)
-        return Desk(
+        desk = Desk(
             writer=writer,
             thread=fold(log, thread_id=writer.thread_id),
             account=Account.of(log),
@@ -105,6 +105,8 @@ class Stage:
             emit=self.emit or self.deltas.append,
             new_id=ids.new_id,
         )
+        desk.load(desk.thread.gear.loaded)
+        return desk
 
     async def play(self, *payloads: ClientPayload | str) -> Ended | None:
         await self.send(*payloads)

@@ -15,6 +15,7 @@ from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.cage import Site
 from mainspring.capabilities.sandbox.client import KeptSandbox
 from mainspring.capabilities.sandbox.services import Services
+from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.start import BEGIN, ROOT, start_keeper
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Exec, Ran
@@ -236,6 +237,24 @@ async def test_nothing_is_proved_by_what_is_missing_after_the_machine_went_down(
     found = await sandbox.found("never")
     assert found is not None
     assert found.stopped == "lost"
+
+
+def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidied(tmp_path: Path):
+    written, read = Shelf(str(tmp_path)), Shelf(str(tmp_path))
+    written.make()
+    for number in range(9000):
+        written.mark_started(f"{number:064}")
+        if number % 100:
+            written.drop(f"{number:064}")
+    with (tmp_path / "starts").open("ab") as starts:
+        starts.write(b"\n+half a li")  # the disk was full
+    size = (tmp_path / "starts").stat().st_size
+    Shelf(str(tmp_path)).tidy()
+    assert (tmp_path / "starts").stat().st_size < size / 50
+    written.mark_started("last")
+    for number in range(0, 9000, 50):
+        assert read.was_started(f"{number:064}") == (number % 100 == 0)
+    assert read.was_started("last")
 
 
 async def test_there_is_one_keeper_for_a_session(

@@ -141,12 +141,13 @@ async def test_what_cannot_be_read_is_explained(desk: FileDesk):
     assert "not for this session" in await desk.fail("read", file_path=".mainspring/x")
 
 
-async def test_gates_see_where_a_path_leads(desk: FileDesk):
+async def test_gates_see_an_absolute_path_that_means_what_it_says(desk: FileDesk):
     root = desk.root.resolve()
-    (root / "real").mkdir()
-    (root / "link").symlink_to("real")
+    (root / "other/deep").mkdir(parents=True)
+    (root / "link").symlink_to("other/deep")
     judged = desk.tools["read"].judged
-    assert judged({"file_path": "link/new"}) == {"file_path": f"{root}/real/new"}
+    assert judged({"file_path": "./link/new"}) == {"file_path": f"{root}/link/new"}
+    assert judged({"file_path": "link/../new"}) == {"file_path": f"{root}/other/new"}
     assert judged({"file_path": "../x", "view_range": None}) == {
         "file_path": f"{root.parent}/x",
         "view_range": None,

@@ -112,6 +112,21 @@ async def test_a_shell_that_ends_without_telling_leaves_the_state_as_it_was(
     assert await session.text('builtin echo "$KEPT"') == "before"
 
 
+async def test_a_state_that_there_is_no_room_for_leaves_the_one_before(session: Session):
+    if not isinstance(session.sandbox, KeptSandbox):
+        pytest.skip("only its /tmp has an end")
+    await session.text("export KEPT=before")
+    filled = "export KEPT=after; head -c 1G /dev/zero > /tmp/a; head -c 1G /dev/zero > /tmp/b; true"
+    assert "no room in /tmp" in await session.text(filled)
+    assert (await session.text('builtin echo "$KEPT"')).startswith("before\n")
+
+
+async def test_more_variables_than_are_kept_are_no_code(session: Session):
+    many = 'for n in {1..3000}; do export "V$n=\\$(touch hacked)"; done'
+    assert await session.text(many) == "(no output)"
+    assert await session.text("builtin test -e hacked || builtin echo no") == "no"
+
+
 async def test_what_a_command_traces_or_traps_shows_nothing_of_ours(session: Session):
     assert await session.text("set -x; true") == "++ true"
     assert await session.text("trap 'echo bye' EXIT; echo hi") == "hi\nbye"

@@ -173,5 +173,8 @@ HARMLESS = {
     "kebab": "task-force risk-assessment-of-all-the-things sk-learn-and-other-long-names-here",
     "a mask": "postgresql://app:***@db.test/app password=******** token: xxxxxxxxxxxx",
     "a number": "password: 1234567890123 secret=0000000000",
+    "a marker alone": 'BEGIN = "-----BEGIN OPENSSH PRIVATE KEY-----"',
+    "a call": "credentials = standard_b64encode(login).decode()",
+    "an example": "https://user:password@host:80/path login me password $PASSWORD",
     "a date": "token: 2026-11-16T01:02:03Z",
 }

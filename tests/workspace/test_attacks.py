@@ -189,7 +189,7 @@ async def test_folders_without_end_are_an_error_and_no_crash(tree: Tree, root: P
 
 SWAPPER = """
 import ctypes, os, sys
-place, evil, kept = sys.argv[1:]
+place, evil, kept, outside = sys.argv[1:]
 exchange = getattr(ctypes.CDLL(None), "renameat2", None)  # at every moment one of both is there
 here, both = ctypes.c_int(-100), ctypes.c_uint(2)
 names = os.fsencode(place), os.fsencode(evil)
@@ -197,6 +197,9 @@ print("begun", flush=True)
 while True:
     if exchange is not None:
         exchange(here, names[0], here, names[1], both)
+        if not os.path.islink(place) and not os.path.islink(evil):  # it was repaired: once more
+            os.rename(evil, kept + str(os.times().elapsed))
+            os.symlink(outside, evil)
         continue
     for source, target in ((place, kept), (evil, place), (place, evil), (kept, place)):
         try:
@@ -207,11 +210,11 @@ while True:
 
 
 @contextmanager
-def swapped(place: Path, outside: Path) -> Generator[None]:
+def swapped(place: Path, outside: Path, aside: Path | None = None) -> Generator[None]:
     """A hostile program: a name is the workspace's own now, and now a link out of it."""
-    evil, kept = place.with_name("evil"), place.with_name("kept")
+    evil, kept = (aside or place.parent) / "evil", (aside or place.parent) / "kept"
     evil.symlink_to(outside)
-    argv = [sys.executable, "-c", SWAPPER, str(place), str(evil), str(kept)]
+    argv = [sys.executable, "-c", SWAPPER, str(place), str(evil), str(kept), str(outside)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as hostile:
         assert hostile.stdout is not None
         assert hostile.stdout.readline() == b"begun\n"
@@ -290,17 +293,18 @@ async def test_a_target_swapped_while_it_is_written_stays_untouched(
 
 
 async def test_a_restore_is_not_led_out(tree: Tree, folder: Path, tmp_path: Path):
-    outside, store = tmp_path / "outside", tmp_path / "store"
+    outside, aside = tmp_path / "outside", tmp_path / "aside"
     outside.mkdir()
+    aside.mkdir()
     (outside / "secret").write_bytes(SECRET)
-    snapshots = WorkspaceSnapshots(tree, store)
+    snapshots = WorkspaceSnapshots(tree, tmp_path / "store")
     one, _ = await snapshots.take()
     (folder / "secret").write_bytes(b"changed")
     (folder / "more").mkdir()
     (folder / "more/file").write_bytes(b"")
     two, _ = await snapshots.take()
-    with swapped(folder, outside):
-        for _ in range(ROUNDS // 40):
+    with swapped(folder, outside, aside):
+        for _ in range(ROUNDS // 20):
             for wanted in (one, two):
                 with suppress(HandsError):
                     await snapshots.restore(wanted)

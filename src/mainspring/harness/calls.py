@@ -32,6 +32,8 @@ from mainspring.harness.pipeline import (
 from mainspring.harness.reasons import Continue, Ended, Step
 from mainspring.log.background import unwrapped
 
+SNAPSHOT_FAILED = "snapshot_failed"
+"""The type of the error that a session tells of, once."""
 TOO_MANY = "Not done: the limit on tool calls is reached. Finish with what you have."
 
 
@@ -41,17 +43,15 @@ async def run_round(desk: Desk) -> Step | None:
     allowed = asked[: len(asked) - calls_over(desk.account.spent, desk.limits)]
     work = Round()
     waiting: list[OpenCall] = []
-    has_effects = False
     for group in _groups(desk):
         plans = [await _plan(desk, work, call, allowed, is_behind=bool(waiting)) for call in group]
         ready = _before_what_waits([Waiting(call) for call in waiting] + plans)
         waiting += [plan.call for plan in plans if isinstance(plan, Waiting)]
         if ready and any(not each.traits.read_only for each in ready):
             await _keep_beginning(desk)
-            has_effects = True
         if ready and await _run_group(desk, work, ready):
             return None  # the loop takes the interrupt in, and settles what is open
-    if has_effects:
+    if _has_effects(desk):
         await _take_snapshot(desk)
     return await _after_round(desk, work, waiting)
 
@@ -119,6 +119,16 @@ async def _after_round(desk: Desk, work: Round, waiting: Sequence[OpenCall]) -> 
     return await desk.gates.after_round(desk.thread) or Continue("next_turn")
 
 
+def _has_effects(desk: Desk) -> bool:
+    """Whether calls of this turn may have changed something, before a crash or after it."""
+    for call in desk.thread.round.values():
+        tool = look_up(desk, call.name)
+        is_read = tool is not None and tool.traits(call.input).read_only
+        if call.started is not None and not is_read:
+            return True
+    return False
+
+
 async def _keep_beginning(desk: Desk) -> None:
     """Before the first effect: there must be something to go back to."""
     if desk.thread.gear.snapshot is None:
@@ -133,7 +143,7 @@ async def _take_snapshot(desk: Desk) -> None:
     except HandsError as error:
         desk.snapshots = None  # said once; the work goes on without a way back
         status = RetryStatus(type="terminal")
-        detail = ErrorDetail(type="snapshot_failed", message=str(error), retry_status=status)
+        detail = ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
         desk.note(SessionFailed(error=detail))
         return
     if snapshot != desk.thread.gear.snapshot:

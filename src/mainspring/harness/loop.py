@@ -20,7 +20,7 @@ from mainspring.harness.desk import Desk
 from mainspring.harness.early import early_calls
 from mainspring.harness.hearing import hear, listen
 from mainspring.harness.limits import continuation
-from mainspring.harness.pipeline import settle
+from mainspring.harness.pipeline import look_up, settle
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.repetition import NUDGE
 from mainspring.harness.thread import Thread
@@ -79,7 +79,7 @@ def _begin(desk: Desk) -> Ended | None:
     _abandon_request(desk)
     for call in thread.unsettled():
         if call.started and not call.in_doubt:
-            tool = desk.tools.get(call.name)
+            tool = look_up(desk, call.name)
             policy = "report" if tool is None else tool.traits(call.input).in_doubt
             desk.note(fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy))
     if attempt > WAKES_WITHOUT_PROGRESS:

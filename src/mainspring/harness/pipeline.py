@@ -222,11 +222,16 @@ async def _take_answer(desk: Desk, call: OpenCall, tool: Tool) -> None:
 async def _denied(desk: Desk, call: OpenCall, tool: Tool, decision: Decision | None) -> Plan:
     asked = _call(desk, call, call.input)
     ruling = await desk.ask_hooks(occasions.permission_denied(asked, call.reason), is_context=False)
-    told = [f"Not allowed: {call.reason or 'the permission rules deny it'}.", *ruling.context]
+    told = [refusal(call.reason), *ruling.context]
     is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
         told.append(f"It would do this:\n{preview}")
     return _refused(call, "\n".join(told), "denied")
+
+
+def refusal(reason: str | None) -> str:
+    """The first thing that the model reads about a call that it may not make."""
+    return f"Not allowed: {reason or 'the permission rules deny it'}."
 
 
 async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool | None) -> Plan:

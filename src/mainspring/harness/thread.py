@@ -317,7 +317,7 @@ def _status(thread: Thread, event: Event, payload: facts.ContextStatus) -> None:
 
 
 def _added(thread: Thread, event: Event, payload: facts.ContextAdded) -> None:
-    thread.transcript.add_note(event.seq, payload.text)
+    thread.transcript.add_context(event.seq, payload.text)
 
 
 def _compacted(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:

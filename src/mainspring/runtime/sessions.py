@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, Protocol
-
-import anyio
 
 from mainspring.core import ids
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.errors import BlobNotFound, LeaseHeld, StoreFailed, StoreUnavailable
+from mainspring.core.errors import BlobNotFound
 from mainspring.core.events import (
     AgentMessage,
     PermissionUpdate,
@@ -37,18 +34,15 @@ from mainspring.harness.loop import run
 from mainspring.harness.permissions.standing import check_updates
 from mainspring.harness.reasons import Terminal
 from mainspring.harness.thread import Thread
-from mainspring.log.background import running
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
+from mainspring.runtime.holding import held
 from mainspring.runtime.kit import Kit, Opening, Outfit, bare
-from mainspring.runtime.owner import is_dead, local_owner
 
 _SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
-LEASE_SECONDS = 5.0
-"""How long after its death a worker's sessions wait for another; it renews three times as often."""
 
 
 class Models(Protocol):
@@ -233,25 +227,18 @@ class Session:
         Raises:
             LeaseHeld: another worker runs it.
         """
-        writer = await self._hold()
-        begun = writer.head.seq
-        known, self._known = self._known, None
-        try:
-            async with running(lambda: _keep(writer)):
-                known = await self._read_on(writer, known)
-                opening = Opening(
-                    agent=self.agent, thread=known.thread, writer=writer, log=self._log
-                )
-                async with self._runtime.outfit(opening) as kit:
-                    desk = self._desk(writer, known, kit)
-                    desk.emit, desk.tell = emit, tell
-                    desk.note(*kit.facts)
-                    await self._begin(desk)
-                    ended = await run(desk)
+        async with held(self._log, self.id, new_id=self._runtime.new_id) as writer:
+            begun = writer.head.seq
+            known, self._known = self._known, None
+            known = await self._read_on(writer, known)
+            opening = Opening(agent=self.agent, thread=known.thread, writer=writer, log=self._log)
+            async with self._runtime.outfit(opening) as kit:
+                desk = self._desk(writer, known, kit)
+                desk.emit, desk.tell = emit, tell
+                desk.note(*kit.facts)
+                await self._begin(desk)
+                ended = await run(desk)
             self._known = Known(desk.thread, desk.account, writer.head.seq)
-        finally:
-            with anyio.CancelScope(shield=True), suppress(StoreFailed):
-                await writer.release()  # if it fails, the lease runs out by itself
         if ended is None:
             return None
         return Result(
@@ -264,21 +251,6 @@ class Session:
             detail=ended.detail,
             waiting_for=ended.waiting_for,
         )
-
-    async def _hold(self) -> Writer:
-        """Two runs never hold a session at once, not even in one process: each has its own name."""
-        owner = local_owner(self._runtime.new_id(ids.WORKER))
-        try:
-            return await self._log.hold(self.id, owner=owner, seconds=LEASE_SECONDS)
-        except LeaseHeld as held:
-            if not is_dead(held.owner):
-                raise
-            return await self._log.hold(
-                self.id,
-                owner=owner,
-                seconds=LEASE_SECONDS,
-                instead_of=(held.owner, held.epoch),
-            )
 
     async def _read_on(self, writer: Writer, known: Known | None) -> Known:
         """Fold what this object has not seen yet: a log is only ever added to."""
@@ -352,14 +324,3 @@ class Session:
             else:
                 words.clear()
         return "\n\n".join(words)
-
-
-async def _keep(writer: Writer) -> None:
-    """Renew the lease while nothing is appended: a model may think for minutes.
-
-    A store that is away for a while is no reason to stop: the lease is lost only to another.
-    """
-    while True:
-        await anyio.sleep(writer.lease.seconds / 3)
-        with suppress(StoreUnavailable):
-            await writer.renew()

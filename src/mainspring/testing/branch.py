@@ -1,10 +1,12 @@
 """A recorded session that goes on otherwise: another model or other words, in a fork, live.
 
-Tools are not run: they answer what they answered then, or that it was not recorded.
+Tools are not run: they answer what they answered then, or that it was not recorded. Nor are hooks:
+they say to a message what they said to it then, and withhold what they withheld.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -13,9 +15,12 @@ from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import ContextAdded
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.desk import Desk
-from mainspring.harness.thread import fold
+from mainspring.harness.gates import Gates, OpenGates
+from mainspring.harness.thread import Thread, fold
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.kit import Kit
@@ -60,16 +65,18 @@ async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
     if not shots:
         raise InvalidInput(f"session {session_id} has not called a model")
     at = _start(log, session.thread_id, change.start)
+    recording = read_recording(log, thread_id=session.thread_id, shots=shots)
     said = [
         plain_text(event.payload.content)
         for event in log
-        if event.seq > at and isinstance(event.payload, events.UserMessage)
+        if event.seq > at
+        and isinstance(event.payload, events.UserMessage)
+        and event.id not in recording.withheld
     ]
     if change.prompt is not None:
         said = [change.prompt, *said[1:]]
     request = next((shot.request for shot in shots if shot.started.seq > at), shots[-1].request)
-    recording = read_recording(log, thread_id=session.thread_id, shots=shots)
-    specs = [spec for spec in request.tools if spec.name not in _BUILT_IN]
+    specs = [spec for spec in recording.specs() if spec.name not in _BUILT_IN]
     model = runtime.models.resolve(change.model or request.model)
     agent = Agent(model=model, tools=known_results(recording, specs))
     prefix = Prefix(
@@ -79,7 +86,7 @@ async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
     forked = await runtime.log.fork(session_id, at=at, title=f"replay with {agent.model}")
     thread = fold(log[:at], thread_id=session.thread_id)
     return Branch(
-        session=_Forked(runtime, agent, forked.id, prefix),
+        session=_Forked(runtime, agent, forked.id, prefix, _KnownHooks(log)),
         at=at,
         is_open=change.prompt is None and (thread.running or not thread.is_answered),
         messages=tuple(said),
@@ -93,14 +100,40 @@ def _start(log: list[Event], thread_id: str, start: int | None) -> int:
     return max(1, first - 1)
 
 
+class _KnownHooks(OpenGates):
+    """Add to a message what hooks added to it in the recording."""
+
+    def __init__(self, log: Sequence[Event]) -> None:
+        self._added: dict[str, list[str]] = {}
+        prompt = ""
+        for event in log:
+            match event.payload:
+                case events.UserMessage(content=content):
+                    prompt = plain_text(content)
+                    self._added[prompt] = []
+                case ContextAdded(text=text, source="UserPromptSubmit hook"):
+                    self._added.setdefault(prompt, []).append(text)
+                case _:
+                    pass
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        if occasion.event != "UserPromptSubmit":
+            return NOTHING_SAID
+        return Ruling(context=tuple(self._added.get(str(occasion.fields["prompt"]), ())))
+
+
 class _Forked(Session):
     """With the recorded prefix, whatever an agent would make of it today."""
 
-    def __init__(self, runtime: Runtime, agent: Agent, session_id: str, prefix: Prefix) -> None:
+    def __init__(
+        self, runtime: Runtime, agent: Agent, session_id: str, prefix: Prefix, hooks: Gates
+    ) -> None:
         super().__init__(runtime, agent, session_id)
         self._prefix = prefix
+        self._hooks = hooks
 
     def _desk(self, writer: Writer, known: Known, kit: Kit) -> Desk:
         desk = super()._desk(writer, known, kit)
         desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
+        desk.gates = self._hooks
         return desk

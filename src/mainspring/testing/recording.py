@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -11,12 +11,15 @@ import msgspec
 from mainspring.core import events, facts
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.model import FailedOver, Reply
+from mainspring.core.model import FailedOver, Reply, ToolSpec
 from mainspring.core.tool import InDoubt
+from mainspring.harness.calls import SNAPSHOT_FAILED
 from mainspring.harness.context.digest import EARLIER
 from mainspring.harness.context.xray import Shot
 from mainspring.harness.gates import Decision
 from mainspring.harness.loop import INTERRUPTED
+from mainspring.harness.pipeline import VOID
+from mainspring.harness.thread import JUDGEMENT
 
 CLIENT = (
     events.UserMessage,
@@ -64,6 +67,12 @@ class RecordedCall:
     input: dict[str, object]
     is_custom: bool
     decision: Decision | None = None
+    ran_input: dict[str, object] | None = None
+    """What a gate has made of the input."""
+    voids: int = 0
+    """How often what it would do had changed when a person approved it."""
+    loaded: tuple[facts.ToolsLoaded, ...] = ()
+    """What it gave the model besides its result."""
     fates: list[Fate] = field(default_factory=list[Fate])
     policy: InDoubt | None = None
     is_parallel: bool = False
@@ -72,14 +81,23 @@ class RecordedCall:
 
     @property
     def key(self) -> tuple[str, bytes]:
-        return self.name, _ENCODER.encode(self.input)
+        return key_of(self.name, self.input)
+
+    def is_like(self, name: str, given: Mapping[str, object]) -> bool:
+        """Whether this is what was asked for, or what a gate has made of it."""
+        ran = self.input if self.ran_input is None else self.ran_input
+        return key_of(name, given) in (self.key, key_of(self.name, ran))
 
     @property
     def is_refused(self) -> bool:
-        """Settled without having been judged or run: its input was wrong."""
+        """Settled without having been judged or run: its input was wrong, or out of place."""
         is_untouched = self.decision is None and not self.fates and self.policy is None
         is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED
         return is_untouched and self.content is not None and not is_dropped
+
+
+def key_of(name: str, given: Mapping[str, object]) -> tuple[str, bytes]:
+    return name, _ENCODER.encode(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +108,21 @@ class Cue:
     due: Progress
     stops: bool
     """An interrupt that stopped a call under way: whoever plays that call sends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What a hook wanted the model to know, and when."""
+
+    payload: facts.ContextAdded
+    due: Progress
+    heard: int
+    """How many messages had come from the user."""
+
+    @property
+    def event(self) -> str:
+        """What the hook was told."""
+        return self.payload.source.removesuffix(" hook")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +148,11 @@ class Recording:
     feedback: list[tuple[Progress, facts.LoopContinued]] = field(
         default_factory=list[tuple[Progress, facts.LoopContinued]]
     )
+    added: list[Added] = field(default_factory=list[Added])
+    messages: list[str] = field(default_factory=list[str])
+    """Ids of the user's, in order."""
+    withheld: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    """Ids of those that hooks kept from the model, and why."""
     switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
     """By the number of the call."""
     errors: dict[int, str] = field(default_factory=dict[int, str])
@@ -126,6 +164,11 @@ class Recording:
     def add(self, call: RecordedCall) -> None:
         self.places[call.id] = len(self.calls)
         self.calls.append(call)
+
+    def specs(self) -> list[ToolSpec]:
+        """Definitions that the model had at any time; of each tool the last one."""
+        named = {spec.name: spec for shot in self.shots for spec in shot.request.tools}
+        return list(named.values())
 
     def reply(self, shot: Shot) -> Reply:
         """What to say again; nothing, if there was no reply or it was thrown away."""
@@ -153,7 +196,7 @@ def read_recording(log: Sequence[Event], *, thread_id: str, shots: Sequence[Shot
 
 def advanced(progress: Progress, payload: AnyPayload) -> Progress:
     match payload:
-        case events.ModelRequestEnded():
+        case events.ModelRequestEnded(purpose=purpose) if purpose != JUDGEMENT:
             return progress._replace(ended=progress.ended + 1)
         case events.StatusIdle():
             return progress._replace(idle=progress.idle + 1)
@@ -173,6 +216,7 @@ def _read(recording: Recording, log: Sequence[Event], at: int, progress: Progres
                 stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
             )
         )
+    _read_hooks(recording, log[at], progress)
     match payload:
         case events.ModelRequestStarted(purpose=str()):
             recording.sides.append(_side(log, at))
@@ -183,10 +227,23 @@ def _read(recording: Recording, log: Sequence[Event], at: int, progress: Progres
         case facts.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
             switch = FailedOver(from_model=one, to_model=other, reason=reason)
             recording.switches.setdefault(_turns(log, at), []).append(switch)
-        case events.SessionFailed(error=error):
+        case events.SessionFailed(error=error) if error.type != SNAPSHOT_FAILED:
             recording.errors[_turns(log, at)] = error.message
         case _:
             _read_call(recording, log, at)
+
+
+def _read_hooks(recording: Recording, event: Event, progress: Progress) -> None:
+    match event.payload:
+        case events.UserMessage():
+            recording.messages.append(event.id)
+        case facts.MessageWithheld(event_id=event_id, reason=reason):
+            recording.withheld[event_id] = reason
+        case facts.ContextAdded():
+            heard = len(recording.messages)
+            recording.added.append(Added(due=progress, heard=heard, payload=event.payload))
+        case _:
+            pass
 
 
 def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
@@ -200,6 +257,7 @@ def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
         call = _call(recording, settled_id(payload))
         if call is not None and call.content is None:
             call.content, call.is_error = payload.content, payload.is_error
+            call.loaded = _loaded(log, at)
     elif isinstance(
         payload, facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt
     ):
@@ -217,12 +275,16 @@ def _read_step(
     match payload:
         case facts.ToolCallAuthorized(gate="person"):
             pass  # follows from the answer, which is a cue
+        case facts.ToolCallAuthorized(decision="ask", reason=reason) if reason == VOID:
+            call.voids += 1
         case facts.ToolCallAuthorized():
+            call.ran_input = payload.updated_input
             call.decision = Decision(
                 decision=payload.decision,
                 gate=payload.gate,
                 rule=payload.rule,
                 reason=payload.reason,
+                updated_input=payload.updated_input,
             )
         case facts.ToolCallStarted():
             call.fates.append(_fate(log, at, call.id))
@@ -263,8 +325,9 @@ def _stops(log: Sequence[Event], at: int) -> bool:
     """Whether a call of the model or of a tool ended because of this interrupt."""
     for event in reversed(log[:at]):
         match event.payload:
-            case events.ModelRequestEnded(stop_reason=reason):
-                return reason == "interrupted"
+            case events.ModelRequestEnded(stop_reason=reason, purpose=purpose):
+                if purpose != JUDGEMENT:
+                    return reason == "interrupted"
             case facts.ToolCallStarted(tool_use_id=call_id):
                 return _fate(log, log.index(event), call_id) == "interrupted"
             case events.StatusIdle() | events.StatusRunning():
@@ -285,6 +348,17 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> Fate:
             case _:
                 pass
     return "crashed"
+
+
+def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
+    """Written right before the result, with whatever else the call did."""
+    found: list[facts.ToolsLoaded] = []
+    for event in reversed(log[:at]):
+        if isinstance(event.payload, (*SETTLED, facts.ToolCallStarted)):
+            break
+        if isinstance(event.payload, facts.ToolsLoaded):
+            found.insert(0, event.payload)
+    return tuple(found)
 
 
 def _is_parallel(log: Sequence[Event], at: int) -> bool:

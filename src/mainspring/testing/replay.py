@@ -43,13 +43,11 @@ from mainspring.log.transfer import export_lines, import_lines
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.xrays import read_shots
 from mainspring.testing.recording import Recording, read_recording
+from mainspring.testing.script import Crashed, Divergence, Script
 from mainspring.testing.stand_ins import (
-    Crashed,
-    Divergence,
     RecordedDesk,
     RecordedGates,
     RecordedModel,
-    Script,
     recorded_tools,
 )
 from mainspring.wiring.models import facts_of
@@ -247,7 +245,7 @@ class Player:
             model=model,
             facts=self.facts(prefix.model),
             prefix=prefix,
-            tools=recorded_tools(script, prefix.tools),
+            tools=recorded_tools(script, [*self.recording.specs(), *prefix.tools]),
             custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
             gates=RecordedGates(script),
             new_id=ids.new_id,

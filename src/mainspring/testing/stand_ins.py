@@ -2,173 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from decimal import Decimal
-from difflib import unified_diff
 from typing import get_args
 
 import anyio
-import msgspec
 
 from mainspring.capabilities.providers.replay import Replay
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import plain_text
-from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.envelope import Event
 from mainspring.core.errors import ProviderFailed, ProviderFailure
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.hook import Occasion, Ruling
 from mainspring.core.model import Delta, Reply, Request, ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.context.anatomy import request_lines
-from mainspring.harness.context.xray import Shot, canonical
 from mainspring.harness.desk import Desk
 from mainspring.harness.gates import Decision
 from mainspring.harness.limits import Limits
+from mainspring.harness.pipeline import refusal
 from mainspring.harness.reasons import Continue, Ended
 from mainspring.harness.thread import Thread
-from mainspring.testing.recording import (
-    CLIENT,
-    LIMITS,
-    PROPOSED,
-    Progress,
-    RecordedCall,
-    Recording,
-    advanced,
-    side_reply,
-)
+from mainspring.testing.recording import LIMITS, RecordedCall, Recording, key_of, side_reply
+from mainspring.testing.script import HOOK_STOPPED, Crashed, Script
 
 NOT_RECORDED = "This call was not recorded, and tools are not run in a replay."
-_DIFF_LINES = 16
 _NO_CAP = 10**9
 _FAILURES: tuple[str, ...] = get_args(ProviderFailure)
-_ENCODER = msgspec.json.Encoder(order="deterministic")
-
-
-class Crashed(Exception):
-    """Here the recorded process died."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Divergence:
-    """Where a run left the recording, and how."""
-
-    call: int
-    """Of the model, counted from 1."""
-    what: str
-    diff: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join([f"call {self.call}: {self.what}", *self.diff])
-
-
-@dataclass(slots=True, kw_only=True)
-class Script:
-    """The recording, and where in it the run is. Everything is counted from the run's own log."""
-
-    recording: Recording
-    interrupt: Callable[[], Awaitable[object]]
-    """Sends an interrupt to the session that is played."""
-    tells_status: bool
-    """The recorded words on the budget are given again; else the limits are the agent's own."""
-    progress: Progress = field(default_factory=Progress)
-    begun: int = 0
-    sides: int = 0
-    cued: int = 0
-    is_beside: bool = False
-    """The call of the model under way is none of the conversation."""
-    calls: dict[str, int] = field(default_factory=dict[str, int])
-    """Ids of this run's calls, and which recorded one each is."""
-    attempts: dict[str, int] = field(default_factory=dict[str, int])
-    divergence: Divergence | None = None
-
-    def restart(self, log: Iterable[Event]) -> None:
-        """As if all that happened so far were in this log only."""
-        self.progress, self.begun, self.sides, self.cued = Progress(), 0, 0, 0
-        self.calls, self.attempts = {}, {}
-        for event in log:
-            self.see(event)
-
-    def see(self, event: Event) -> None:
-        payload = event.payload
-        self.progress = advanced(self.progress, payload)
-        if isinstance(payload, PROPOSED):
-            self.calls[event.id] = len(self.calls)
-        elif isinstance(payload, CLIENT) or (
-            self.tells_status and isinstance(payload, facts.ContextStatus)
-        ):
-            self.cued += 1
-        elif isinstance(payload, facts.ToolCallStarted):
-            self.attempts[payload.tool_use_id] = self.attempts.get(payload.tool_use_id, 0) + 1
-        elif isinstance(payload, events.ModelRequestStarted):
-            self.begun += payload.purpose is None
-            self.is_beside = payload.purpose is not None
-            self.sides += self.is_beside
-
-    def due(self) -> list[KnownPayload]:
-        """What comes from outside now."""
-        cues = [
-            cue
-            for cue in self.recording.cues
-            if self.tells_status or not isinstance(cue.payload, facts.ContextStatus)
-        ]
-        found: list[KnownPayload] = []
-        for cue in cues[self.cued :]:
-            if cue.stops or not self.progress.has_reached(cue.due):
-                break
-            found.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
-        return found
-
-    def end_reason(self) -> str | None:
-        """Why the recorded run ended here, if it did."""
-        return next((why for due, why in self.recording.ends if due == self.progress), None)
-
-    def shot(self) -> Shot | None:
-        shots = self.recording.shots
-        return shots[self.begun - 1] if 0 < self.begun <= len(shots) else None
-
-    def call(self, call: Call) -> RecordedCall | None:
-        at = self.calls.get(call.id)
-        calls = self.recording.calls
-        return calls[at] if at is not None and at < len(calls) else None
-
-    def cost(self, _model: str, _usage: events.Usage) -> Decimal:
-        shot = self.shot()
-        end = None if shot is None else shot.end
-        return Decimal(0 if end is None or end.cost_usd is None else end.cost_usd)
-
-    def compare(self, _recorded: str, request: Request) -> str | None:
-        shot = self.shot()
-        if shot is None:
-            return "the recording has no such call"
-        if canonical(shot.request) == canonical(request):
-            return None
-        lines = unified_diff(
-            request_lines(shot.request), request_lines(request), "recorded", "now", lineterm="", n=1
-        )
-        diff = [line if len(line) <= 200 else f"{line[:199]}…" for line in lines]
-        what = "what the model is given has changed"
-        self.divergence = Divergence(
-            call=self.begun, what=what, diff=tuple(diff[:_DIFF_LINES]) or ("only ids differ",)
-        )
-        return what
-
-    def _renamed(self, payload: object) -> object:
-        """Answers to calls are given to this run's calls."""
-        match payload:
-            case (
-                events.UserToolConfirmation(tool_use_id=call_id)
-                | events.UserToolResult(tool_use_id=call_id)
-            ):
-                return msgspec.structs.replace(payload, tool_use_id=self._live(call_id))
-            case events.UserCustomToolResult(custom_tool_use_id=call_id):
-                return msgspec.structs.replace(payload, custom_tool_use_id=self._live(call_id))
-            case _:
-                return payload
-
-    def _live(self, recorded_id: str) -> str:
-        at = self.recording.named(recorded_id)
-        return next((live for live, index in self.calls.items() if index == at), recorded_id)
 
 
 def known_results(recording: Recording, specs: Iterable[ToolSpec]) -> list[Tool]:
@@ -180,7 +39,7 @@ def _known(recording: Recording, spec: ToolSpec) -> Tool:
     known = {call.key: call for call in reversed(recording.calls)}
 
     async def run(call: Call) -> Outcome:
-        found = known.get((spec.name, _ENCODER.encode(call.input)))
+        found = known.get(key_of(spec.name, call.input))
         return _outcome(found) or Outcome.text(NOT_RECORDED, ok=False)
 
     return Tool(spec=spec, run=run, traits=lambda _: Traits(max_chars=_NO_CAP))
@@ -261,16 +120,34 @@ class RecordedGates:
         self._script = script
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        recorded = self._script.call(call)
+        recorded = self._script.recorded(call.id)
         if recorded is not None and recorded.decision is not None:
             return recorded.decision
         return Decision(decision="allow", gate="default")
 
     async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-        return NOTHING_SAID
+        match occasion.event:
+            case "UserPromptSubmit":
+                return self._script.prompt(occasion)
+            case "PermissionDenied":
+                return Ruling(context=self._told_with_denial(occasion))
+            case _:
+                return Ruling(context=self._script.context(occasion))
+
+    def _told_with_denial(self, occasion: Occasion) -> tuple[str, ...]:
+        """What the model read besides that it may not."""
+        recorded = self._script.recorded(occasion.tool_use_id)
+        if recorded is None or recorded.content is None:
+            return ()
+        first = refusal(str(occasion.fields["reason"]))
+        more = plain_text(recorded.content).removeprefix(first).removeprefix("\n")
+        return (more,) if more else ()
 
     async def after_round(self, thread: Thread) -> Ended | None:
-        return Ended("hook_stopped") if self._script.end_reason() == "hook_stopped" else None
+        if self._script.end_reason() != HOOK_STOPPED:
+            return None
+        is_about_words = any(isinstance(each, events.UserMessage) for each in self._script.due())
+        return None if is_about_words else Ended(HOOK_STOPPED)
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
         script = self._script
@@ -293,6 +170,7 @@ class RecordedDesk(Desk):
 
     async def listen(self) -> list[Event]:
         heard = await super().listen()
+        self.note(*self.script.late())
         while due := self.script.due():
             heard += self.note(*due)
         is_limit = self.script.end_reason() in LIMITS
@@ -307,14 +185,27 @@ class RecordedDesk(Desk):
 
 
 def recorded_tools(script: Script, specs: Iterable[ToolSpec]) -> Mapping[str, Tool]:
-    """Each call has the fate of the recorded one in its place; any other, of one like it."""
+    """Each call has the fate of the recorded one in its place; any other, of one like it.
+
+    What was asked for by a name that no definition has is answered as it was then, too.
+    """
     tools: dict[str, Tool] = {}
-    for spec in specs:
+    asked = [ToolSpec(name=call.name, description="", input_schema={}) for call in _own(script)]
+    for spec in (*asked, *specs):
         does = _RecordedTool(script, spec.name)
         tools[spec.name] = Tool(
-            spec=spec, run=does.run, traits=does.traits, probe=does.probe, invalid=does.invalid
+            spec=spec,
+            run=does.run,
+            traits=does.traits,
+            probe=does.probe,
+            invalid=does.invalid,
+            preview=does.preview,
         )
     return tools
+
+
+def _own(script: Script) -> Iterable[RecordedCall]:
+    return (call for call in script.recording.calls if not call.is_custom)
 
 
 class _RecordedTool:
@@ -327,9 +218,9 @@ class _RecordedTool:
         self._by_input = {call.key: call for call in reversed(known)}
 
     async def run(self, call: Call) -> Outcome:
-        script, recorded = self._script, self._script.call(call)
-        if recorded is None or recorded.key != (self._name, _ENCODER.encode(call.input)):
-            alike = self._alike(call.input)
+        script, recorded = self._script, self._script.recorded(call.id)
+        if recorded is None or not recorded.is_like(self._name, call.input):
+            alike = self._by_input.get(key_of(self._name, call.input))
             return _outcome(alike) or Outcome.text(NOT_RECORDED, ok=False)
         attempt = script.attempts.get(call.id, 1)
         fate = recorded.fates[attempt - 1] if attempt <= len(recorded.fates) else "settled"
@@ -342,13 +233,20 @@ class _RecordedTool:
         return outcome
 
     async def probe(self, call: Call) -> Outcome | None:
-        recorded = self._script.call(call)
+        recorded = self._script.recorded(call.id)
         attempts = self._script.attempts.get(call.id, 0)
         is_repeated = recorded is not None and attempts < len(recorded.fates)
         return None if is_repeated else _outcome(recorded)
 
+    async def preview(self, call: Call) -> str | None:
+        """Another one for each answer that came too late then, so that it does again."""
+        recorded = self._script.recorded(call.id)
+        if recorded is None or not recorded.voids:
+            return None
+        return f"{min(self._script.answers.get(call.id, 0), recorded.voids)}"
+
     def traits(self, given: Mapping[str, object]) -> Traits:
-        recorded = self._alike(given)
+        recorded = self._script.like(self._name, given)
         policy = recorded.policy if recorded is not None else None
         return Traits(
             concurrent=recorded is not None and recorded.is_parallel,
@@ -357,16 +255,13 @@ class _RecordedTool:
         )
 
     def invalid(self, given: Mapping[str, object]) -> str | None:
-        recorded = self._alike(given)
+        recorded = self._script.like(self._name, given)
         if recorded is None or not recorded.is_refused or recorded.content is None:
             return None
         return plain_text(recorded.content)
-
-    def _alike(self, given: Mapping[str, object]) -> RecordedCall | None:
-        return self._by_input.get((self._name, _ENCODER.encode(given)))
 
 
 def _outcome(recorded: RecordedCall | None) -> Outcome | None:
     if recorded is None or recorded.content is None:
         return None
-    return Outcome(recorded.content, not recorded.is_error)
+    return Outcome(recorded.content, not recorded.is_error, facts=recorded.loaded)

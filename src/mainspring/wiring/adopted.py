@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.capabilities.hooks.config import HookConfig, parse_hooks
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import PolicyAdopted
 from mainspring.harness.permissions.policy import Mode, Policy
+from mainspring.harness.permissions.standing import Standing, apply
+from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
+from mainspring.wiring.lazy import LazyModule
 from mainspring.wiring.policies import LoadedPolicy, load_policy
+
+if TYPE_CHECKING:
+    from mainspring.wiring import hooks
+else:
+    hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
 
 
 class Adopted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     policy: Policy
-    hooks: tuple[HookConfig, ...] = ()
+    hooks: tuple[msgspec.Raw, ...] = ()
+    """Each as its own JSON: what they mean is `wiring.hooks`'."""
     is_trusted: bool = False
     """Whether the project's own hooks may run."""
 
@@ -46,24 +56,36 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, mode: Mod
     loaded = await to_thread.run_sync(lambda: load_policy(workspace, home=home))
     if opening.thread.gear.policy is not None:
         return await _kept(opening, loaded, mode)
-    hooks = tuple(
-        parse_hooks({"hooks": each.hooks}, scope=each.scope, source=each.source)
-        for each in loaded.hooks
-        if each.scope != "session"
-    )
+    kept_hooks, odd = hooks.read_hooks(loaded.hooks) if loaded.hooks else ((), ())
     policy = replace(loaded.policy, mode=mode or loaded.policy.mode)
-    adopted = Adopted(policy=policy, hooks=hooks, is_trusted=loaded.is_trusted)
+    adopted = Adopted(policy=policy, hooks=kept_hooks, is_trusted=loaded.is_trusted)
     kept = await opening.writer.put_blob(
         msgspec.json.encode(adopted), media_type="application/json"
     )
     fact = PolicyAdopted(policy=kept.hash, mode=policy.mode or "default")
-    warnings = (*loaded.warnings, *(warning for config in hooks for warning in config.warnings))
+    warnings = (*loaded.warnings, *odd)
     return Rules(adopted=adopted, loaded=loaded, facts=(fact,), warnings=warnings)
 
 
 async def _kept(opening: Opening, loaded: LoadedPolicy, mode: Mode | None) -> Rules:
     assert opening.thread.gear.policy is not None
-    adopted = msgspec.json.decode(await opening.log.blob(opening.thread.gear.policy), type=Adopted)
+    adopted = await still_adopted(opening.log, opening.thread.gear.policy, loaded)
+    facts: tuple[KnownPayload, ...] = ()
+    if mode is not None and mode != _mode_of(opening, adopted):
+        update = PermissionUpdate(type="setMode", mode=mode)
+        facts = (PermissionUpdated(updates=(update,), by="operator"),)
+    return Rules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
+
+
+def _mode_of(opening: Opening, adopted: Adopted) -> Mode:
+    """The one that the session is in, as its log tells it."""
+    standing = reduce(apply, opening.thread.gear.permissions, Standing())
+    return standing.mode or adopted.policy.mode or "default"
+
+
+async def still_adopted(log: SessionLog, digest: str, loaded: LoadedPolicy) -> Adopted:
+    """What a session began with, from the blob that its log names."""
+    adopted = msgspec.json.decode(await log.blob(digest), type=Adopted)
     # an operator's new prohibition holds at once; it can only make things stricter
     known = {rule.text for rule in adopted.policy.rules if rule.behavior != "allow"}
     new = tuple(
@@ -71,9 +93,4 @@ async def _kept(opening: Opening, loaded: LoadedPolicy, mode: Mode | None) -> Ru
         for rule in loaded.policy.rules
         if rule.scope == "managed" and rule.behavior != "allow" and rule.text not in known
     )
-    policy = replace(adopted.policy, rules=(*new, *adopted.policy.rules))
-    facts: tuple[KnownPayload, ...] = ()
-    if mode is not None:
-        update = PermissionUpdate(type="setMode", mode=mode)
-        facts = (PermissionUpdated(updates=(update,), by="operator"),)
-    return Rules(adopted=replace(adopted, policy=policy), loaded=loaded, facts=facts, warnings=())
+    return replace(adopted, policy=replace(adopted.policy, rules=(*new, *adopted.policy.rules)))

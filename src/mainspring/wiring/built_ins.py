@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mainspring.capabilities.network.fetch import WebFetch
+from mainspring.capabilities.monty.python import Interprets, python
 from mainspring.capabilities.tools.artifact import artifact
 from mainspring.capabilities.tools.files import file_tools
 from mainspring.capabilities.tools.services import service_tools
 from mainspring.capabilities.tools.shell import bash
 from mainspring.capabilities.tools.think import think
 from mainspring.capabilities.tools.todo import todo
-from mainspring.capabilities.tools.web import web_fetch
 from mainspring.core.content import BlobSource
 from mainspring.core.hands import Workspace
 from mainspring.core.tool import Tool
@@ -20,6 +21,12 @@ from mainspring.harness.permissions.bash import judge
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.environment import Environment
 from mainspring.wiring.hands import Hands
+from mainspring.wiring.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from mainspring.wiring import network
+else:
+    network = LazyModule("mainspring.wiring.network")
 
 ALL = "*"
 
@@ -32,7 +39,10 @@ def judged(command: str) -> tuple[bool, bool]:
 
 def workspace_tools(workspace: Workspace) -> list[Tool]:
     """They know what the session has read, so they last as long as it does in this process."""
-    return file_tools(workspace, ripgrep=shutil.which("rg"))
+    found = shutil.which("rg")
+    # one that the session could have put there itself is not run
+    is_foreign = found is not None and Path(found).resolve().is_relative_to(workspace.root)
+    return file_tools(workspace, ripgrep=None if is_foreign else found)
 
 
 def built_in_tools(
@@ -41,6 +51,7 @@ def built_in_tools(
     on_files: Sequence[Tool],
     environment: Environment,
     hands: Hands | None,
+    workers: Interprets | None,
 ) -> dict[str, Tool]:
     """By name; without isolation there is none that runs programs."""
 
@@ -48,13 +59,15 @@ def built_in_tools(
         return await opening.writer.put_blob(content, media_type=media_type)
 
     tools = [*on_files, artifact(workspace, keep), todo(), think()]
+    if workers is not None:
+        tools.append(python(workers, hands, workspace))
     if hands is not None:
         is_resumed = opening.thread.turns > 0
         tools += [bash(hands, judge=judged, resumed=is_resumed)]
-        tools += service_tools(hands, judge=judged)
+        tools += service_tools(hands.services, judge=judged)
     if environment.rules is not None:
         overheard = [] if hands is None else hands.overheard
-        tools.append(web_fetch(WebFetch(environment.rules, overheard.append)))
+        tools.append(network.fetching(environment.rules, overheard.append))
     return {tool.spec.name: tool for tool in tools}
 
 

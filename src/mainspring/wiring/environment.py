@@ -6,15 +6,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.capabilities.network.rules import Rules, parse_rules
 from mainspring.capabilities.sandbox.cage import Limits, Site
+from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.permissions.policy import Policy, is_hidden
+from mainspring.wiring.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.network import rules as network
+else:
+    network = LazyModule("mainspring.capabilities.network.rules")
 
 _MOST_DENIED = 200
 PROTECTED = (
@@ -38,9 +45,9 @@ class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
 class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
     """The `sandbox` part of a settings file; what others keep there is left alone."""
 
-    enabled: bool = True
-    backend: str | None = None
-    disabled_backends: tuple[str, ...] = ()
+    backend: BackendName | None = None
+    """This one or nothing; the first that holds, unless given."""
+    disabled_backends: tuple[BackendName, ...] = ()
     allow_degraded: bool = False
     image: str | None = None
     """For the backend `docker`."""
@@ -53,9 +60,9 @@ class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
     """Names of secrets in the vault that programs may use; all that have hosts, unless given."""
 
     @property
-    def rules(self) -> Rules | None:
+    def rules(self) -> network.Rules | None:
         """Which hosts may be reached; `None`: there is no network."""
-        return parse_rules(self.networking) if self.networking else None
+        return network.parse_rules(self.networking) if self.networking else None
 
 
 def read_environment(raw: Mapping[str, object]) -> Environment:
@@ -109,23 +116,24 @@ def without_denied(places: Places, policy: Policy) -> Places:
 def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
     """
     Raises:
-        InvalidInput: the workspace is too much to work in.
+        InvalidInput: the workspace is not there, or too much to work in.
     """
     workspace = workspace.resolve()
-    home = Path(settings.home).resolve()
-    if home.is_relative_to(workspace):
+    if not workspace.is_dir():
+        raise InvalidInput(f"{workspace}: there is no such folder to work in")
+    if Path(settings.home).resolve().is_relative_to(workspace):
         too_much = InvalidInput(f"{workspace} is not a project: an agent would have all of it")
         too_much.add_note("go to the folder to work in, or name it with --workspace")
         raise too_much
-    own = workspace / FOLDER if is_postgres(settings.store) else Path(settings.store).parent
-    own = own.resolve()
-    hidden = {FOLDER}
-    if own.is_relative_to(workspace) and own != workspace:
-        hidden.add(own.relative_to(workspace).parts[0])
-    if own == workspace:
-        raise InvalidInput(
-            f"{settings.store} is in the workspace itself: an agent could change its own log"
-        )
+    own, hidden = workspace / FOLDER, {FOLDER}
+    if not is_postgres(settings.store):
+        store = Path(settings.store).resolve()
+        if store.parent == workspace:  # beside the work: the files of the log go out of sight
+            hidden |= {f"{store.name}{suffix}" for suffix in ("", "-wal", "-shm")}
+        else:
+            own = store.parent
+    if own.is_relative_to(workspace):
+        hidden.add(own.relative_to(workspace).as_posix())
     return Places(
         workspace=workspace,
         state=own / "hands" / session_id,

@@ -8,38 +8,43 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.network.authority import Authority
-from mainspring.capabilities.network.placeholders import Credential
-from mainspring.capabilities.network.proxy import EgressProxy
 from mainspring.capabilities.sandbox.cage import Backend
-from mainspring.capabilities.sandbox.choose import BackendName, SandboxSettings, choose
+from mainspring.capabilities.sandbox.choose import SandboxSettings, choose
 from mainspring.capabilities.sandbox.client import KeptSandbox, unwanted_listener
 from mainspring.capabilities.sandbox.services import Services
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
-from mainspring.core.errors import SandboxFailed
 from mainspring.core.facts import NetworkRequested
-from mainspring.core.hands import Box, Captured, Exec, Ran, unheard_output
+from mainspring.core.hands import Box, Exec, Ran, unheard_output
 from mainspring.wiring.environment import Environment, Places, site_of
-from mainspring.wiring.vaults import credentials
+from mainspring.wiring.lazy import LazyModule
+from mainspring.wiring.monty import Workers
 
-_PROXY = "127.0.0.1:3128"
-"""Where programs in a sandbox find the proxy; its agent listens there."""
+if TYPE_CHECKING:
+    from mainspring.wiring import network
+else:
+    network = LazyModule("mainspring.wiring.network")  # most sessions have none
+
 _MOST_OVERHEARD = 200
+_GIT = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""A folder that looks like a bare repository cannot have git run what its config says."""
 _UNSANDBOXED = timedelta(hours=8)
-_SERVICE_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """A `Sandbox` and `Services` for tools: programs find the variables of this session."""
+    """A `Sandbox` for tools: programs find the variables of this session."""
 
     sandbox: KeptSandbox
     services: Services
@@ -60,20 +65,6 @@ class Hands:
     async def forget(self, key: str) -> None:
         await self.sandbox.forget(key)
 
-    async def start_service(self, name: str, argv: tuple[str, ...]) -> None:
-        wanted = Exec(key=f"service {name}", argv=argv, wall_seconds=_SERVICE_SECONDS)
-        await self.services.start(name, self._equipped(wanted))
-
-    async def service_output(self, name: str) -> tuple[Captured, int | None]:
-        progress = await self.services.output(name)
-        if progress is None:
-            raise SandboxFailed(f"there is no service {name!r}")
-        return progress.ran.stdout, None if progress.is_running else progress.ran.status
-
-    async def stop_service(self, name: str) -> None:
-        if await self.services.stop(name) is None:
-            raise SandboxFailed(f"there is no service {name!r}")
-
     def _equipped(self, wanted: Exec) -> Exec:
         return replace(wanted, env={**self.variables, **wanted.env})
 
@@ -87,6 +78,8 @@ class Bench:
         self._made: dict[str, Hands] = {}
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
+        self.workers = Workers.of(self._stack)
+        """For programs that need no sandbox; `None` if they are not installed."""
 
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -116,8 +109,8 @@ class Bench:
         until = clock.now() + _UNSANDBOXED if self._is_unsandboxed else None
         return await choose(
             SandboxSettings(
-                forced=cast("BackendName | None", environment.backend),
-                disabled=cast("frozenset[BackendName]", frozenset(environment.disabled_backends)),
+                forced=environment.backend,
+                disabled=frozenset(environment.disabled_backends),
                 allow_degraded=environment.allow_degraded,
                 unsandboxed_until=until,
                 image=environment.image,
@@ -132,40 +125,35 @@ class Bench:
         share = places.state.parent / f"{places.state.name}.share"
         await to_thread.run_sync(lambda: share.mkdir(mode=0o755, parents=True, exist_ok=True))
         site = site_of(places, environment, session_id=session_id, share=share)
-        variables: Mapping[str, str] = {}
+        variables = dict(_GIT)
         welcome: Callable[[socket.socket], None] = unwanted_listener
         if environment.rules is not None:
-            proxy = await self._proxy(environment, overheard)
-            bundle = share / "certificates.pem"
-            await to_thread.run_sync(proxy.authority.write_bundle, bundle)
-            names = [each.name for each in self._credentials(environment)]
-            variables = proxy.environment(names, address=_PROXY, bundle=bundle)
-            welcome = self._serving(proxy)
+            way_out = await network.open_way_out(
+                self._settings,
+                environment.rules,
+                environment.secrets,
+                share=share,
+                audit=_heard_by(overheard),
+            )
+            variables |= way_out.variables
+            welcome = self._serving(way_out)
         sandbox = KeptSandbox(site, backend, on_listener=welcome)
         services = Services(site, backend)
         await self._stack.enter_async_context(sandbox)
         self._stack.push_async_callback(services.close)
         return Hands(sandbox, services, variables, overheard)
 
-    async def _proxy(self, environment: Environment, overheard: list[KnownPayload]) -> EgressProxy:
-        assert environment.rules is not None
-
-        def audit(request: NetworkRequested) -> None:
-            if len(overheard) < _MOST_OVERHEARD:
-                overheard.append(request)
-
-        authority = await to_thread.run_sync(Authority, clock.now)
-        return EgressProxy(environment.rules, self._credentials(environment), authority, audit)
-
-    def _credentials(self, environment: Environment) -> list[Credential]:
-        wanted = environment.secrets
-        return [
-            each for each in credentials(self._settings) if wanted is None or each.name in wanted
-        ]
-
-    def _serving(self, proxy: EgressProxy) -> Callable[[socket.socket], None]:
+    def _serving(self, way_out: network.WayOut) -> Callable[[socket.socket], None]:
         def serve(listener: socket.socket) -> None:
             assert self._group is not None
-            self._group.start_soon(proxy.serve, listener)
+            self._group.start_soon(way_out.serve, listener)
 
         return serve
+
+
+def _heard_by(overheard: list[KnownPayload]) -> Callable[[NetworkRequested], None]:
+    def audit(request: NetworkRequested) -> None:
+        if len(overheard) < _MOST_OVERHEARD:
+            overheard.append(request)
+
+    return audit

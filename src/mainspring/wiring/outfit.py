@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from mainspring.capabilities.hooks.ask import Ports
-from mainspring.capabilities.hooks.command import Surroundings
-from mainspring.capabilities.hooks.config import Scope
-from mainspring.capabilities.hooks.runner import HookRunner
-from mainspring.capabilities.hooks.runner import Policy as HookPolicy
-from mainspring.capabilities.hooks.runner import Session as HookSession
 from mainspring.capabilities.tools.ask import ASK_USER
 from mainspring.capabilities.workspace.bounds import Root
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -23,17 +18,16 @@ from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
-from mainspring.core.errors import SandboxFailed
+from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.facts import SandboxOpened
-from mainspring.core.tool import Tool, Traits
+from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
-from mainspring.harness.permissions.judged import Place, judged_call
+from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, remove_denied
-from mainspring.harness.permissions.rules import forbids, parse_rule
+from mainspring.harness.permissions.policy import Mode, Policy, remove_denied
 from mainspring.runtime.kit import Kit, Opening, bare
-from mainspring.wiring.adopted import Adopted, adopt
+from mainspring.wiring.adopted import adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, workspace_tools
 from mainspring.wiring.environment import (
     Environment,
@@ -43,18 +37,22 @@ from mainspring.wiring.environment import (
     without_denied,
 )
 from mainspring.wiring.hands import Bench, Hands
+from mainspring.wiring.lazy import LazyModule
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.verdicts import asked_of
 
-_TRUSTED: tuple[Scope, ...] = ("managed", "user")
-_OWN: tuple[Scope, ...] = ("project", "local")
+if TYPE_CHECKING:
+    from mainspring.wiring import hooks
+else:
+    hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What the caller says about the hands of its sessions."""
 
-    workspace: Path
+    workspace: Path | None = None
+    """Where to work; a session that has begun goes on where it was, a new one works here."""
     mode: Mode | None = None
     is_attended: bool = False
     """Somebody is there to be asked."""
@@ -79,24 +77,30 @@ class Outfitter:
 
     @asynccontextmanager
     async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
-        if not opening.agent.built_ins:
+        places = self._places(opening) if opening.agent.built_ins else None
+        if places is None:
             async with self._bare(opening) as kit:
                 yield kit
             return
         session_id = opening.writer.session_id
-        places = places_of(self._settings, self._wish.workspace, session_id)
         rules = await adopt(self._settings, opening, places.workspace, self._wish.mode)
         policy = rules.adopted.policy
         environment = read_environment(rules.loaded.sandbox)
         places = await to_thread.run_sync(without_denied, places, policy)
         hands = await self._hands(session_id, places, environment)
         gates = self._gatekeeper(opening, policy, hands)
-        async with self._hooks(rules.adopted, opening, gates) as hooks:
-            gates.hooks = hooks
-            for warning in (*rules.warnings, *hooks.warnings):
+        async with AsyncExitStack() as stack:
+            warnings = rules.warnings
+            if rules.adopted.hooks:
+                ask = asked_of(self._shelf, opening.agent.model)
+                runner = hooks.hook_runner(self._settings, rules.adopted, opening, gates, ask)
+                gates.hooks = await stack.enter_async_context(runner)
+                warnings = (*warnings, *runner.warnings)
+            for warning in warnings:
                 self._warn(warning)
             tree = self._tree(session_id, places, policy)
-            tools = built_in_tools(opening, tree, self._files[session_id], environment, hands)
+            on_files = self._files[session_id]
+            tools = built_in_tools(opening, tree, on_files, environment, hands, self._bench.workers)
             tools = wanted_of(remove_denied(tools, policy), opening.agent.built_ins)
             yield Kit(
                 gates=gates,
@@ -109,6 +113,17 @@ class Outfitter:
                 overheard=[] if hands is None else hands.overheard,
                 facts=(*rules.facts, *_opened(opening, places, hands)),
             )
+
+    def _places(self, opening: Opening) -> Places | None:
+        """Where it works; `None`, with a warning, if that is no place for an agent."""
+        before = opening.thread.gear.sandbox
+        known = Path(self._settings.folder) if before is None else Path(before.workspace)
+        workspace = self._wish.workspace or known
+        try:
+            return places_of(self._settings, workspace, opening.writer.session_id)
+        except InvalidInput as error:
+            self._warn("; ".join([str(error), *getattr(error, "__notes__", ())]))
+            return None
 
     async def _hands(
         self, session_id: str, places: Places, environment: Environment
@@ -143,49 +158,6 @@ class Outfitter:
             is_sandboxed=is_isolated,
             classifier=asked_of(self._shelf, opening.agent.model),
         )
-
-    @asynccontextmanager
-    async def _hooks(
-        self, adopted: Adopted, opening: Opening, gates: Gatekeeper
-    ) -> AsyncGenerator[HookRunner, None]:
-        place = _place(adopted.policy)
-
-        def told() -> Mapping[str, object]:
-            return {
-                "session_id": opening.writer.session_id,
-                "transcript_path": "",
-                "cwd": adopted.policy.workspace,
-                "permission_mode": gates.mode,
-            }
-
-        def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
-            judged = judged_call(tool, given, Traits(), place)
-            roots = adopted.policy.roots(HeldRule(text=text, behavior="ask"))
-            return forbids(parse_rule(text), judged, roots, "ask")
-
-        ask = asked_of(self._shelf, opening.agent.model)
-
-        async def answer(prompt: str, _model: str | None) -> str:
-            said, _ = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
-            return said
-
-        runner = HookRunner(
-            adopted.hooks,
-            HookSession(told=told, matches_rule=matches_rule),
-            Ports(
-                surroundings=Surroundings(
-                    project=Path(adopted.policy.workspace), environment=self._settings.environment
-                ),
-                ask=answer,
-            ),
-            policy=HookPolicy(
-                trusted=frozenset((*_TRUSTED, *_OWN) if adopted.is_trusted else _TRUSTED),
-                fail_open=bool(adopted.policy.hooks_fail_open),
-                aliases=ALIASES,
-            ),
-        )
-        async with runner:
-            yield runner
 
 
 def _place(policy: Policy) -> Place:

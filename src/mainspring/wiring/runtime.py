@@ -44,7 +44,7 @@ async def open_runtime(
     `gates` are for agents without built-in tools; with them, the settings files decide.
     """
     settings = settings or read_settings(store=store)
-    wish = wish or Wish(workspace=Path(settings.folder))
+    wish = wish or Wish()
     async with (
         open_log(settings) as log,
         open_shelf(settings) as shelf,

@@ -166,6 +166,27 @@ class Writer:
                 f"({inner}) 2>&1",
                 f"trap '{inner}' EXIT",
                 f"{inner} # {other}",
+                f"until c1; do {inner}; done",
+                f"if c2; then {other}; elif {inner}; then {other}; fi",
+                f"case {word} in a|{word}) {inner} ;;& *) {other} ;& b) {inner};; esac",
+                f"function f{name} {{ {inner}; }}; f{name}",
+                f"function f{name}() {{\n{inner}\n}}\nf{name} a",
+                f"{name}=({word} {word}); {inner}",
+                f"{name}+=({word}\n{word}); {inner}",
+                f"declare {name}={word}; {inner}",
+                f"local {name}={word}; {inner}",
+                f"[ -n {word} ] && {inner}",
+                f"[[ {word} == {word} || ! -f {word} ]] || {inner}",
+                f"[[ {word} =~ {word} ]]; {inner}",
+                f"{{ {inner}; }} | {other}",
+                f"({inner}) & {other}",
+                f"{{ {inner}; }} < /dev/null 2>&1; {other}",
+                f"time -p {inner}",
+                f"{inner} <<-E\n\t{word}\n\tE\n",
+                f"for {name}; do {inner}; done",
+                f"for {name} in {word} # {other}\ndo {inner}; done",
+                f"set -e; {inner}",
+                f"{inner};# {other}\n{other}",
             )
         )
 
@@ -264,18 +285,25 @@ class Tally:
     noise: int = 0
 
 
-def check(text: str, stage: Stage, tally: Tally) -> None:
+def check_intact(text: str, stage: Stage, tally: Tally) -> None:
+    """And a rule that denies a stub sees it, whether the text is clear or not."""
+    for each in check(text, stage, tally):
+        assert matches(f"{each[0]} *", text, behavior="deny"), (text, each)
+
+
+def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
     """Every stub that bash ran for `text` is among what `split` found, or `split` knew better."""
     found = split(text)
     ran = stage.run(text)
     tally.texts += 1
     tally.executed += bool(ran)
     if not isinstance(found, Commands):
-        return
+        return ran
     tally.clear += 1
     tally.ran += len(ran)
     for each in ran:
         assert accounted(each, found.commands), (text, each, [c.text for c in found.commands])
+    return ran
 
 
 def check_noise(text: str) -> None:
@@ -294,7 +322,8 @@ def run(seconds: float, seed: int) -> Tally:
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(Path(folder))
         while time.monotonic() < ends:
-            check(writer.text() if chance.random() < 0.6 else writer.damaged(), stage, tally)
+            check_intact(writer.text(), stage, tally)
+            check(writer.damaged(), stage, tally)
             for _ in range(5):
                 check_noise(writer.noise())
                 tally.noise += 1

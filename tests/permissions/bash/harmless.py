@@ -187,6 +187,7 @@ READ_ONLY: tuple[str, ...] = (
     "tac f | rev",
     "nl f",
     "column -t f",
+    'while IFS= read -r f; do echo "$f"; done < <(ls)',
     "ls -la && git status && cat README.md",
     "sleep 1",
     "getconf PAGE_SIZE",

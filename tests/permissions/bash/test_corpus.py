@@ -1,9 +1,12 @@
+import subprocess
+from pathlib import Path
+
 import pytest
 from tests.permissions.bash.corpus import DESTRUCTIVE
 from tests.permissions.bash.corpus_tools import DESTRUCTIVE_TOOLS
 from tests.permissions.bash.harmless import ORDINARY, READ_ONLY
 
-from mainspring.harness.permissions.bash import covered, judge, matches
+from mainspring.harness.permissions.bash import Commands, covered, judge, matches, split
 
 CASES = [
     (rule, text) for rule, texts in (DESTRUCTIVE | DESTRUCTIVE_TOOLS).items() for text in texts
@@ -24,6 +27,15 @@ def test_nothing_destructive_is_read_only_or_allowed_by_the_rule_for_its_cousin(
         assert not judge(text).read_only
     assert not matches(rule, text, behavior="allow")
     assert not covered([rule, "ls *", "echo *", "cat *"], text)
+
+
+def test_what_is_split_is_valid_to_bash(tmp_path: Path):
+    texts = [text for _, text in CASES] + list(READ_ONLY) + [text for text, _ in ORDINARY]
+    script = tmp_path / "script"
+    for text in texts[::3]:
+        if isinstance(split(text), Commands):
+            script.write_text(text)
+            assert subprocess.run(["bash", "-n", script], capture_output=True).returncode == 0, text
 
 
 @pytest.mark.parametrize("text", READ_ONLY)

@@ -32,6 +32,7 @@ def hit(*_): os.write(1, b"hit\\n")
 for each in (signal.SIGWINCH, signal.SIGURG, signal.SIGCONT): signal.signal(each, hit)
 os.dup2(os.open(sys.argv[2], os.O_RDWR), 9)
 libc = ctypes.CDLL(None)
+libc.prctl(1, 9, 0, 0, 0)  # dies with who started it
 libc.shmat.restype = ctypes.c_void_p
 segment = libc.shmget(int(sys.argv[3]), 4096, 0o1666)
 shared = libc.shmat(segment, None, 0)
@@ -79,8 +80,10 @@ class Scene:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.sweep()
-        self._stack.close()
+        try:
+            self.sweep()
+        finally:
+            self._stack.close()
 
     @property
     def outside(self) -> Path:
@@ -137,7 +140,7 @@ class Scene:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        for spot in _SPOTS:
+        for spot in _reachable():
             Path(spot, self._mark).unlink(missing_ok=True)
         for path in self.workspace.iterdir():
             if path.name not in (".git", ".mainspring"):
@@ -230,6 +233,7 @@ class Scene:
             env={"HELD": held[::-1], "SHARED": self._secrets[5]},
             cwd=self.outside,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         self._stack.callback(_end, self._victim)
         assert self._victim.stdout is not None
@@ -256,7 +260,7 @@ class Scene:
         found: list[object] = [sorted(os.listdir(self.root)), self.workspace.lstat().st_ino]
         found += [_mark_of(path) for place in (*places, ours) for path in _tree(place)]
         found += [_mark_of(path) for path in (git / "config", *_tree(git / "hooks"))]
-        found += [spot for spot in _SPOTS if self._mark and Path(spot, self._mark).exists()]
+        found += [spot for spot in _reachable() if Path(spot, self._mark).exists()]
         found += [path.name for path in self.workspace.rglob("*") if _is_dangerous(path)]
         return found
 
@@ -270,6 +274,10 @@ class Scene:
 def fresh_root() -> Path:
     """Where whoever the sandbox becomes may pass, and nobody else's files are."""
     return Path(tempfile.mkdtemp(prefix="siege-"))
+
+
+def _reachable() -> list[str]:
+    return [spot for spot in _SPOTS if os.access(spot, os.X_OK)]
 
 
 def _new_mark() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import ByteStream, SocketListener, SocketStream
@@ -28,7 +29,7 @@ from mainspring.capabilities.network.rules import PORTS, Rule, Rules, Scheme, Wi
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.facts import NetworkRequested
 
-Audit = Callable[[NetworkRequested], None]
+Audit: TypeAlias = Callable[[NetworkRequested], None]
 
 _BUNDLES = (
     "SSL_CERT_FILE",
@@ -106,7 +107,7 @@ class EgressProxy:
         limiter = anyio.CapacityLimiter(self.caps.connections)
 
         async def handle(stream: SocketStream) -> None:
-            async with limiter, stream:
+            async with stream, limiter:
                 await _Visit(self, stream).run()
 
         async with listener:

@@ -58,7 +58,6 @@ class KeptSandbox:
         self._backend = backend
         self._linger_seconds = linger_seconds
         self._on_listener = on_listener
-        self._shelf = Shelf(str(self._site.state))
         self._moving_in = anyio.Lock()
         self._presence: Talk | None = None
         """What tells the keeper that there is still somebody to keep the sandbox for."""
@@ -91,12 +90,12 @@ class KeptSandbox:
                 record = await talk.ask(frame(b"found", name.encode()))
         if record is None:
             record = await to_thread.run_sync(self._kept, name)
-        if record is None and not await to_thread.run_sync(self._shelf.is_reliable):
+        if record is None and not await to_thread.run_sync(self._shelf().is_reliable):
             record = LOST
         return None if record is None else _ran(record)
 
     async def forget(self, key: str) -> None:
-        await to_thread.run_sync(self._shelf.drop, _name(key))
+        await to_thread.run_sync(self._shelf().drop, _name(key))
 
     async def begin(self, wanted: Exec) -> None:
         """As `run`, without waiting for the end; `progress` tells of it.
@@ -203,8 +202,12 @@ class KeptSandbox:
         raise SandboxFailed(f"not run: the keeper of {self._site.state} does not answer")
 
     def _kept(self, name: str) -> bytes | None:
-        record = self._shelf.get(name)
-        return LOST if record is None and self._shelf.was_started(name) else record
+        shelf = self._shelf()
+        record = shelf.get(name)
+        return LOST if record is None and shelf.was_started(name) else record
+
+    def _shelf(self) -> Shelf:
+        return Shelf(str(self._site.state))
 
 
 def _checked(site: Site) -> Site:

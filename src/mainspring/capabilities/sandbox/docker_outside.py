@@ -1,8 +1,8 @@
 """Holds a container for the keeper, and starts programs in it as the agent would.
 
-Two processes on the host: this one holds the container's input, so that the container ends when
-it is killed; its child speaks with the keeper. Nothing that a program is given reaches the
-environment of either.
+Three processes on the host: this one holds the container's input, so that the container ends when
+it is killed; its child speaks with the keeper; and one apart kills the container when both are gone.
+Nothing that a program is given reaches the environment of any.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class Container:
         is_up = bool(poll.poll(_START_SECONDS * 1000)) and os.read(hear, 2) == b"up"
         os.close(hear)
         if not is_up:
-            self.kill()
             raise OSError("the container did not come up")
 
     def leave_hold(self) -> None:
@@ -73,6 +72,7 @@ class Container:
 def main() -> None:
     with open(ORDERS_FD, "rb") as stream:
         container = Container(stream.read())
+    held = _killed_when_we_are_gone(container)
     try:
         container.start()
     except OSError as error:
@@ -82,13 +82,31 @@ def main() -> None:
     if agent == 0:
         try:
             container.leave_hold()
+            os.close(held)
             control = _socket.socket(fileno=CONTROL_FD)
             serve(control, sweep=container.sweep, dress=container.exec)
         finally:
             os._exit(0)
     os.close(CONTROL_FD)
     os.waitpid(agent, 0)
-    container.kill()
+
+
+def _killed_when_we_are_gone(container: Container) -> int:
+    """Somebody who is no descendant of ours, so that no one who ends us ends that one too. It waits
+    for the end of what is given back here."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            os.setsid()
+            for descriptor in (theirs, CONTROL_FD):
+                os.close(descriptor)
+            os.read(ours, 1)
+            container.kill()
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(ours)
+    return theirs
 
 
 def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = None) -> int:
@@ -102,7 +120,6 @@ def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = No
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nothing if stdin is None else stdin, 0),
                 (os.POSIX_SPAWN_DUP2, nothing if stdout is None else stdout, 1),
-                (os.POSIX_SPAWN_CLOSE, CONTROL_FD),
             ],
         )
     finally:

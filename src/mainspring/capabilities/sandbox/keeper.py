@@ -58,6 +58,7 @@ class Keeper:
         self._orders = orders
         self._cell = cell
         self._shelf = Shelf(orders.state)
+        self._shelf.tidy()
         self._poll = select.poll()
         self._visitors: dict[int, Visitor] = {}
         self._queue: list[Wanted] = []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from itertools import chain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class _Disk:
         self._hidden = hidden
         self._since_ns = since_ns
         self._most = most
-        self._used_before = _used(workspace)
+        self._least_used = _used(workspace)
         self._look: Iterator[int] | None = None
         self._found = 0
         self._spent = 0.0
@@ -79,10 +80,14 @@ class _Disk:
     def breach(self, processes: list[int]) -> str | None:
         now = time.monotonic()
         if self._look is None:
-            if now < self._not_before or _used(self._workspace) - self._used_before <= self._most:
+            used = _used(self._workspace)
+            self._least_used = min(self._least_used, used)  # others may make room meanwhile
+            if now < self._not_before or used - self._least_used <= self._most // 2:
                 return None
-            self._look = _changed(self._workspace, self._hidden, self._since_ns)
-            self._found, self._spent = _held(processes), 0.0
+            self._look = chain(
+                [_held(processes)], _changed(self._workspace, self._hidden, self._since_ns)
+            )
+            self._found, self._spent = 0, 0.0
         for size in self._look:
             self._found += size
             if self._found > self._most:

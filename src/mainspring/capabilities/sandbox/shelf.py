@@ -6,19 +6,27 @@ finds neither knows that it never ran. A crash of the machine may take both: see
 
 from __future__ import annotations
 
+import errno
 import os
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_STARTED = ".started"
+_UNTIDY_BYTES = 1024 * 1024
 
 
 class Shelf:
-    """Names are what files may be called; who has a key makes a name of it."""
+    """Names are what files may be called; who has a key makes a name of it. Not for threads.
+
+    Starts are lines in one file, because a line is written in a fraction of the time that a file
+    system needs to make a file.
+    """
 
     def __init__(self, state: str) -> None:
         self._state = state
         self._results = os.path.join(state, "results")
+        self._starts = os.path.join(state, "starts")
         self._boot = os.path.join(state, "boot")
+        self._started: set[bytes] = set()
+        self._read_to = 0
 
     def make(self) -> None:
         """Create it, if it is not there. It knows for good which boot of the machine it is from."""
@@ -38,41 +46,66 @@ class Shelf:
         return made_in is None or (made_in != b"" and made_in == boot_id())
 
     def mark_started(self, name: str) -> int:
-        """When that was, in nanoseconds of the file system's own clock.
-
-        Raises:
-            FileExistsError: it was started before.
-        """
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        descriptor = os.open(self._path(name) + _STARTED, flags, 0o600)
-        try:
-            return os.fstat(descriptor).st_ctime_ns
-        finally:
-            os.close(descriptor)
+        """When that was, in nanoseconds of the file system's own clock."""
+        return self._note(b"+", name)
 
     def put(self, name: str, result: bytes) -> None:
         path = self._path(name)
         _write(path + ".new", result)
         os.rename(path + ".new", path)
 
+    def tidy(self) -> None:
+        """Leave out what was forgotten. For a new keeper: nobody notes starts meanwhile."""
+        self._catch_up()
+        lines = b"".join(b"+%s\n" % name for name in sorted(self._started))
+        if self._read_to > len(lines) + _UNTIDY_BYTES:
+            _write(self._starts + ".new", lines)
+            os.rename(self._starts + ".new", self._starts)
+            self._read_to = len(lines)
+
     def was_started(self, name: str) -> bool:
-        return os.path.exists(self._path(name) + _STARTED)
+        self._catch_up()
+        return name.encode("ascii") in self._started
+
+    def _catch_up(self) -> None:
+        content = _read(self._starts, self._read_to) or b""
+        whole = content.rfind(b"\n") + 1
+        self._read_to += whole
+        for line in content[:whole].split(b"\n"):
+            if line[:1] == b"+":
+                self._started.add(line[1:])
+            elif line[:1] == b"-":
+                self._started.discard(line[1:])
 
     def get(self, name: str) -> bytes | None:
         return _read(self._path(name))
 
     def drop(self, name: str) -> None:
         path = self._path(name)
-        for each in (path, path + ".new", path + _STARTED):  # the marker last
+        for each in (path, path + ".new"):
             try:
                 os.unlink(each)
             except FileNotFoundError:
                 continue
+        if self.was_started(name):
+            self._note(b"-", name)
 
     def _path(self, name: str) -> str:
         if not name.isalnum():
             raise ValueError(f"not a name: {name!r}")
         return os.path.join(self._results, name)
+
+    def _note(self, sign: bytes, name: str) -> int:
+        # the line before may have been cut off by a full disk, so this one begins its own
+        line = b"\n" + sign + name.encode("ascii") + b"\n"
+        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY
+        descriptor = os.open(self._starts, flags, 0o600)
+        try:
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._starts)
+            return os.fstat(descriptor).st_mtime_ns
+        finally:
+            os.close(descriptor)
 
 
 def boot_id() -> bytes:
@@ -80,9 +113,11 @@ def boot_id() -> bytes:
     return _read(_BOOT_ID) or b""
 
 
-def _read(path: str) -> bytes | None:
+def _read(path: str, begin: int = 0) -> bytes | None:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
+            if begin:
+                file.seek(begin)
             return file.read()
     except FileNotFoundError:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -111,12 +112,14 @@ class SessionFiles:
         return None
 
     def judged(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
-        """The input with an absolute path: the one that is meant, or else the one that is named."""
+        """The input with an absolute path, as it was named: rules are held against a link and
+        against what it leads to. With `..` behind a link it is not what it looks like, so then it
+        is the path that is meant."""
         path = str(given.get(field) or ".")
-        try:
-            where = str(self.workspace.locate(path))
-        except HandsError:
-            where = os.path.normpath(os.path.join(str(self.workspace.root), path))
+        where = os.path.normpath(os.path.join(str(self.workspace.root), path))
+        if ".." in path.split("/"):
+            with suppress(HandsError):
+                where = str(self.workspace.locate(path))
         return {**given, field: where}
 
     def _note(self, call: Call, path: str, version: str) -> None:

@@ -31,16 +31,16 @@ if [ ! -f "$__ms_home/state" ]; then
   fi
 fi
 if [ "$__ms_keeps" = 1 ]; then
-  compgen -e > "$__ms_home/given.$$"
+  compgen -e > "$__ms_home/given"
   while IFS= read -r __ms_name; do
     printf -v "__ms_had_$__ms_name" %s "${!__ms_name}"
-  done < "$__ms_home/given.$$"
+  done < "$__ms_home/given"
 fi
 {
   IFS= read -r -d '' __ms_folder
   __ms_left=2000
   while [ $((__ms_left -= 1)) -gt 0 ] && IFS= read -r -d '' __ms_record; do
-    [ -n "$__ms_record" ] || break
+    if [ -z "$__ms_record" ]; then __ms_left=none; break; fi
     __ms_name=${__ms_record%%=*}
     case $__ms_name in
       [0-9]*|*[!A-Za-z0-9_]*|__ms_*|BASHOPTS|SHELLOPTS|BASH_ENV|ENV|PS4|IFS) continue ;;
@@ -51,7 +51,7 @@ fi
     esac
   done
   __ms_code=
-  if [ "$__ms_keeps" = 1 ]; then IFS= read -r -d '' __ms_code; fi
+  if [ "$__ms_keeps$__ms_left" = 1none ]; then IFS= read -r -d '' __ms_code; fi
 } 2>/dev/null < "$__ms_home/state"
 if ! cd -P -- "${__ms_folder:-$__ms_root}" 2>/dev/null; then
   echo "[the folder $__ms_folder is gone; this ran in $__ms_root]"
@@ -76,7 +76,7 @@ unset -v __ms_record __ms_name __ms_left __ms_restart __ms_seen __ms_folder __ms
 # on EXIT, unless the command has set another, and then only hands on the status.
 _EPILOGUE = r"""{ __ms_status=$?; set +x; trap - DEBUG ERR RETURN; } >/dev/null 2>&1
 [ "$__ms_saved" = 1 ] || {
-  __ms_saved=1; set +euf +o posix; IFS=$' \t\n'
+  __ms_saved=1; set +euf +o posix; IFS=
   builtin cd -P .
   __ms_folder=$PWD __ms_notice=
   case $__ms_folder/ in
@@ -87,24 +87,27 @@ _EPILOGUE = r"""{ __ms_status=$?; set +x; trap - DEBUG ERR RETURN; } >/dev/null 
     __ms_notice="[$__ms_folder $__ms_notice; the next command starts in $__ms_root]"
     __ms_folder=$__ms_root
   fi
-  builtin compgen -e > "$__ms_home/now.$$"
-  if {
-    builtin printf '%s\0' "$__ms_folder"
-    while IFS= builtin read -r __ms_name; do
+  __ms_full=
+  builtin compgen -e > "$__ms_home/now" || __ms_full=1
+  {
+    builtin printf '%s\0' "$__ms_folder" || __ms_full=1
+    while builtin read -r __ms_name; do
       case $__ms_name in PWD|SHLVL|_) continue ;; esac
       __ms_had=__ms_had_$__ms_name
       if [ -z "${!__ms_had+x}" ] || [ "${!__ms_had}" != "${!__ms_name}" ]; then
-        builtin printf '%s=%s\0' "$__ms_name" "${!__ms_name}"
+        builtin printf '%s=%s\0' "$__ms_name" "${!__ms_name}" || __ms_full=1
       fi
-    done < "$__ms_home/now.$$"
-    while IFS= builtin read -r __ms_name; do
+    done < "$__ms_home/now"
+    while builtin read -r __ms_name; do
       case $__ms_name in PWD|SHLVL|_|OLDPWD) continue ;; esac
       if [ -z "${!__ms_name+x}" ]; then builtin printf '%s\0' "$__ms_name"; fi
-    done < "$__ms_home/given.$$"
-    builtin printf '\0'
-    builtin declare -f; builtin declare -Fx
-  } > "$__ms_home/state.$$"; then
-    command -p mv -f -- "$__ms_home/state.$$" "$__ms_home/state"
+    done < "$__ms_home/given"
+    builtin printf '\0' && builtin declare -f && builtin declare -Fx || __ms_full=1
+  } > "$__ms_home/state.new" || __ms_full=1
+  if [ -n "$__ms_full" ]; then
+    __ms_notice="[no room in ${__ms_home%/*}: the next command finds the shell as this one did]"
+  else
+    command -p mv -f -- "$__ms_home/state.new" "$__ms_home/state"
   fi
 } >/dev/null 2>&1
 if [ -n "$__ms_notice" ]; then builtin echo "$__ms_notice" 2>/dev/null; __ms_notice=; fi

@@ -11,10 +11,11 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mainspring.capabilities.vault.patterns import Match, Pattern, compiled
 
-Check = Callable[[bytes], bool]
+Check: TypeAlias = Callable[[bytes], bool]
 
 _START = r"(?:\b|\\[nrt]|\x1b\[[0-9;]*m)"
 """Of a token: also after an escaped line end and after a colour."""
@@ -36,13 +37,16 @@ class Detector:
         end = 0
         for match in self.pattern.finditer(text):
             start, stop = match.span(self.group)
-            if self.is_secret(match.group(self.group)) and self._is_meant(match):
+            if self.is_secret(match.group(self.group)) and self._is_meant(
+                match, text[stop : stop + 1]
+            ):
                 pieces += (text[end:start], label(self.kind))
                 end, found = stop, True
         return b"".join((*pieces, text[end:])) if found else text
 
-    def _is_meant(self, match: Match) -> bool:
-        return self.group == 1 or names_secret(match.group(1))
+    def _is_meant(self, match: Match, after: bytes) -> bool:
+        """Of an assignment: to such a name, and not of what a function gives."""
+        return self.group == 1 or (after != b"(" and names_secret(match.group(1)))
 
 
 def label(kind: str) -> bytes:
@@ -177,7 +181,9 @@ def _is_private_key(encoded: bytes) -> bool:
 
 
 def _is_password(value: bytes) -> bool:
-    return value[:1] not in b"$<{%*[" and value.strip(b"*x.") != b""
+    """Not a variable, a mask, or the word that examples have."""
+    is_real = value[:1] not in b"$<{%*[" and value.strip(b"*x.") != b""
+    return is_real and value.lower() not in (b"password", b"passwd", b"pass", b"pwd", b"secret")
 
 
 def _written(
@@ -192,7 +198,7 @@ DETECTORS: tuple[Detector, ...] = (
         "PRIVATE KEY",
         r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
         rf"{_GAP}(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]*{_GAP})*"
-        rf"(?:[A-Za-z0-9+/=]{{16,}}{_GAP})*"
+        rf"(?:[A-Za-z0-9+/=]{{16,}}{_GAP})+"
         rf"(?:[A-Za-z0-9+/=]{{0,15}}{_GAP}-----END [A-Z0-9 ]+-----)?)",
     ),
     _written(
@@ -255,6 +261,7 @@ DETECTORS: tuple[Detector, ...] = (
         "netrc_password",
         r"(?i)login\s+\S+\s+password",
         r"(?i)\blogin\s+\S+\s+password\s+([^\s\[\"'\\]{3,})",
+        _is_password,
     ),
     _written(
         "login_option",

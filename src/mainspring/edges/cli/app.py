@@ -9,7 +9,7 @@ import typer
 from mainspring import __version__
 from mainspring.edges.cli import doctor, insight, log, model, policy, session, talk, vault
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.lazy import LazyModule
+from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import perform

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.lazy import LazyModule
-from mainspring.edges.cli.log import Json, SessionArgument, rm
+from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
+from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import session_acts
+    from mainspring.edges.cli import rewinding, session_acts
 else:
+    rewinding = LazyModule("mainspring.edges.cli.rewinding")
     session_acts = LazyModule("mainspring.edges.cli.session_acts")
 
 app = typer.Typer(
-    help="List sessions, read what was said, fork, cancel, answer and delete them.",
+    help="List sessions, read what was said, fork, rewind, cancel, answer and delete them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -80,6 +81,56 @@ def answer(
     return partial(
         session_acts.answer, meant=session, call=call, verdict=verdict.value, message=message
     )
+
+
+@app.command()
+def rewind(  # noqa: PLR0913, PLR0917 (the options of the command)
+    session: SessionArgument,
+    to: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="To how it was after this event.")
+    ] = None,
+    turns: Annotated[
+        int | None, typer.Option("--turns", min=1, metavar="N", help="To before the last N turns.")
+    ] = None,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="The files; the conversation stays as it is.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> Action:
+    """Go back to before the last thing that was asked, or further: the files are restored, and a
+    fork goes on with the conversation from there. Nothing is lost: it can be undone."""
+    if to is not None and turns is not None:
+        raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
+    wanted = rewinding.Wanted(
+        to=to, turns=turns, files_only=files_only, is_dry_run=dry_run, yes=yes
+    )
+    return partial(rewinding.rewind, meant=session, wanted=wanted, json=json)
+
+
+@app.command()
+def snapshots(session: SessionArgument, json: Json = False) -> Action:
+    """List the states of the workspace that were kept: after which event, and what changed."""
+    return partial(rewinding.snapshots, meant=session, json=json)
+
+
+@app.command()
+def diff(
+    session: SessionArgument,
+    since: Annotated[
+        int | None,
+        typer.Option("--from", min=1, metavar="N", help="After this event; else the beginning."),
+    ] = None,
+    to: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="After this event; else now.")
+    ] = None,
+    json: Json = False,
+) -> Action:
+    """Show which files of the workspace have changed."""
+    return partial(rewinding.diff, meant=session, since=since, to=to, json=json)
 
 
 app.command("rm")(rm)

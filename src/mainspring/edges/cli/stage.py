@@ -59,7 +59,7 @@ async def open_stage(
         require_store(settings)
     notes = Screen(settings, stderr=True)
     wish = Wish(
-        workspace=Path(settings.folder) / (wanted.workspace or "."),
+        workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
         mode=wanted.mode,
         is_attended=is_somebody_there(),
         is_unsandboxed=wanted.is_unsandboxed,

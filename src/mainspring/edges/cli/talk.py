@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.lazy import LazyModule
+from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import chatting, running

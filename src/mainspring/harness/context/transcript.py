@@ -42,6 +42,7 @@ class Transcript:
         self._asked: list[str] = []
         self._results: dict[str, ToolResult] = {}
         self._said: list[Block] = []
+        self._unasked = 0  # how many blocks of what was said want no answer
         self._first_open = 0
         self._head = 0  # how many blocks of the first message are pinned ones, put there
         self._bytes = 0
@@ -58,7 +59,7 @@ class Transcript:
         self._said = [block for block in self._said if id(block) not in gone]
         self._bytes -= blocks_bytes(content)
         self.pins.take_back(seq)
-        if not self._said and not self._results:
+        if len(self._said) == self._unasked and not self._results:
             self.is_answered = True
 
     def last_words(self) -> str:
@@ -75,6 +76,13 @@ class Transcript:
     def add_note(self, seq: int, text: str) -> None:
         """Words of the system's own, told apart from the user's."""
         self._say(seq, (_note(text),))
+
+    def add_context(self, seq: int, text: str) -> None:
+        """A note for when there is something to answer: by itself it wants no answer."""
+        is_answered = self.is_answered
+        self.add_note(seq, text)
+        self._unasked += 1
+        self.is_answered = is_answered
 
     def add_result(
         self, seq: int, call_id: str, content: tuple[Block, ...], is_error: bool
@@ -94,6 +102,7 @@ class Transcript:
                 self._close(User(content), self._first_open, seq)
         self.pins.begin()
         self._asked, self._results, self._said, self._first_open = [], {}, [], 0
+        self._unasked = 0
         self._parts, self._begun = [], seq
 
     def add_text(self, _seq: int, content: Sequence[Block]) -> None:

@@ -224,12 +224,14 @@ def _allowing_command(
         for held, rule in readable
         if rule.tool == "bash" and rule.specifier is not None
     }
-    if _writes_afar(case) or not bash.covered(list(patterns.values()), command):
+    if _writes_afar(case) or not bash.covered(
+        list(patterns.values()), command, workspace=case.policy.workspace
+    ):
         return None  # a rule on a command is not one on where its output may go
     for text, pattern in patterns.items():
         if bash.matches(pattern, command, behavior="allow"):
             return text
-    if bash.covered((), command):
+    if bash.covered((), command, workspace=case.policy.workspace):
         return None  # it needs no rule
     needed = _needed(command, [], list(patterns.values()))
     return ", ".join(text for text, pattern in patterns.items() if pattern in needed)

@@ -21,6 +21,11 @@ class Word:
     """May turn out as any number of words: an unquoted expansion, a glob, `"$@"`."""
 
     @property
+    def is_process(self) -> bool:
+        """Stands for a pipe to or from a command, which is listed by itself."""
+        return self.source.startswith(("<(", ">(")) and self.value is None
+
+    @property
     def text(self) -> str:
         """Spelled one way only, whatever the quoting: for rules to be held against."""
         if self.value is None:
@@ -46,6 +51,8 @@ class Redirect:
     def access(self) -> Literal["read", "write", "none"]:
         """What it does to a file. `none`: descriptors, /dev/null and here-documents."""
         if self.operator in {"<<", "<<-", "<<<"} or self.target.value == "/dev/null":
+            return "none"
+        if self.target.is_process:
             return "none"
         if self.operator in {"<&", ">&"} and _is_descriptor(self.target.value):
             return "none"

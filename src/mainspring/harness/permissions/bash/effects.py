@@ -87,6 +87,8 @@ class Effects:
     def add(self, words: Iterable[Word], *, write: bool) -> None:
         for word in words:
             path = word.pathlike
+            if word.is_process:
+                continue
             if word.value is None and (word.many or not path.startswith("~") or "$" in path):
                 self.opaque = True
             elif path and path != "-" and "://" not in path:

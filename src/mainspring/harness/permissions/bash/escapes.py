@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from mainspring.harness.permissions.bash.command import Command, Word
 from mainspring.harness.permissions.bash.effects import basename
@@ -17,10 +18,9 @@ from mainspring.harness.permissions.bash.wrappers import FED
 # Long options by any of their unambiguous beginnings; a short one also inside a bundle.
 _EDITOR = "-c -S -u -s -q -w -W -l --cmd --eval -f --load --startuptime"
 _OPTIONS: dict[str, str] = {
-    "git": "-c -C --config-env --config --exec-path --git-dir --work-tree --output --ext-diff"
-    " --textconv"
-    " -O --open-files-in-pager --upload-pack --receive-pack --exec -x --template --edit-description"
-    " --show-signature --paginate --man-path",
+    "git": "--config-env --config --exec-path --git-dir --work-tree --output --ext-diff"
+    " --textconv --open-files-in-pager --upload-pack --receive-pack --exec --template"
+    " --edit-description --show-signature --paginate",
     "sort": "-o --output --compress-program -T --temporary-directory",
     "find": "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
     "fd": "-x -X --exec --exec-batch",
@@ -109,6 +109,8 @@ _WORDS: dict[str, Callable[[str], bool]] = {
     "gcc": lambda value: value.startswith("@"),
 }
 _AWKS = frozenset({"awk", "gawk", "mawk"})
+_GIT_LETTERS = {"clone": "cu", "ls-remote": "u", "grep": "O", "rebase": "x"}
+_SPEAKING = frozenset({"commit", "tag", "merge", "notes", "stash"})
 _MESSAGES = frozenset({"-m", "-am", "--message", "--title", "--body"})
 _INTERPRETERS = names("python python3 node deno perl ruby php lua")
 _SINGLE_DASH = frozenset({"find", "go", "gcc", "ip", "xxd", "vim"})
@@ -126,9 +128,10 @@ def escapes(command: Command) -> Iterator[Word]:
     elif name in _INTERPRETERS and _runs_file(arguments):
         return  # what follows is for the script
     elif name in _OPTIONS or name in _WORDS:
-        before = (command.words[0], *arguments)
-        for previous, word in zip(before, arguments, strict=False):
-            if _is_escape(name, word) and not _is_message(name, previous, word):
+        letters = _letters(name, arguments)
+        messages = _messages(name, arguments)
+        for word in arguments:
+            if word not in messages and _is_escape(name, word, letters):
                 yield word
     yield from _written_operands(name, arguments)
 
@@ -137,32 +140,42 @@ def _runs_file(arguments: tuple[Word, ...]) -> bool:
     return bool(arguments) and (not arguments[0].optionlike or arguments[0].value == "-m")
 
 
-def _is_message(name: str, previous: Word, word: Word) -> bool:
-    """`git commit -m "$(cat <<E ...)"`: one word, and never an option."""
-    return name in {"git", "gh"} and previous.value in _MESSAGES and not word.many
+def _messages(name: str, arguments: tuple[Word, ...]) -> list[Word]:
+    """`git commit -m "$(cat <<E ...)"`: one word, never an option."""
+    speaks = name == "gh" or (name == "git" and (arguments or (FED,))[0].value in _SPEAKING)
+    if not speaks:
+        return []
+    pairs = pairwise(arguments)
+    return [word for before, word in pairs if before.value in _MESSAGES and not word.many]
 
 
-def _is_escape(name: str, word: Word) -> bool:
+def _letters(name: str, arguments: tuple[Word, ...]) -> frozenset[str]:
+    """Short options to look for. git's own stand before the subcommand, which has others."""
+    if name == "git":
+        first = (arguments or (FED,))[0].value or "-"
+        return frozenset("cC" if first.startswith("-") else _GIT_LETTERS.get(first, ""))
+    risky = _OPTIONS.get(name, "").split()
+    return frozenset(each[1] for each in risky if len(each) == 2)
+
+
+def _is_escape(name: str, word: Word, letters: frozenset[str]) -> bool:
     value = word.value
     if value is None:
         only_globs = word.source != "" and not any(char in word.source for char in "$`{")
         return word.optionlike and not (only_globs and name in {"git", "npm", "docker", "gh"})
     if name in _WORDS and _WORDS[name](value):
         return True
-    return value.startswith("-") and _is_risky(name, value)
+    return value.startswith("-") and _is_risky(name, value, letters)
 
 
-def _is_risky(name: str, value: str) -> bool:
+def _is_risky(name: str, value: str, letters: frozenset[str]) -> bool:
     risky = _OPTIONS.get(name, "").split()
     spelled = value.partition("=")[0]
     if spelled in risky:
         return True
     if spelled.startswith("--"):
         return len(spelled) > 3 and any(each.startswith(spelled) for each in risky)
-    if name in _SINGLE_DASH or value == "-":
-        return False
-    letters = {each[1] for each in risky if len(each) == 2 and each != "--"}
-    return any(letter in letters for letter in _bundle(value))
+    return name not in _SINGLE_DASH and not letters.isdisjoint(_bundle(value))
 
 
 def _bundle(value: str) -> str:
@@ -173,10 +186,7 @@ def _bundle(value: str) -> str:
 
 def _written_operands(name: str, arguments: tuple[Word, ...]) -> Iterator[Word]:
     operands = [word for word in arguments if not word.optionlike]
-    values = [word.value or "" for word in arguments]
-    if name == "git" and {"clone", "ls-remote"} & set(values):
-        yield from (word for word in arguments if (word.value or "").startswith("-u"))
-    elif name == "tar":
+    if name == "tar":
         yield from (word for word in arguments[:1] if set("IFP") & set(word.value or "I"))
     elif name in _INTERPRETERS and not arguments:
         yield FED  # its code comes from elsewhere

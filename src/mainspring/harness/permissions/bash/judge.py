@@ -87,7 +87,7 @@ def looks(command: Command) -> bool:
 
 def connects(redirect: Redirect) -> bool:
     """Bash makes connections of some names; what is not known may be one."""
-    if redirect.operator in {"<<", "<<-", "<<<"}:
+    if redirect.operator in {"<<", "<<-", "<<<"} or redirect.target.is_process:
         return False
     return (redirect.target.value or "/dev/tcp").startswith(("/dev/tcp", "/dev/udp"))
 

@@ -15,7 +15,7 @@ from mainspring.harness.permissions.bash.hazards import is_harmless, is_own, set
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import Line, understood
 from mainspring.harness.permissions.bash.scripts import awk_only_looks, sed_only_looks
-from mainspring.harness.permissions.bash.wrappers import xargs_line
+from mainspring.harness.permissions.bash.wrappers import XARGS
 
 Looks: TypeAlias = Callable[[tuple[Word, ...]], bool]
 
@@ -140,9 +140,7 @@ def _find_looks(value: str | None) -> bool:
 
 def _xargs(arguments: tuple[Word, ...]) -> bool:
     """What it runs is judged by itself."""
-    return (
-        xargs_line(Command((Word("xargs", "xargs", "xargs", False, False), *arguments))) is not None
-    )
+    return understood(arguments, XARGS) is not None
 
 
 def _ip(arguments: tuple[Word, ...]) -> bool:

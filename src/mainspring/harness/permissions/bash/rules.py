@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
+from mainspring.harness.permissions.bash.ansi_c import decode
 from mainspring.harness.permissions.bash.command import Command, Commands, Unclear
 from mainspring.harness.permissions.bash.effects import basename
 from mainspring.harness.permissions.bash.escapes import escapes
@@ -17,6 +18,7 @@ from mainspring.harness.permissions.bash.wrappers import is_vague
 
 Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 
+_ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _MAX_SKIPPED = 8
 
 
@@ -155,6 +157,7 @@ def _mentions(pattern: str, text: str) -> bool:
     """All the rule's words are somewhere in the text, in order, once disguises are off."""
     plain = unicodedata.normalize("NFKC", text)
     plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+    plain = _ANSI_C.sub(lambda quoted: decode(quoted[1]) or "", plain)
     plain = re.sub(r"\\\n|[\\'\"]", "", plain)
     plain = re.sub(r"\$\{?IFS\}?|[,{}]", " ", plain)
     at = 0

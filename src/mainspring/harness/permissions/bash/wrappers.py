@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from mainspring.harness.permissions.bash.command import Assignment, Command, Word
 from mainspring.harness.permissions.bash.names import names
-from mainspring.harness.permissions.bash.options import Line, literal, understood
+from mainspring.harness.permissions.bash.options import literal, understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,6 @@ class Wrapped:
 
 
 NOTHING = Wrapped()
-Opened: TypeAlias = Wrapped
 Opener: TypeAlias = "Callable[[Command], Wrapped]"
 
 # Added by another program, from what it reads.
@@ -48,7 +47,7 @@ _TRANSPARENT = {
     "command": "+ -p",
     "builtin": "+",
 }
-_XARGS = (
+XARGS = (
     "+ -0rtx -n= -P= -L= -d= -E= -s= -a= -I= --null --no-run-if-empty --verbose --exit --max-args="
     " --max-procs= --max-lines= --delimiter= --arg-file= --max-chars="
 )
@@ -70,15 +69,19 @@ _MAX_GUESSES = 16
 
 def opened(command: Command) -> Wrapped:
     """What `command` wraps; `NOTHING` if it is no wrapper."""
-    name = command.name.rsplit("/", 1)[-1]
+    folder, _, name = command.name.rpartition("/")
     if name in _TRANSPARENT:
-        return _transparent(command, name)
-    if name in SHELLS:
-        return _shell(command)
-    if name in _VAGUE:
-        return _vague(command)
-    opener = _OPENERS.get(name)
-    return opener(command) if opener else NOTHING
+        wrapped = _transparent(command, name)
+    elif name in SHELLS:
+        wrapped = _shell(command)
+    elif name in _VAGUE:
+        wrapped = _vague(command)
+    else:
+        opener = _OPENERS.get(name)
+        wrapped = opener(command) if opener else NOTHING
+    if wrapped.transparent and folder not in {"", "/bin", "/usr/bin"}:
+        return replace(wrapped, transparent=False)  # `./timeout` may be anything
+    return wrapped
 
 
 def _transparent(command: Command, name: str) -> Wrapped:
@@ -104,7 +107,7 @@ def _inner(command: Command, words: Sequence[Word], *, transparent: bool = False
 
 
 def _xargs(command: Command) -> Wrapped:
-    line = understood(command.words[1:], _XARGS)
+    line = understood(command.words[1:], XARGS)
     if line is None:
         return Wrapped(unclear="`xargs` with unusual options")
     if not line.operands:
@@ -241,7 +244,3 @@ _OPENERS: dict[str, Opener] = {
     "trap": _trap,
     "find": _find,
 }
-
-
-def xargs_line(command: Command) -> Line | None:
-    return understood(command.words[1:], _XARGS)

@@ -1,4 +1,4 @@
-"""Modules that are imported when first used, so that `--help` does not pay for the database."""
+"""Modules that are imported when first used, so that no command pays for what it does not do."""
 
 from __future__ import annotations
 

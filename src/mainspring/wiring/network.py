@@ -1,0 +1,56 @@
+"""How a session reaches hosts: the proxy that its programs find, and the tool that gets pages."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.capabilities.network.authority import Authority
+from mainspring.capabilities.network.fetch import WebFetch
+from mainspring.capabilities.network.proxy import EgressProxy
+from mainspring.capabilities.network.rules import Rules
+from mainspring.capabilities.tools.web import web_fetch
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.facts import NetworkRequested
+from mainspring.core.tool import Tool
+from mainspring.wiring.vaults import credentials
+
+_ADDRESS = "127.0.0.1:3128"
+"""Where programs in a sandbox find the proxy; its agent listens there."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    proxy: EgressProxy
+    variables: Mapping[str, str]
+    """What leads programs to the proxy, and stands for secrets."""
+
+    async def serve(self, listener: socket.socket) -> None:
+        await self.proxy.serve(listener)
+
+
+async def open_way_out(
+    settings: Settings,
+    rules: Rules,
+    secrets: tuple[str, ...] | None,
+    *,
+    share: Path,
+    audit: Callable[[NetworkRequested], None],
+) -> WayOut:
+    """`secrets`: names of those that programs may use; all that have hosts, unless given."""
+    usable = [each for each in credentials(settings) if secrets is None or each.name in secrets]
+    authority = await to_thread.run_sync(Authority, clock.now)
+    proxy = EgressProxy(rules, usable, authority, audit)
+    bundle = share / "certificates.pem"
+    await to_thread.run_sync(authority.write_bundle, bundle)
+    names = [each.name for each in usable]
+    return WayOut(proxy, proxy.environment(names, address=_ADDRESS, bundle=bundle))
+
+
+def fetching(rules: Rules, audit: Callable[[NetworkRequested], None]) -> Tool:
+    return web_fetch(WebFetch(rules, audit))

@@ -1,0 +1,192 @@
+"""A person at the terminal is asked: what will happen, why, and what comes of each answer."""
+
+import json
+import subprocess
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.upstream import Upstream, call
+
+Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+Begin: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
+
+
+@pytest.fixture(autouse=True)
+def home(environ: dict[str, str], tmp_path: Path) -> Path:
+    """Of somebody who has no settings."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    environ["HOME"] = str(folder)
+    return folder
+
+
+@pytest.fixture
+def begin(upstream: Upstream, place: Path, environ: dict[str, str]) -> Begin:
+    @contextmanager
+    def begun(*arguments: str) -> Generator[Terminal, None, None]:
+        env = {**environ, **upstream.variables}
+        with at_terminal("run", *arguments, cwd=place, env=env) as terminal:
+            yield terminal
+
+    return begun
+
+
+def told(upstream: Upstream) -> list[str]:
+    """The results of calls that the model has read, in order."""
+    messages: list[dict[str, Any]] = upstream.requests[-1]["messages"]
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def test_a_command_is_shown_with_the_reason_and_runs_once_if_allowed(
+    begin: Begin, upstream: Upstream, place: Path
+):
+    for _ in range(2):
+        upstream.says(call("bash", command="echo more >> count.txt"))
+    with begin("count") as terminal:
+        shown = terminal.expect("[y/")
+        assert "may it? bash" in shown
+        assert "echo more >> count.txt" in shown
+        assert "asked because " in shown
+        assert not (place / "count.txt").exists()
+        terminal.type("y\r")
+        terminal.expect("may it? bash")  # once is once
+        assert (place / "count.txt").read_text() == "more\n"
+        terminal.expect("[y/")
+        terminal.type("perhaps\r")
+        terminal.expect("[y/")
+        terminal.type("y\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    assert (place / "count.txt").read_text() == "more\nmore\n"
+
+
+def test_a_refusal_is_told_to_the_model_with_its_reason(
+    begin: Begin, upstream: Upstream, place: Path
+):
+    upstream.says(call("bash", command="touch made.txt"))
+    with begin("make it") as terminal:
+        terminal.expect("[y/")
+        terminal.type("n\r")
+        terminal.expect("why not?")
+        terminal.type("not on a Friday\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    assert "not on a Friday" in told(upstream)[-1]
+    assert not (place / "made.txt").exists()
+
+
+def test_what_is_allowed_for_the_session_is_not_asked_again_in_it(
+    begin: Begin, upstream: Upstream, place: Path
+):
+    for _ in range(2):
+        upstream.says(call("bash", command="touch made.txt"))
+    with begin("make it") as terminal:
+        offered = terminal.expect("in this session")
+        assert "allow Bash(" in offered
+        terminal.expect("[y/")
+        terminal.type("s\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+        assert terminal.text.count("may it?") == 1
+    assert len(told(upstream)) == 2
+    assert not (place / ".mainspring/settings.local.json").exists()
+
+
+def test_what_is_always_allowed_is_written_down_and_holds_in_the_next_session(
+    begin: Begin, upstream: Upstream, place: Path
+):
+    upstream.says(call("bash", command="touch made.txt"))
+    with begin("make it") as terminal:
+        terminal.expect("always allow Bash(")
+        terminal.expect("[y/")
+        terminal.type("a\r")
+        terminal.expect("added Bash(")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    kept = json.loads((place / ".mainspring/settings.local.json").read_text())
+    [rule] = kept["permissions"]["allow"]
+    assert rule.startswith("Bash(touch")
+    (place / "made.txt").unlink()
+    upstream.says(call("bash", command="touch made.txt"))
+    with begin("again") as terminal:
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+        assert "may it?" not in terminal.text
+        assert "not trusted" not in terminal.text
+    assert (place / "made.txt").exists()
+
+
+def test_an_edit_is_shown_as_a_coloured_diff(begin: Begin, upstream: Upstream, place: Path):
+    (place / "poem.txt").write_text("roses are red\nviolets are blue\n")
+    upstream.says(call("read", file_path="poem.txt"))
+    upstream.says(call("edit", file_path="poem.txt", old_string="blue", new_string="violet"))
+    with begin("mend it") as terminal:
+        terminal.expect("may it? edit")
+        terminal.expect("-violets are blue")
+        terminal.expect("+violets are violet")
+        terminal.expect("[y/")
+        assert "\x1b[31m-violets are blue" in terminal.raw
+        assert "\x1b[32m+violets are violet" in terminal.raw
+        terminal.type("y\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    assert (place / "poem.txt").read_text() == "roses are red\nviolets are violet\n"
+
+
+def test_who_leaves_lets_the_call_wait_and_it_can_be_answered_later(
+    begin: Begin, upstream: Upstream, mainspring: Run, place: Path
+):
+    upstream.says(call("bash", command="touch made.txt"))
+    with begin("make it") as terminal:
+        terminal.expect("[y/")
+        terminal.type("\x04")
+        terminal.expect("mainspring sessions answer ")
+        answer = terminal.expect(" allow|deny").removesuffix(" allow|deny").split()
+        assert terminal.wait() == 3
+    assert not (place / "made.txt").exists()
+    allowed = mainspring("sessions", "answer", *answer, "allow")
+    assert allowed.returncode == 0, allowed.stderr
+    upstream.says("made it")
+    resumed = mainspring("run", "--resume", answer[0], **upstream.variables)
+    assert (resumed.returncode, resumed.stdout.splitlines()[-1]) == (0, "made it"), resumed.stderr
+    assert (place / "made.txt").exists()
+
+
+def test_questions_of_the_agent_are_answered_by_number_or_in_words(
+    begin: Begin, upstream: Upstream
+):
+    options = [
+        {"label": "red", "description": "as roses are"},
+        {"label": "blue", "description": ""},
+    ]
+    questions = [
+        {"question": "Which colour?", "header": "Colour", "options": options},
+        {"question": "Which others?", "header": "More", "options": options, "multiSelect": True},
+        {"question": "And why?", "header": "Why", "options": options},
+    ]
+    upstream.says(call("ask_user", questions=questions))
+    with begin("paint it") as terminal:
+        terminal.expect("Which colour?")
+        terminal.expect("1  red: as roses are")
+        terminal.expect("2  blue")
+        terminal.expect("your own words: ")
+        terminal.type("2\r")
+        terminal.expect("Which others?")
+        terminal.expect("your own words: ")
+        terminal.type("1, 2\r")
+        terminal.expect("And why?")
+        terminal.expect("your own words: ")
+        terminal.type("because I say so\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    assert json.loads(told(upstream)[-1]) == {
+        "answers": {
+            "Which colour?": "blue",
+            "Which others?": "red, blue",
+            "And why?": "because I say so",
+        }
+    }

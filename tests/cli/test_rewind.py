@@ -1,0 +1,226 @@
+"""`mainspring sessions rewind`, `snapshots` and `diff`: earlier states of the files come back."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import pytest
+from tests.cli.conftest import opened
+from tests.cli.terminal import at_terminal
+
+from mainspring.capabilities.providers.scripted import Line, Scripted, calls, says
+from mainspring.config import Settings, read_settings
+from mainspring.core.events import UserMessage
+from mainspring.runtime.agent import Agent
+from mainspring.wiring.outfit import Wish
+from mainspring.wiring.runtime import open_runtime
+
+Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+
+WORKER = Agent(model="scripted:test", built_ins=("read", "write"))
+
+
+@pytest.fixture
+def settings(place: Path, environ: dict[str, str]) -> Settings:
+    return read_settings(folder=place, environ=environ)
+
+
+async def _work(
+    settings: Settings, session_id: str | None, *asked: str, replies: tuple[Line, ...]
+) -> str:
+    """Ask for several things in turn; the session they were asked in."""
+    wish = Wish(workspace=Path(settings.folder), mode="acceptEdits")
+    async with open_runtime(settings, wish=wish) as runtime:
+        runtime.models.put("scripted:test", Scripted(*replies))
+        if session_id is None:
+            session = await runtime.start(WORKER)
+        else:
+            session = await runtime.resume(WORKER, session_id)
+        for message in asked:
+            await session.send(message)
+            with anyio.fail_after(30):
+                result = await session.run()
+            assert result is not None
+            assert result.ok, result
+        return session.id
+
+
+@pytest.fixture
+def worked(settings: Settings, place: Path) -> str:
+    """A session that has made a file, then changed it and made another."""
+    (place / "own.txt").write_text("mine")
+    replies = (
+        calls("write", file_path="a.txt", content="one"),
+        says("made"),
+        calls("write", file_path="a.txt", content="two")
+        + calls("write", file_path="deep/b.txt", content="b"),
+        says("changed"),
+    )
+    return anyio.run(partial(_work, settings, None, "make it", "change it", replies=replies))
+
+
+def files(place: Path) -> dict[str, str]:
+    return {
+        path.relative_to(place).as_posix(): path.read_text()
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and ".mainspring" not in path.parts
+    }
+
+
+MADE = {"a.txt": "one", "own.txt": "mine"}
+CHANGED = {"a.txt": "two", "deep/b.txt": "b", "own.txt": "mine"}
+
+
+def rewound(mainspring: Run, *arguments: str) -> dict[str, Any]:
+    result = mainspring("sessions", "rewind", *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_rewind_takes_files_and_conversation_back_and_can_be_undone(
+    mainspring: Run, worked: str, place: Path
+):
+    assert files(place) == CHANGED
+    (place / "own.txt").write_text("mine, edited since")
+    view = rewound(mainspring, worked[-8:], "--yes")
+    assert files(place) == MADE
+    assert {each["path"]: each["change"] for each in view["changed"]} == {
+        "a.txt": "modified", "deep/b.txt": "removed", "own.txt": "modified",
+    }  # fmt: skip
+    shown = mainspring("sessions", "show", view["fork"]).stdout
+    assert "made" in shown
+    assert "change it" not in shown
+    assert mainspring("log", "verify", "--all").returncode == 0
+    undo = mainspring(
+        "sessions", "rewind", worked, "--to", str(view["undo"]), "--files-only", "--yes"
+    )
+    assert undo.stdout.startswith("restored 3 files as after event")
+    assert files(place) == {**CHANGED, "own.txt": "mine, edited since"}
+
+
+def test_what_would_change_is_shown_and_nothing_is_done(mainspring: Run, worked: str, place: Path):
+    shown = mainspring("sessions", "rewind", worked, "--dry-run")
+    assert shown.stdout.splitlines()[:2] == ["modified  a.txt", "removed   deep/b.txt"]
+    assert files(place) == CHANGED
+    refused = mainspring("sessions", "rewind", worked)
+    assert refused.returncode == 1
+    assert "no terminal to ask at" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert files(place) == CHANGED
+
+
+def test_somebody_at_the_terminal_is_shown_the_changes_and_asked(
+    worked: str, place: Path, environ: dict[str, str]
+):
+    with at_terminal("sessions", "rewind", worked, cwd=place, env=environ) as terminal:
+        terminal.expect("removed   deep/b.txt")
+        terminal.expect("Go back?")
+        terminal.type("n\r")
+        terminal.expect("nothing was changed")
+        assert terminal.wait() == 1
+    assert files(place) == CHANGED
+    with at_terminal("sessions", "rewind", worked, cwd=place, env=environ) as terminal:
+        terminal.expect("Go back?")
+        terminal.type("y\r")
+        terminal.expect("go on: mainspring run --resume ")
+        assert terminal.wait() == 0
+    assert files(place) == MADE
+
+
+def test_turns_are_counted_back_to_the_beginning(mainspring: Run, worked: str, place: Path):
+    assert rewound(mainspring, worked, "--turns", "1", "--yes")["changed"] == []
+    assert files(place) == CHANGED
+    rewound(mainspring, worked, "--turns", "2", "--yes", "--files-only")
+    assert files(place) == MADE
+    rewound(mainspring, worked, "--turns", "4", "--yes", "--files-only")
+    assert files(place) == {"own.txt": "mine"}
+    too_far = mainspring("sessions", "rewind", worked, "--turns", "5", "--yes")
+    assert "had 4 turns" in too_far.stderr
+    nowhere = mainspring("sessions", "rewind", worked, "--to", "9999", "--yes")
+    assert "has events 1 to" in nowhere.stderr
+
+
+async def test_a_fork_goes_on_from_there_and_can_be_rewound_itself(
+    mainspring: Run, worked: str, place: Path, settings: Settings
+):
+    first = await anyio.to_thread.run_sync(rewound, mainspring, worked, "--yes")
+    await _work(
+        settings,
+        first["fork"],
+        "another way",
+        replies=(calls("write", file_path="c.txt", content="c"), says("done")),
+    )
+    assert files(place) == {**MADE, "c.txt": "c"}
+    second = await anyio.to_thread.run_sync(rewound, mainspring, first["fork"], "--yes")
+    assert files(place) == MADE
+    assert second["changed"] == [{"path": "c.txt", "change": "removed"}]
+    # by what it has inherited, as far back as its parent could
+    await anyio.to_thread.run_sync(rewound, mainspring, second["fork"], "--yes")
+    assert files(place) == {"own.txt": "mine"}
+    async with opened(Path(settings.store)) as log:
+        inherited = await log.read(second["fork"])
+    said = [event.payload for event in inherited if isinstance(event.payload, UserMessage)]
+    assert len(said) == 1
+
+
+async def test_a_session_that_runs_is_left_alone(mainspring: Run, worked: str, place: Path):
+    async with opened(place / ".mainspring/mainspring.db") as log:
+        writer = await log.hold(worked, owner="elsewhere", seconds=600)
+        refused = await anyio.to_thread.run_sync(
+            lambda: mainspring("sessions", "rewind", worked, "--yes")
+        )
+        await writer.release()
+    assert refused.returncode == 1
+    assert "is held by elsewhere" in refused.stderr
+    assert "sessions cancel" in refused.stderr
+    assert files(place) == CHANGED
+
+
+async def test_what_the_rules_hide_is_never_touched(
+    mainspring: Run, place: Path, settings: Settings
+):
+    (place / ".claude").mkdir()
+    rules = {"permissions": {"deny": ["Read(./.env)"]}}
+    (place / ".claude/settings.json").write_text(json.dumps(rules))
+    (place / ".env").write_text("KEY=1")
+    replies = (calls("write", file_path="a.txt", content="one"), says("made"))
+    session = await _work(settings, None, "make it", replies=replies)
+    (place / ".env").write_text("KEY=2")
+    view = await anyio.to_thread.run_sync(rewound, mainspring, session, "--yes")
+    assert view["changed"] == [{"path": "a.txt", "change": "removed"}]
+    assert (place / ".env").read_text() == "KEY=2"
+
+
+def test_snapshots_and_differences_are_listed(mainspring: Run, worked: str, place: Path):
+    head, *rows = mainspring("sessions", "snapshots", worked).stdout.splitlines()
+    assert head.split() == ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
+    assert [row.split()[3:] for row in rows] == [
+        ["1", "1"], ["1", "2", "+1"], ["3", "3", "+1", "~1"],
+    ]  # fmt: skip
+    views = [
+        json.loads(line)
+        for line in mainspring("sessions", "snapshots", worked, "--json").stdout.splitlines()
+    ]
+    first, second, _ = (str(view["seq"]) for view in views)
+    between = mainspring("sessions", "diff", worked, "--from", first, "--to", second)
+    assert between.stdout == "added     a.txt\n"
+    (place / "own.txt").unlink()
+    now = mainspring("sessions", "diff", worked)
+    assert now.stdout.splitlines() == [
+        "added     a.txt", "added     deep/b.txt", "removed   own.txt",
+    ]  # fmt: skip
+
+
+def test_a_session_that_changed_no_files_has_only_a_conversation_to_go_back_in(
+    mainspring: Run, session_id: str
+):
+    assert "there are no snapshots" in mainspring("sessions", "snapshots", session_id).stderr
+    refused = mainspring("sessions", "rewind", session_id, "--files-only", "--yes")
+    assert refused.returncode == 1
+    assert "there are no snapshots" in refused.stderr
+    view = rewound(mainspring, session_id)
+    assert (view["to"], view["snapshot"], view["changed"]) == (1, None, [])

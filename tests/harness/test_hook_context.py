@@ -1,0 +1,51 @@
+"""What hooks want a model to know is told with the next thing that it has to answer, not before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness.stage import Stage, stage
+
+from mainspring.capabilities.providers.scripted import Scripted, says
+from mainspring.core.facts import ContextAdded
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.harness.gates import OpenGates
+from mainspring.harness.reasons import Ended
+from mainspring.harness.thread import Thread
+
+
+async def start_hook(play: Stage) -> None:
+    desk = await play.desk()
+    desk.note(ContextAdded(text="The branch is main.", source="SessionStart hook"))
+    await desk.commit()
+    await desk.writer.release()
+
+
+class Withholding(OpenGates):
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        if "secret" in str(occasion.fields.get("prompt")):
+            return Ruling(blocked=True, reason="a secret", context=("No secrets here.",))
+        return NOTHING_SAID
+
+
+async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path: Path):
+    model = Scripted(says("hello"))
+    async with stage(tmp_path, model) as play:
+        await start_hook(play)
+        assert await play.play() is None
+        assert model.requests == []
+        assert await play.play("hi") == Ended("completed")
+        assert "The branch is main." in str(model.requests[0].messages)
+
+
+async def test_nothing_is_owed_after_a_message_was_withheld(tmp_path: Path):
+    model = Scripted(says("hello"))
+    async with stage(tmp_path, model, gates=Withholding()) as play:
+        await start_hook(play)
+        assert await play.play("my secret") == Ended("hook_stopped", "a secret")
+        assert await play.play() is None
+        assert model.requests == []
+        assert await play.play("hi") == Ended("completed")
+        [request] = model.requests
+        assert "my secret" not in str(request)
+        assert "No secrets here." in str(request)

@@ -1,0 +1,61 @@
+"""The profile for sandbox-exec, word for word; whether macOS obeys it is seen on macOS."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.macos import profile
+from mainspring.core.errors import SandboxFailed
+
+WORK = Path("/Users/me/work")
+
+
+def made(workspace: Path = WORK) -> str:
+    site = Site(
+        session_id="one",
+        workspace=workspace,
+        state=Path("/Users/me/state"),
+        hidden=(workspace / ".mainspring",),
+        protected=(workspace / ".git/hooks",),
+    )
+    return profile(site, Path("/Users/me/state/tmp"), Path("/opt/python"))
+
+
+def test_nothing_is_allowed_that_is_not_named():
+    lines = made().splitlines()
+    assert lines[:4] == [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-exec process-fork)",
+        "(allow signal process-info* (target same-sandbox))",
+    ]
+    text = made()
+    assert "network" not in text
+    for service in ("appleevents", "lsopen", "coreservices"):
+        assert service not in text
+
+
+def test_programs_write_only_in_their_workspace_and_what_is_ours_comes_last():
+    text = made()
+    assert text.endswith(
+        """(allow file-write*
+  (subpath "/Users/me/work")
+  (subpath "/Users/me/state/tmp"))
+(deny file-write*
+  (subpath "/Users/me/work/.git/hooks"))
+(deny file-read* file-write*
+  (subpath "/Users/me/work/.mainspring"))
+(deny file-write-unlink
+  (literal "/Users/me/work")
+  (literal "/Users/me/work/.git"))
+"""
+    )
+    assert '(subpath "/Users/me")' not in text
+
+
+def test_a_path_cannot_end_its_own_quotation():
+    text = made(Path('/Users/me/a"b\\c'))
+    assert '(subpath "/Users/me/a\\"b\\\\c")' in text
+    with pytest.raises(SandboxFailed, match="cannot be named"):
+        made(Path("/Users/me/a\nb"))

@@ -1,0 +1,104 @@
+"""A recorded session that goes on otherwise: what its tools and hooks gave then is given again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.harness.stage import echo, texts
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.content import TextBlock
+from mainspring.core.facts import ToolsLoaded
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.tool import Call, Outcome
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.thread import Thread
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.kit import Kit, Opening
+from mainspring.runtime.sessions import Runtime, Session
+from mainspring.testing.branch import Change, branch
+from mainspring.wiring.runtime import open_runtime
+
+AGENT = Agent(name="clerk", model="scripted:then")
+ROUNDS = (calls("tool_search") + calls("echo", x="1"), calls("far", x="2"), says("done"))
+
+
+class Hooked(OpenGates):
+    async def authorize(self, call: Call, tool: object, traits: object) -> Decision:
+        return Decision(decision="allow", gate="hook", updated_input={"x": "changed"})
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        match occasion.event, occasion.fields.get("prompt"):
+            case "UserPromptSubmit", "a secret":
+                return Ruling(blocked=True)
+            case "UserPromptSubmit", _:
+                return Ruling(context=("The branch is main.",))
+            case _:
+                return NOTHING_SAID
+
+
+async def search(_: Call) -> Outcome:
+    return Outcome((TextBlock("loaded far"),), facts=(ToolsLoaded(names=("far",)),))
+
+
+@asynccontextmanager
+async def outfit(_: Opening) -> AsyncGenerator[Kit, None]:
+    tools = [echo(), echo("far"), replace(echo("tool_search"), run=search)]
+    yield Kit(gates=Hooked(), tools=tools, deferred=frozenset({"far"}))
+
+
+async def recorded(runtime: Runtime) -> tuple[Session, Scripted]:
+    model = Scripted(*ROUNDS)
+    runtime.models.put(AGENT.model, model)
+    plain, runtime.outfit = runtime.outfit, outfit
+    session = await runtime.start(AGENT, "go")
+    assert (await session.run()) is not None
+    await session.send("a secret")
+    assert (await session.run()) is not None
+    runtime.outfit = plain
+    return session, model
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime, None]:
+    async with open_runtime(store=str(tmp_path / "log.db")) as opened:
+        yield opened
+
+
+async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runtime):
+    with anyio.fail_after(20):
+        session, before = await recorded(runtime)
+        now = Scripted(*ROUNDS)
+        runtime.models.put("scripted:now", now)
+        found = await branch(runtime, session.id, Change(model="scripted:now"))
+        assert found.messages == ("go",)  # what was withheld then is not said now
+        await found.session.send("go")
+        result = await found.session.run()
+    assert result is not None
+    assert result.text == "done"
+    assert [request.tools for request in now.requests] == [
+        request.tools for request in before.requests
+    ]
+    assert [len(request.tools) for request in now.requests] == [4, 5, 5]
+    assert "The branch is main." in str(now.requests[0].messages)
+    then = texts(await session.events(), "agent.tool_result")
+    assert then == ["loaded far", "echo changed", "echo changed"]
+    assert texts(await found.session.events(), "agent.tool_result") == then
+
+
+async def test_other_words_have_nothing_added_to_them(runtime: Runtime):
+    with anyio.fail_after(20):
+        session, _ = await recorded(runtime)
+        now = Scripted(says("well"))
+        runtime.models.put("scripted:now", now)
+        change = Change(model="scripted:now", prompt="wait")
+        found = await branch(runtime, session.id, change)
+        assert found.messages == ("wait",)
+        await found.session.send("wait")
+        await found.session.run()
+    assert "The branch is main." not in str(now.requests[0].messages)

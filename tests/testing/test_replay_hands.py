@@ -1,0 +1,319 @@
+"""Replay of sessions with hands: what hooks, people and tools did to a session happens again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.harness.stage import always, echo, stage, texts
+from tests.harness.test_early import Streaming, reading, use
+from tests.testing.test_replay import Stop, again, identical, killed
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core import events, facts
+from mainspring.core.content import TextBlock
+from mainspring.core.events import PermissionUpdate, PermissionUpdated, Usage, UserToolConfirmation
+from mainspring.core.facts import NetworkRequested, Todo, TodosWritten, ToolsLoaded
+from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.gates import Decision, OpenGates
+from mainspring.harness.pipeline import VOID
+from mainspring.harness.reasons import Ended
+from mainspring.harness.thread import JUDGEMENT, Thread
+
+RAN = facts.HookRan(hook_event="PreToolUse", handler="check", outcome="ok")
+
+
+@dataclass
+class Hooked(OpenGates):
+    """Gates whose hooks say what they are told to, once each."""
+
+    rulings: Mapping[str, list[Ruling]] = field(default_factory=dict[str, "list[Ruling]"])
+    decisions: list[Decision] = field(default_factory=list[Decision])
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        allow = Decision(decision="allow", gate="default")
+        return self.decisions.pop(0) if self.decisions else allow
+
+    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        left = self.rulings.get(occasion.event)
+        return left.pop(0) if left else NOTHING_SAID
+
+
+def adds(*texts: str) -> Ruling:
+    return Ruling(context=texts, ran=(RAN,))
+
+
+async def test_what_hooks_added_is_added_again_where_it_was(tmp_path: Path):
+    gates = Hooked(
+        {
+            "UserPromptSubmit": [adds("The branch is main."), NOTHING_SAID, adds("It rains.")],
+            "PostToolUse": [Ruling(context=("The file was formatted.",), updated_output="new")],
+            "PostToolBatch": [adds("All files were checked.", "Twice.")],
+        },
+        [Decision(decision="allow", gate="hook", context=("Careful.",), facts=(RAN,))],
+    )
+    model = Scripted(calls("echo", x="1"), says("done"), says("well"))
+    async with stage(tmp_path, model, echo(), gates=gates) as play:
+        assert await play.play("go", "on") == Ended("completed")
+        assert await play.play("more") == Ended("completed")
+        assert (await play.kinds()).count("context.added") == 4
+        await identical(play, calls=3)
+        for start in range(1, len(await play.events()) + 1):
+            assert (await again(play, start=start)).divergence is None
+
+
+async def test_what_was_added_when_a_session_started_is_added_again(tmp_path: Path):
+    async with stage(tmp_path, Scripted(says("a"), says("b"))) as play:
+        for words in ("hello", "again"):
+            await play.send(words)
+            desk = await play.desk()
+            desk.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
+            await desk.commit()
+            await desk.writer.release()
+            assert await play.play() == Ended("completed")
+        await identical(play, calls=2)
+
+
+async def test_a_message_that_was_withheld_is_withheld_again(tmp_path: Path):
+    no = Ruling(blocked=True, reason="it has a secret", context=("Ask without it.",))
+    gates = Hooked({"UserPromptSubmit": [no, NOTHING_SAID, NOTHING_SAID, no, NOTHING_SAID]})
+    model = Scripted(says("a"), calls("echo", x="1"), says("b"))
+    async with stage(tmp_path, model, echo(), gates=gates) as play:
+        ended = await play.play("the secret")
+        assert ended is not None
+        assert ended.reason == "hook_stopped"
+        assert await play.play("no secret") == Ended("completed")
+        ended = await play.play("fine", "another secret")
+        assert ended is not None
+        assert ended.reason == "hook_stopped"
+        assert await play.play("go on") == Ended("completed")
+        await identical(play, calls=len(model.requests))
+
+
+async def test_a_message_that_is_withheld_between_rounds_is_withheld_again(tmp_path: Path):
+    async def sends(call: Call) -> Outcome:
+        await play.send("a secret")
+        return Outcome.text("sent")
+
+    no = Ruling(blocked=True)
+    gates = Hooked({"UserPromptSubmit": [NOTHING_SAID, no, NOTHING_SAID]})
+    model = Scripted(calls("echo"), says("b"))
+    async with stage(tmp_path, model, replace(echo(), run=sends), gates=gates) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        assert ended.reason == "hook_stopped"
+        assert await play.play("go on") == Ended("completed")
+        await identical(play, calls=2)
+
+
+async def test_a_run_that_hooks_stopped_stops_again(tmp_path: Path):
+    gates = Hooked(
+        {
+            "UserPromptSubmit": [Ruling(stop="not now")],
+            "PostToolBatch": [Ruling(stop="enough"), NOTHING_SAID],
+            "Stop": [Ruling(blocked=True, reason="Run the tests."), Ruling(stop="that will do")],
+        }
+    )
+    model = Scripted(calls("echo", x="1"), says("a"), says("b"))
+    async with stage(tmp_path, model, echo(), gates=gates) as play:
+        for words in ("go", "go on", "and on"):
+            await play.play(words)
+        assert await play.ended() == ["hook_stopped", "hook_stopped", "stop_hook_prevented"]
+        await identical(play, calls=3)
+
+
+def finding(*names: str) -> Tool:
+    async def run(call: Call) -> Outcome:
+        if call.input.get("x") == "todo":
+            todo = Todo(content="look", status="pending")
+            return Outcome((TextBlock("noted"),), facts=(TodosWritten(todos=(todo,)),))
+        return Outcome((TextBlock("loaded"),), facts=(ToolsLoaded(names=names),))
+
+    return replace(echo("tool_search"), run=run)
+
+
+async def test_tools_that_were_loaded_are_loaded_again(tmp_path: Path):
+    model = Scripted(
+        calls("tool_search", x="todo"),
+        calls("tool_search") + calls("echo", x="1"),
+        calls("far", x="2"),
+        says("done"),
+        says("well"),
+    )
+    far = replace(echo("far"), invalid=always(None))
+    async with stage(
+        tmp_path, model, echo(), finding("far"), far, deferred=frozenset({"far", "farther"})
+    ) as play:
+        assert await play.play("go") == Ended("completed")
+        assert await play.play("on") == Ended("completed")
+        sizes = [len(request.tools) for request in model.requests]
+        assert sizes == [2, 2, 3, 3, 3]
+        await identical(play, calls=5)
+        for start in range(1, len(await play.events()) + 1):
+            assert (await again(play, start=start)).divergence is None
+
+
+async def test_tools_that_are_not_there_or_have_other_names_are_answered_as_they_were(
+    tmp_path: Path,
+):
+    model = Scripted(calls("Bash", x="1") + calls("fly"), says("done"))
+    async with stage(
+        tmp_path,
+        model,
+        echo("bash"),
+        echo("hidden"),
+        aliases={"Bash": "bash"},
+        deferred=frozenset({"hidden"}),
+    ) as play:
+        assert await play.play("go") == Ended("completed")
+        assert "hidden" in texts(await play.events(), "agent.tool_result")[-1]
+        await identical(play, calls=2)
+
+
+async def test_a_call_that_was_refused_once_and_then_made_is_made_again(tmp_path: Path):
+    objections = ["read it first"]
+
+    async def object_to(_: Call) -> str | None:
+        return objections.pop() if objections else None
+
+    tool = replace(echo(), objection=object_to)
+    model = Scripted(calls("echo", x="1"), calls("echo", x="1") + calls("echo", x="1"), says("ok"))
+    async with stage(tmp_path, model, tool) as play:
+        assert await play.play("go") == Ended("completed")
+        told = texts(await play.events(), "agent.tool_result")
+        assert told == ["read it first", "echo 1", "echo 1"]
+        await identical(play, calls=3)
+
+
+async def test_an_input_that_was_changed_is_changed_again(tmp_path: Path):
+    changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
+    model = Scripted(calls("echo", x="1"), calls("echo", x="1"), says("done"))
+    async with stage(tmp_path, model, echo(), gates=Hooked(decisions=[changed])) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.tool_result") == ["echo 2", "echo 1"]
+        await identical(play, calls=3)
+
+
+@pytest.mark.parametrize("policy", ["retry", "report"])
+async def test_a_changed_call_in_which_a_worker_died_is_settled_again(tmp_path: Path, policy: str):
+    lives = [Stop()]
+
+    async def act(call: Call) -> Outcome:
+        if lives:
+            raise lives.pop()
+        return Outcome.text(f"did {call.input['x']}")
+
+    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
+    tool = replace(echo("act"), run=act, traits=always(traits))
+    changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
+    model = Scripted(calls("act", x="1"), says("done"))
+    async with stage(tmp_path, model, tool, gates=Hooked(decisions=[changed])) as play:
+        await killed(play, "go")
+        assert await play.play() == Ended("completed")
+        await identical(play, calls=2)
+
+
+async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
+    async def preview(_: Call) -> str | None:
+        return "-a\n+b"
+
+    tool = replace(echo(), preview=preview)
+    gates = Hooked(
+        {"PermissionDenied": [NOTHING_SAID, Ruling(context=("Ask Ann.",)), NOTHING_SAID]},
+        [
+            Decision(decision="deny", gate="mode", reason="plan mode"),
+            Decision(decision="deny", gate="rule"),
+            Decision(decision="ask", gate="default"),
+        ],
+    )
+    model = Scripted(
+        calls("echo", x="1"), calls("echo", x="2"), calls("echo", x="3"), says("then not")
+    )
+    async with stage(tmp_path, model, tool, gates=gates) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        answer = UserToolConfirmation(
+            tool_use_id=ended.waiting_for[0], result="deny", deny_message="never\never"
+        )
+        assert await play.play(answer) == Ended("completed")
+        await identical(play, calls=4)
+
+
+async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
+    previews = ["one", "two", "two"]
+
+    async def preview(_: Call) -> str | None:
+        return previews.pop(0)
+
+    tool = replace(echo(), preview=preview)
+    gates = Hooked(decisions=[Decision(decision="ask", gate="default")])
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool, gates=gates
+    ) as play:
+        ended = await play.play("go")
+        for expected in ("requires_action", "completed"):
+            assert ended is not None
+            [waiting] = ended.waiting_for
+            ended = await play.play(UserToolConfirmation(tool_use_id=waiting, result="allow"))
+            assert ended is not None
+            assert ended.reason == expected
+        reasons = [
+            event.payload.reason
+            for event in await play.events()
+            if isinstance(event.payload, facts.ToolCallAuthorized)
+        ]
+        assert reasons == [None, VOID, None]
+        await identical(play, calls=2)
+
+
+async def test_reads_that_began_early_are_identical(tmp_path: Path):
+    ran: list[str] = []
+    go_on = anyio.Event()
+    model = Streaming(use("read", 1), use("read", 2), use("write", 3), go_on=go_on)
+    async with stage(tmp_path, model, reading(ran, go_on, after=2), echo("write")) as play:
+        with anyio.fail_after(10):
+            assert await play.play("go") == Ended("completed")
+        await identical(play, calls=2)
+
+
+async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
+    """Judgements of a classifier, grants, the network, a sandbox: all of it between the others."""
+    judged = events.ModelRequestEnded(
+        model_request_start_id="none",
+        model_usage=Usage(input_tokens=5),
+        purpose=JUDGEMENT,
+        stop_reason="end_turn",
+        cost_usd=str(Decimal("0.01")),
+    )
+    granted = PermissionUpdated(
+        updates=(PermissionUpdate(type="setMode", mode="acceptEdits"),), by="hook"
+    )
+    reached = NetworkRequested(host="localhost", decision="deny")
+    decision = Decision(decision="allow", gate="mode", facts=(judged, granted, reached))
+    gates = Hooked(decisions=[decision, replace(decision, decision="ask")])
+    model = Scripted(calls("echo", x="1"), calls("echo", x="2"), says("done"))
+    async with stage(tmp_path, model, echo(), gates=gates) as play:
+        desk = await play.desk()
+        desk.note(
+            facts.PolicyAdopted(policy="0" * 64, mode="default"),
+            facts.SandboxOpened(
+                backend="bubblewrap", level="isolated", flags_hash="1", workspace="/w"
+            ),
+            facts.WorkspaceSnapshotted(snapshot="2", files=3),
+        )
+        await desk.commit()
+        await desk.writer.release()
+        ended = await play.play("go")
+        assert ended is not None
+        [waiting] = ended.waiting_for
+        update = PermissionUpdated(
+            updates=(PermissionUpdate(type="setMode", mode="default"),), by="person"
+        )
+        answer = UserToolConfirmation(tool_use_id=waiting, result="allow")
+        assert await play.play(update, answer) == Ended("completed")
+        await identical(play, calls=3)
