@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,15 +14,6 @@ from tests.cli.upstream import Upstream, call
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 Begin: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
-
-
-@pytest.fixture(autouse=True)
-def home(environ: dict[str, str], tmp_path: Path) -> Path:
-    """Of somebody who has no settings."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    environ["HOME"] = str(folder)
-    return folder
 
 
 @pytest.fixture
@@ -118,6 +110,56 @@ def test_what_is_always_allowed_is_written_down_and_holds_in_the_next_session(
         assert "may it?" not in terminal.text
         assert "not trusted" not in terminal.text
     assert (place / "made.txt").exists()
+
+
+def test_a_rule_is_written_down_where_the_session_works(
+    begin: Begin, upstream: Upstream, place: Path, tmp_path: Path
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    upstream.says(call("bash", command="touch made.txt"))
+    with begin("make it", "--workspace", str(elsewhere)) as terminal:
+        terminal.expect("[y/")
+        terminal.type("a\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    assert (elsewhere / "made.txt").exists()
+    assert (elsewhere / ".mainspring/settings.local.json").exists()
+    assert not (place / ".mainspring/settings.local.json").exists()
+
+
+def test_what_is_too_long_to_be_shown_at_once_can_be_viewed(begin: Begin, upstream: Upstream):
+    content = "".join(f"line {number}\n" for number in range(90))
+    upstream.says(call("write", file_path="long.txt", content=content))
+    with begin("write it") as terminal:
+        first = terminal.expect("more lines")
+        assert "line 10" in first
+        assert "line 89" not in first
+        terminal.expect("[y/")
+        terminal.type("v\r")
+        terminal.expect("line 89")
+        terminal.expect("[y/")
+        terminal.type("y\r")
+        terminal.expect("all I know")
+
+
+def test_what_was_typed_before_the_question_is_no_answer(
+    begin: Begin, upstream: Upstream, place: Path
+):
+    held = threading.Event()
+    upstream.says("Let me see.\n", held, call("bash", command="touch made.txt"))
+    with begin("make it") as terminal:
+        assert upstream.asked.acquire(timeout=30)
+        terminal.type("y\ry\ry\r")
+        terminal.expect("y\ny\n")  # the terminal has it
+        held.set()
+        terminal.expect("[y/")
+        assert not (place / "made.txt").exists()
+        terminal.type("n\r")
+        terminal.expect("why not?")
+        terminal.type("\r")
+        terminal.expect("all I know")
+    assert not (place / "made.txt").exists()
 
 
 def test_an_edit_is_shown_as_a_coloured_diff(begin: Begin, upstream: Upstream, place: Path):

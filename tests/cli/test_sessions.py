@@ -157,8 +157,7 @@ DEPLOYER = Agent(
 
 
 async def _play(store: Path, session_id: str | None, *steps: Line) -> Result:
-    async with open_runtime(store=str(store)) as runtime:
-        runtime.gates = Asking()
+    async with open_runtime(store=str(store), gates=Asking()) as runtime:
         runtime.models.put("scripted:test", Scripted(*steps))
         if session_id is None:
             session = await runtime.start(DEPLOYER, "ship it")

@@ -39,18 +39,66 @@ COMMANDS = (
     "context show --help",
     "replay --help",
     "test record --help",
+    "policy --help",
+    "vault --help",
 )
 
 
-@pytest.mark.parametrize("command_line", COMMANDS)
-def test_version_and_help_import_nothing_heavy(environ: dict[str, str], command_line: str):
+def imports_of(command_line: str, *, cwd: Path, environ: dict[str, str]) -> set[str]:
+    """Every module that the command has imported, and the packages that they are in."""
     command = [sys.executable, "-c", TELL_IMPORTS, *command_line.split()]
-    result = run(command, env=environ, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0
-    assert "mainspring.edges.cli.main" in result.stderr.split()
-    imported = set(result.stderr.split())
+    result = run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    modules = result.stderr.split()
+    assert "mainspring.edges.cli.main" in modules
+    return {
+        ".".join(steps[: size + 1])
+        for steps in (module.split(".") for module in modules)
+        for size in range(len(steps))
+    }
+
+
+@pytest.mark.parametrize("command_line", COMMANDS)
+def test_version_and_help_import_nothing_heavy(
+    environ: dict[str, str], tmp_path: Path, command_line: str
+):
+    imported = imports_of(command_line, cwd=tmp_path, environ=environ)
     assert HEAVY & imported == set()
     assert ("typer" in imported) == (command_line != "--version")
+
+
+def test_a_run_without_hooks_and_network_does_not_wait_for_them(
+    environ: dict[str, str], place: Path
+):
+    imported = imports_of("run hello", cwd=place, environ=environ)
+    assert "mainspring.capabilities.workspace" in imported
+    unused = {
+        "cryptography",
+        "mainspring.capabilities.hooks",
+        "mainspring.capabilities.network",
+        "mainspring.capabilities.vault.sealed",
+        "psycopg",
+        "pydantic_monty",
+    }
+    assert unused & imported == set()
+
+
+@pytest.mark.parametrize("command", ["ls", "show {}", "fork {}"])
+def test_looking_at_sessions_needs_no_models_and_no_hands(
+    environ: dict[str, str], place: Path, session_id: str, command: str
+):
+    imported = imports_of(f"sessions {command.format(session_id)}", cwd=place, environ=environ)
+    assert "mainspring.log.sqlite" in imported
+    unused = {
+        "aiohttp",
+        "cryptography",
+        "mainspring.capabilities.providers",
+        "mainspring.capabilities.sandbox",
+        "mainspring.capabilities.tools",
+        "tree_sitter",
+        "yaml",
+    }
+    assert unused & imported == set()
 
 
 def test_the_version_is_the_package_s(mainspring: Run):

@@ -329,6 +329,16 @@ async def test_hands_that_fail_are_a_value_that_the_model_reads(tmp_path: Path):
         assert result.error == "unavailable"
 
 
+async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: Path):
+    async def run(_: Call) -> Outcome:
+        raise KeyError("oops")
+
+    tool = replace(echo(), run=run, traits=always(SAFE_READ))
+    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.tool_result") == ["KeyError: 'oops'"]
+
+
 async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
     class Guard(Watchful):
         async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:

@@ -41,10 +41,13 @@ from mainspring.core.facts import SandboxOpened, ToolCallInDoubt
 from mainspring.harness.thread import fold
 from mainspring.log.verify import verify
 from mainspring.runtime.sessions import Runtime
+from mainspring.testing.replay import replay
 from mainspring.wiring.runtime import open_runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are killed as on Linux")
 
+WRITES = ["before write", "after write"]
+EVERYBODY: list[Victims] = ["worker", "both", "keeper"]
 _MAX_LIVES = 40
 _PARTING_MS = 10_000
 """Much less than a keeper waits for somebody to come back."""
@@ -103,7 +106,8 @@ class Sweep:
     async def die(self, where: str, number: int, victims: Victims = "worker") -> Ending:
         """Die once, or lose the keeper, then live to the end."""
         order = await self.order()
-        self._process.live(replace(order, where=where, number=number, victims=victims))
+        was_killed = self._process.live(replace(order, where=where, number=number, victims=victims))
+        assert was_killed or victims == "keeper" or where not in WRITES
         assert not self._process.live(order)
         return await self.ending(order)
 
@@ -129,6 +133,7 @@ class Sweep:
         assert await kept.diff(snapshot) == [], "the newest snapshot is of something else"
         keeper = keeper_of(order.places.state)
         assert keeper is None or ends_within(keeper, _PARTING_MS), "the sandbox was left behind"
+        (await replay(log, order.session_id)).check()
         lines = (workspace / "effects.txt").read_text().splitlines()
         assert (workspace / "folder/made.txt").read_text() == "made\n"
         return Ending(events, lines, (workspace / "notes.txt").read_text())
@@ -161,10 +166,6 @@ async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep, No
         play = Sweep(folder, runtime, process)
         check(await play.undisturbed())
         yield play
-
-
-WRITES = ["before write", "after write"]
-EVERYBODY: list[Victims] = ["worker", "both", "keeper"]
 
 
 async def test_the_session_that_is_killed_below_works_in_an_isolated_sandbox(

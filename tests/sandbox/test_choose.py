@@ -66,7 +66,7 @@ async def test_running_without_a_sandbox_takes_leave_that_ends(tmp_path: Path):
     assert (chosen.name, chosen.level) == ("none", "none")
     for until in (None, NOON):
         over = SandboxSettings(disabled=others, unsandboxed_until=until)
-        with pytest.raises(SandboxFailed, match="set unsandboxed_until"):
+        with pytest.raises(SandboxFailed, match="dangerously-run-unsandboxed"):
             await choose(over, cache=tmp_path / "cache", clock=at_noon)
 
 

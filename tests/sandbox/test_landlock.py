@@ -1,8 +1,9 @@
 """Landlock with a uid of its own: ordinary work goes on, and nothing is left when it is over."""
 
 import os
+import shutil
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import anyio
@@ -23,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a 
 
 
 @pytest.fixture
-def site() -> Site:
+def site() -> Generator[Site]:
     root = fresh_root()  # pytest's own folders let nobody else pass
     root.chmod(0o755)
     workspace = root / "work"
@@ -31,7 +32,8 @@ def site() -> Site:
     (workspace / ".mainspring").mkdir()
     (workspace / ".mainspring/secret").write_text("hidden")
     (workspace / "notes.txt").write_text("notes\n")
-    return Site(session_id="session", workspace=workspace, state=root / "state")
+    yield Site(session_id="session", workspace=workspace, state=root / "state")
+    shutil.rmtree(root)
 
 
 @pytest.fixture

@@ -281,6 +281,19 @@ async def test_reads_that_began_early_are_identical(tmp_path: Path):
         await identical(play, calls=2)
 
 
+async def test_results_that_were_cut_are_cut_as_they_were(tmp_path: Path):
+    async def run(call: Call) -> Outcome:
+        return Outcome.text(str(call.input["x"]) * 90_000)
+
+    tool = replace(echo(), run=run, traits=always(Traits(max_chars=100_000)))
+    asks = calls("echo", x="a") + calls("echo", x="b") + calls("echo", x="c") + calls("echo", x="d")
+    model = Scripted(asks, says("done"))
+    async with stage(tmp_path, model, tool) as play:
+        assert await play.play("go") == Ended("completed")
+        assert "left out" in str(model.requests[1].messages)
+        await identical(play, calls=2)
+
+
 async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
     """Judgements of a classifier, grants, the network, a sandbox: all of it between the others."""
     judged = events.ModelRequestEnded(

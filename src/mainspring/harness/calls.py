@@ -43,6 +43,7 @@ async def run_round(desk: Desk) -> Step | None:
     allowed = asked[: len(asked) - calls_over(desk.account.spent, desk.limits)]
     work = Round()
     waiting: list[OpenCall] = []
+    is_interrupted = False
     for group in _groups(desk):
         plans = [await _plan(desk, work, call, allowed, is_behind=bool(waiting)) for call in group]
         ready = _before_what_waits([Waiting(call) for call in waiting] + plans)
@@ -50,9 +51,12 @@ async def run_round(desk: Desk) -> Step | None:
         if ready and any(not each.traits.read_only for each in ready):
             await _keep_beginning(desk)
         if ready and await _run_group(desk, work, ready):
-            return None  # the loop takes the interrupt in, and settles what is open
+            is_interrupted = True
+            break
     if _has_effects(desk):
         await _take_snapshot(desk)
+    if is_interrupted:
+        return None  # the loop takes the interrupt in, and settles what is open
     return await _after_round(desk, work, waiting)
 
 

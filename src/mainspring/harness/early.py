@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mainspring.core.model import ToolUse
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.tool import Call, Outcome
 from mainspring.harness.gates import Decision
 from mainspring.log.background import unwrapped
 
@@ -30,6 +30,13 @@ class Begun:
     decided: anyio.Event = field(default_factory=anyio.Event)
     finished: anyio.Event = field(default_factory=anyio.Event)
 
+    @property
+    def may_run(self) -> bool:
+        decision = self.decision
+        return (
+            decision is not None and decision.decision == "allow" and decision.updated_input is None
+        )
+
 
 class Early:
     def __init__(self, group: TaskGroup) -> None:
@@ -42,18 +49,21 @@ class Early:
         self,
         use: ToolUse,
         call: Call,
-        tool: Tool,
+        *,
         authorize: Callable[[], Awaitable[Decision]],
+        perform: Callable[[], Awaitable[Outcome]],
     ) -> None:
         begun = Begun(call, anyio.CancelScope())
         self._by_use[use.id] = self._by_call[call.id] = begun
 
         async def run() -> None:
             with begun.scope:
-                begun.decision = await authorize()
+                decision = await authorize()
+                # a grant may be good for one call only: those are judged again, one by one
+                begun.decision = None if decision.gate == "grant" else decision
                 begun.decided.set()
-                if begun.decision.decision == "allow" and begun.decision.updated_input is None:
-                    begun.outcome = await tool.run(call)
+                if begun.may_run:
+                    begun.outcome = await perform()
             begun.decided.set()
             begun.finished.set()
 

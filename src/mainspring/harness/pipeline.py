@@ -304,7 +304,12 @@ def begin_early(desk: Desk, use: ToolUse) -> None:
     if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
         return early.close()
     call = call_of(desk, desk.writer.new_event_id(), use.name, use.input)
-    early.begin(use, call, tool, partial(authorized, desk, call, tool))
+    early.begin(
+        use,
+        call,
+        authorize=partial(authorized, desk, call, tool),
+        perform=partial(_performed, tool, call),
+    )
 
 
 async def execute(desk: Desk, work: Round, ready: Ready) -> Outcome:
@@ -312,12 +317,20 @@ async def execute(desk: Desk, work: Round, ready: Ready) -> Outcome:
     call = _call(desk, ready.call, ready.call.input)
     outcome = await desk.early.outcome(call.id) if desk.early is not None else None
     if outcome is None:
-        try:
-            outcome = await ready.tool.run(call)
-        except HandsError as error:
-            outcome = Outcome.text(str(error), ok=False, error="unavailable")
+        outcome = await _performed(ready.tool, call)
     outcome = await _capped(desk, work, outcome, ready.traits.max_chars)
     return await _after(desk, work, ready, call, outcome)
+
+
+async def _performed(tool: Tool, call: Call) -> Outcome:
+    try:
+        return await tool.run(call)
+    except HandsError as error:
+        return Outcome.text(str(error), ok=False, error="unavailable")
+    # The tool may be anybody's: whatever it raises is a value that the model reads, not a crash of
+    # the session. Cancellation is not caught.
+    except Exception as error:  # noqa: BLE001
+        return Outcome.text(f"{type(error).__name__}: {error}", ok=False, error="failed")
 
 
 async def _after(desk: Desk, work: Round, ready: Ready, call: Call, outcome: Outcome) -> Outcome:
@@ -336,7 +349,8 @@ async def _after(desk: Desk, work: Round, ready: Ready, call: Call, outcome: Out
 
 async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> Outcome:
     """A result over its cap goes to a blob; the model reads the beginning, the end and where."""
-    text = plain_text(outcome.content)
+    uncut = tuple(block for block in outcome.content if not isinstance(block, BlobBlock))
+    text = plain_text(uncut)
     cap = min(max_chars, max(_LEAST_CHARS, ROUND_CHARS - work.chars))
     work.chars += min(len(text), cap)
     if len(text) <= cap:
@@ -347,9 +361,7 @@ async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> 
         f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
         f" the whole of blob {kept.hash} ...]\n{text[-half:]}"
     )
-    media: list[Block] = [
-        block for block in outcome.content if not isinstance(block, TextBlock | BlobBlock)
-    ]
+    media: list[Block] = [block for block in outcome.content if not isinstance(block, TextBlock)]
     block = BlobBlock(preview=preview, hash=kept.hash, size=kept.size, media_type=kept.media_type)
     return replace(outcome, content=(block, *media))
 

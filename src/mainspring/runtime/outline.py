@@ -23,6 +23,7 @@ Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
 
 _OPENING = 20
+_OPENED = str(facts.SandboxOpened.__struct_config__.tag)
 _TYPES = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -104,6 +105,13 @@ async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
         if isinstance(event.payload, events.StatusIdle):
             named = event.payload.stop_reason.event_ids
     return [call for call in thread.unsettled() if call.id in named and call.answer is None]
+
+
+async def workspace_of(log: SessionLog, session_id: str) -> str | None:
+    """Where the session works; `None` if it has not run any hands yet."""
+    opened = await log.read(session_id, types=[_OPENED])
+    last = opened[-1].payload if opened else None
+    return last.workspace if isinstance(last, facts.SandboxOpened) else None
 
 
 async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:

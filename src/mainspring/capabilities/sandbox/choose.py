@@ -178,7 +178,7 @@ _FIXES: dict[BackendName, str] = {
 
 
 def _unsandboxed(settings: SandboxSettings, clock: Clock) -> Backend | Refusal:
-    fix = "set unsandboxed_until, and know what that means"
+    fix = "start it with --dangerously-run-unsandboxed, and know what that means"
     if settings.unsandboxed_until is None:
         return Refusal("none", "programs may not run without a sandbox", fix)
     if clock() >= settings.unsandboxed_until:

@@ -1,8 +1,8 @@
 """Holds a container for the keeper, and starts programs in it as the agent would.
 
 Three processes on the host: this one holds the container's input, so that the container ends when
-it is killed; its child speaks with the keeper; and one apart kills the container when both are gone.
-Nothing that a program is given reaches the environment of any.
+it is killed; its child speaks with the keeper; and one apart kills the container when both are
+gone. Nothing that a program is given reaches the environment of any.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Container:
 
 
 def main() -> None:
+    os.set_inheritable(CONTROL_FD, False)
     with open(ORDERS_FD, "rb") as stream:
         container = Container(stream.read())
     held = _killed_when_we_are_gone(container)

@@ -10,21 +10,21 @@ from typing import Literal, TypeAlias, cast
 
 import msgspec
 
-from mainspring.config import FOLDER, Settings
+from mainspring.config import Settings
 from mainspring.core.events import RuleText
 from mainspring.edges.cli.keyboard import Keyboard
-from mainspring.edges.cli.render import Part, Screen
+from mainspring.edges.cli.render import Part, Screen, counted
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.permissions.always import always, update_of
 from mainspring.harness.permissions.rules import written
-from mainspring.runtime.outline import waiting_calls
+from mainspring.runtime.outline import waiting_calls, workspace_of
 from mainspring.runtime.sessions import Session
 from mainspring.wiring.policies import add_local_rules
+from mainspring.wiring.trust import LOCAL_FILE
 
 Verdict: TypeAlias = Literal["once", "session", "always", "no", "later"]
 _LONGEST = 60
 _ASK_USER = "ask_user"
-_KEPT = f"{FOLDER}/settings.local.json"
 
 
 def is_somebody_there() -> bool:
@@ -40,17 +40,23 @@ class Approver:
     async def ask_all(self, session: Session) -> bool:
         """Ask about every call that waits; False as soon as somebody leaves one for later."""
         row = await session.log.session(session.id)
+        place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
         for call in await waiting_calls(session.log, row):
-            if not await self._ask(session, call):
+            self.keyboard.forget()
+            is_settled = (
+                await self._ask_user(session, call)
+                if call.kind == "custom"
+                else await self._ask(session, call, place)
+            )
+            if not is_settled:
                 return False
         return True
 
-    async def _ask(self, session: Session, call: OpenCall) -> bool:
-        if call.kind == "custom":
-            return await self._ask_user(session, call)
-        self._show(call)
+    async def _ask(self, session: Session, call: OpenCall, place: Path) -> bool:
+        lines = _shown(call)
+        self._show(call, lines)
         rule = always(call.name, call.input)
-        match self._verdict(rule):
+        match self._verdict(rule, place, unseen=lines[_LONGEST:]):
             case "later":
                 return False
             case "no":
@@ -59,46 +65,47 @@ class Approver:
                 return True
             case verdict:
                 if rule is not None and verdict != "once":
-                    await self._remember(session, call, rule, is_kept=verdict == "always")
+                    await session.permit(update_of(rule), call_id=call.id)
+                    if verdict == "always":
+                        self._write_down(rule, place)
                 await session.answer(call.id, "allow")
                 return True
 
-    def _show(self, call: OpenCall) -> None:
+    def _show(self, call: OpenCall, lines: Sequence[Part]) -> None:
         notes = self.notes
         notes.whole(("", ""))
         notes.whole(("may it? ", "bold yellow"), (call.name, "bold"))
-        for part in _shown(call):
+        for part in lines[:_LONGEST]:
             notes.whole(part, indent=2)
+        if len(lines) > _LONGEST:
+            notes.whole((f"... {counted(len(lines) - _LONGEST, 'more line')}", "dim"), indent=2)
         if call.reason:
             notes.whole((f"asked because {call.reason}", "dim"))
 
-    def _verdict(self, rule: RuleText | None) -> Verdict:
+    def _verdict(self, rule: RuleText | None, place: Path, *, unseen: Sequence[Part]) -> Verdict:
         choices: dict[str, Verdict] = {"y": "once", "n": "no"}
         self.notes.whole(("  y  ", "bold"), ("allow this once", ""))
         if rule is not None:
             choices |= {"s": "session", "a": "always"}
             text = written(rule)
             self.notes.whole(("  s  ", "bold"), (f"allow {text} in this session", ""))
-            file = f"{self.settings.folder}/.mainspring/settings.local.json"
-            self.notes.whole(
-                ("  a  ", "bold"), (f"always allow {text} here: adds it to {file}", "")
-            )
+            offer = f"always allow {text} here: adds it to {place / LOCAL_FILE}"
+            self.notes.whole(("  a  ", "bold"), (offer, ""))
         self.notes.whole(("  n  ", "bold"), ("deny it, with a reason", ""))
-        while True:
-            said = self._line(f"[{'/'.join(choices)}] ")
-            if said is None:
-                return "later"
-            if verdict := choices.get(said.strip().lower()[:1]):
-                return verdict
+        if unseen:
+            self.notes.whole(("  v  ", "bold"), ("view the rest of it", ""))
+        keys = "/".join([*choices, "v"] if unseen else choices)
+        while (said := self._line(f"[{keys}] ")) is not None:
+            key = said.strip().lower()[:1]
+            if key in choices:
+                return choices[key]
+            for part in unseen if key == "v" else ():
+                self.notes.whole(part, indent=2)
+        return "later"
 
-    async def _remember(
-        self, session: Session, call: OpenCall, rule: RuleText, *, is_kept: bool
-    ) -> None:
-        await session.permit(update_of(rule), call_id=call.id)
-        if is_kept:
-            folder, home = Path(self.settings.folder), Path(self.settings.home)
-            file = add_local_rules(folder, [written(rule)], home=home)
-            self.notes.whole((f"added {written(rule)} to {file}", "dim"))
+    def _write_down(self, rule: RuleText, place: Path) -> None:
+        file = add_local_rules(place, [written(rule)], home=Path(self.settings.home))
+        self.notes.whole((f"added {written(rule)} to {file}", "dim"))
 
     async def _ask_user(self, session: Session, call: OpenCall) -> bool:
         """A question of the agent's own."""
@@ -138,16 +145,12 @@ class Approver:
             return None
 
 
-def _shown(call: OpenCall) -> Sequence[Part]:
+def _shown(call: OpenCall) -> list[Part]:
     """What it would do: the diff or the command if the tool can say, else its input."""
     text = call.preview
     if text is None:
         text = msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode()
-    lines = text.splitlines()
-    parts: list[Part] = [(line, _colour(line, is_diff="+++ " in text)) for line in lines[:_LONGEST]]
-    if len(lines) > _LONGEST:
-        parts.append((f"... {len(lines) - _LONGEST} more lines", "dim"))
-    return parts
+    return [(line, _colour(line, is_diff="+++ " in text)) for line in text.splitlines()]
 
 
 def _colour(line: str, *, is_diff: bool) -> str:

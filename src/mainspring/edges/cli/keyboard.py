@@ -6,6 +6,7 @@ import os
 import readline
 import signal
 import sys
+import termios
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,6 +39,11 @@ class Keyboard:
         with suppress(OSError):  # a history that cannot be kept is no reason to fail
             os.close(os.open(self._history, os.O_WRONLY | os.O_CREAT, 0o600))
             readline.write_history_file(self._history)
+
+    def forget(self) -> None:
+        """What was typed before a question was asked is no answer to it."""
+        if self._is_terminal:
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
     def message(self) -> str:
         """One message. A line goes on after a backslash at its end, and in an open code fence.

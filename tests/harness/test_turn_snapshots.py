@@ -1,0 +1,65 @@
+"""Every turn with effects has a snapshot, however it ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.harness.stage import Stage, always, echo, stage
+from tests.harness.test_pipeline import Counting
+from tests.testing.test_replay import Stop, killed
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.events import UserInterrupt
+from mainspring.core.facts import WorkspaceSnapshotted
+from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool, Traits
+from mainspring.harness.reasons import Ended
+
+
+async def snapshots(play: Stage) -> list[str]:
+    payloads = [event.payload for event in await play.events()]
+    return [each.snapshot for each in payloads if isinstance(each, WorkspaceSnapshotted)]
+
+
+def dying(name: str, traits: Traits) -> Tool:
+    lives = [Stop()]
+
+    async def run(call: Call) -> Outcome:
+        if lives:
+            raise lives.pop()
+        return Outcome.text("did it")
+
+    async def found(call: Call) -> Outcome | None:
+        return Outcome.text("it was done")
+
+    return replace(echo(name), run=run, traits=always(traits), probe=found)
+
+
+@pytest.mark.parametrize(
+    "dies", [dying("act", Traits(in_doubt="probe")), dying("read", SAFE_READ)], ids=["in", "after"]
+)
+async def test_effects_before_a_crash_are_in_the_snapshot_of_their_turn(tmp_path: Path, dies: Tool):
+    """The worker dies in a call with an effect, or in a read after it."""
+    line = calls("act") if dies.spec.name == "act" else calls("echo") + calls("read")
+    async with stage(
+        tmp_path, Scripted(line, says("ok")), echo(), dies, snapshots=Counting()
+    ) as play:
+        await killed(play, "go")
+        assert len(await snapshots(play)) == 1  # of the beginning
+        assert await play.play() == Ended("completed")
+        assert len(await snapshots(play)) == 2
+
+
+async def test_an_interrupted_turn_has_a_snapshot_of_what_it_has_done(tmp_path: Path):
+    async def hang(call: Call) -> Outcome:
+        await play.send(UserInterrupt())
+        await anyio.sleep_forever()
+        return Outcome.text("never")
+
+    tool = replace(echo("hang"), run=hang)
+    async with stage(tmp_path, Scripted(calls("hang")), tool, snapshots=Counting()) as play:
+        with anyio.fail_after(10):
+            assert await play.play("go") == Ended("interrupted_tools")
+        assert len(await snapshots(play)) == 2
