@@ -118,9 +118,15 @@ def _home_of(here: Path) -> Path:
     """
     for folder in (here, *here.parents):
         home = folder / FOLDER
-        if os.path.isdir(home) and (folder == here or _is_ours(home)):
+        is_there = os.path.isdir(home) if folder == here else _has_our_log(home)
+        if is_there:
             return home
     return here / FOLDER
+
+
+def _has_our_log(home: Path) -> bool:
+    """A folder of settings only, as the user's own is, is not where projects below keep theirs."""
+    return (home / DATABASE).is_file() and _is_ours(home)
 
 
 def _is_ours(home: Path) -> bool:

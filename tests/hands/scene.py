@@ -1,9 +1,8 @@
-"""Sessions with the hands that users have: settings files, sandbox, log; only the model is scripted."""
+"""Sessions with all that real ones have: settings, sandbox, log. Only the model is scripted."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ import anyio
 
 from mainspring.capabilities.providers.scripted import Scripted, Step, says
 from mainspring.config import read_settings
+from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import AgentToolResult, PermissionUpdate, RuleText
 from mainspring.core.facts import ToolCallAuthorized
-from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.model import Request, ToolResult, User
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode
@@ -60,8 +59,13 @@ class Play:
         ]
 
     async def results(self) -> list[str]:
-        """What the model read of its calls, in order."""
-        return [plain_text(each.content) for each in await self.events(AgentToolResult)]
+        """What came of its calls, in the order of their asking."""
+        told = {each.tool_use_id: each for each in await self.events(AgentToolResult)}
+        return [
+            plain_text(told[event.id].content)
+            for event in await self.session.events()
+            if event.id in told
+        ]
 
     async def decisions(self) -> list[tuple[str, str, str | None]]:
         """What was decided about calls, by which gate, by which rule."""
@@ -116,7 +120,7 @@ class Scene:
     ) -> AsyncGenerator[Runtime, None]:
         settings = read_settings(
             folder=self.workspace,
-            environ=environ or {"HOME": str(self.home), "PATH": os.environ["PATH"]},
+            environ=environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"},
         )
         wish = Wish(workspace=self.workspace, mode=mode, warn=self.warnings.append)
         async with open_runtime(settings, wish=wish) as runtime:

@@ -16,10 +16,11 @@ from mainspring.harness.permissions.classify import SYSTEM
 from mainspring.wiring.policies import add_local_rules
 from mainspring.wiring.trust import trust
 
+
 def looking(looked: list[str]) -> Tool:
     """A tool of an MCP server, which says of itself that it only reads."""
 
-    @tool(name="mcp__zoo__look", read_only=True, in_doubt="retry")
+    @tool(name="mcp__zoo__look", read_only=True, concurrent=True)
     async def look(at: str) -> str:
         """Look at an animal."""
         looked.append(at)
@@ -92,19 +93,36 @@ async def test_a_refusal_reaches_the_model_with_its_reason(scene: Scene):
         assert not (scene.workspace / "made.txt").exists()
 
 
-async def test_an_approval_is_void_when_what_it_was_for_has_changed(scene: Scene):
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_an_approval_is_void_when_the_file_has_changed_meanwhile(
+    scene: Scene, is_resumed: bool
+):
     scene.write("app.py", "a = 1\nb = 2\n")
-    async with scene.play(
-        calls("write", file_path="new.py", content="c = 1\n"),
-    ) as play:
+    edit = calls("edit", file_path="app.py", old_string="b = 2", new_string="b = 3")
+    async with scene.play(calls("read", file_path="app.py"), edit) as play:
         result = await play.run()
-        scene.write("new.py", "somebody else wrote this\n")
-        again = await play.allow(result)
-        if again.reason == "requires_action":
-            assert "has changed since it was approved" in ((await play.asked()).reason or "")
-        else:
+        if not is_resumed:
+            scene.write("app.py", "a = 9\nb = 2\n")
+            result = await play.allow(result)
             assert "changed" in (await play.results())[-1]
-        assert scene.read("new.py") == "somebody else wrote this\n"
+    if is_resumed:
+        scene.write("app.py", "a = 9\nb = 2\n")
+        async with scene.play(go_on=result.session_id) as play:
+            assert (await play.allow(result)).reason == "requires_action"
+            asked = await play.asked()
+            assert asked.reason == "what it would do has changed since it was approved"
+            assert " a = 9" in (asked.preview or "")
+    assert scene.read("app.py") == "a = 9\nb = 2\n"
+
+
+async def test_an_approval_holds_in_another_process(scene: Scene):
+    scene.write("app.py", "a = 1\n")
+    edit = calls("edit", file_path="app.py", old_string="a = 1", new_string="a = 2")
+    async with scene.play(calls("read", file_path="app.py"), edit) as play:
+        result = await play.run()
+    async with scene.play(go_on=result.session_id) as play:
+        assert (await play.allow(result)).ok
+    assert scene.read("app.py") == "a = 2\n"
 
 
 async def test_accept_edits_lets_edits_pass_and_asks_about_commands(scene: Scene):
@@ -206,9 +224,7 @@ def judged(request: Request) -> bool:
 
 
 async def test_auto_asks_a_model_and_after_three_refusals_a_person(scene: Scene):
-    touching = [calls("bash", command=f"touch f{number}") for number in range(5)]
-    running = [calls("bash", command=f"python3 -c 'open(\"f{n}\", \"w\")'") for n in range(5)]
-    del touching
+    running = [calls("bash", command=f'python3 -c \'open("f{n}", "w")\'') for n in range(5)]
     async with scene.play(
         *(running[0], says(ALLOW)),
         *(running[1], says(BLOCK)),
@@ -302,6 +318,6 @@ async def test_a_rule_that_denies_a_whole_tool_hides_it(scene: Scene):
         offered = {spec.name for spec in play.model.requests[0].tools}
         assert "read" in offered
         assert offered.isdisjoint({"bash", "service_start", "mcp__zoo__look"})
-        assert all("x" != each for each in await play.results())
+        assert all(each != "x" for each in await play.results())
         assert looked == []
     assert play.session.agent.model == MODEL

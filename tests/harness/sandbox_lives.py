@@ -7,6 +7,7 @@ the workspace: lines that commands have added, and files that were written and e
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -82,8 +83,7 @@ def _edits(name: str, line: str) -> Line:
 
 def lines_of(given: Mapping[str, object]) -> list[str]:
     """What a call adds to the file that commands add to."""
-    words = str(given.get("command", "")).split()
-    return [words[at - 1] for at, word in enumerate(words) if word == ">>"]
+    return re.findall(r"echo (\S+) >> effects\.txt", str(given.get("command", "")))
 
 
 PLAN = [
@@ -91,6 +91,7 @@ PLAN = [
     calls("write", file_path="notes.txt", content="begin\nend\n"),
     _edits("notes.txt", "one"),
     calls("Bash", command="echo 4 >> effects.txt") + calls("read", file_path="effects.txt"),
+    calls("service_start", name="watch", command="echo on >> watch.txt; exec sleep 60"),
     appends("5", "6", between="sleep 0.3; "),
     calls("bash", command="cat notes.txt # before") + appends("7") + calls("bash", command="ls"),
     calls("write", file_path="folder/made.txt", content="made\n") + appends("8"),

@@ -136,6 +136,7 @@ class Sweep:
         (await replay(log, order.session_id)).check()
         lines = (workspace / "effects.txt").read_text().splitlines()
         assert (workspace / "folder/made.txt").read_text() == "made\n"
+        assert (workspace / "watch.txt").read_text() == "on\n"
         return Ending(events, lines, (workspace / "notes.txt").read_text())
 
 

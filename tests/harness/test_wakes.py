@@ -121,7 +121,7 @@ async def test_an_interrupt_with_a_message_settles_the_calls_that_run(tmp_path: 
         assert sent.index(b"Interrupted by") < sent.index(b"No, something else.")
 
 
-class PowerCut(Exception):
+class PowerCut(BaseException):
     pass
 
 

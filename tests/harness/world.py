@@ -43,7 +43,7 @@ POLICIES: Mapping[str, InDoubt] = {
 CUSTOM = "client"
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The process is gone. What its tasks still do, they do not do."""
 
 

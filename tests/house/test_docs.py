@@ -10,11 +10,16 @@ import msgspec
 import pytest
 
 import mainspring
+from mainspring import Agent, Scripted, Tool, Traits, run, says
 from mainspring.capabilities.providers.catalog import Catalog, Listing
+from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.capabilities.tools.define import ToolOptions
 from mainspring.core.envelope import PAYLOAD_TYPES
+from mainspring.core.events import Failure
 from mainspring.harness.limits import Limits
+from mainspring.harness.permissions.policy import MODES
 from mainspring.harness.reasons import Onward, Terminal
+from mainspring.wiring.environment import Environment
 from mainspring.wiring.models import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
@@ -45,15 +50,34 @@ def test_every_field_of_an_event_is_documented(kind: str):
         pytest.param("python.md", ToolOptions.__annotations__, id="options of a tool"),
         pytest.param("harness.md", get_args(Terminal), id="terminal reasons"),
         pytest.param("harness.md", get_args(Onward), id="continue reasons"),
+        pytest.param("tools.md", Tool.__slots__, id="parts of a tool"),
+        pytest.param("tools.md", Traits.__slots__, id="traits of a call"),
+        pytest.param("tools.md", get_args(Failure), id="failures"),
+        pytest.param("permissions.md", MODES, id="modes"),
+        pytest.param("sandbox.md", get_args(BackendName), id="backends"),
+        pytest.param("sandbox.md", Environment.__struct_encode_fields__, id="sandbox settings"),
+        pytest.param(
+            "sandbox.md", type(Environment().limits).__struct_encode_fields__, id="sandbox limits"
+        ),
         pytest.param("models.md", PROVIDERS, id="providers"),
         pytest.param("models.md", Listing.__struct_fields__, id="facts about a model"),
     ],
 )
 def test_every_name_has_its_place_in_a_table(document: str, names: Iterable[str]):
+    assert [name for name in names if name not in tabled(document)] == []
+
+
+def tabled(document: str) -> set[str]:
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     cells = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
-    told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    assert [name for name in names if name not in told] == []
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_every_built_in_tool_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    model = Scripted(says("Hello."))
+    run(Agent(built_ins=["*"]), "Hello?", model=model, store="tools.db")
+    assert {tool.name for tool in model.requests[0].tools} <= tabled("tools.md")
 
 
 def test_every_limit_is_documented():

@@ -41,7 +41,7 @@ async def identical(play: Stage, *, calls: int) -> None:
     assert await play.events() == before
 
 
-class Stop(Exception):
+class Stop(BaseException):
     """Ends a worker where it is, as a kill would."""
 
 

@@ -23,6 +23,8 @@ class Call:
     """The same for every attempt at this call, and for no other call."""
     session_id: str
     thread_id: str
+    is_approved: bool = False
+    """A person has agreed to what `preview` says it does; if that is not so any more, it is void."""
     say: Callable[[str], None] = lambda _: None
     """Shows what it does while it runs; nothing of it is kept."""
 

@@ -100,6 +100,10 @@ class Desk:
         self._apply(events)
         return events
 
+    def note_overheard(self) -> None:
+        overheard, self.overheard[:] = [*self.overheard], []
+        self.note(*overheard)
+
     async def commit(self) -> None:
         await self.writer.commit()
         durable = self.writer.head.seq
@@ -121,6 +125,7 @@ class Desk:
         """Tell hooks what happens, and note what they did; `is_context`: and what they want the
         model to know, unless the caller tells it."""
         ruling = await self.gates.tell(self.thread, occasion)
+        self.note_overheard()
         self.note(*ruling.ran)
         if ruling.updates:
             self.note(

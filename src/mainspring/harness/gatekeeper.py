@@ -16,7 +16,7 @@ from mainspring.harness import occasions
 from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import classify
 from mainspring.harness.permissions.decide import addressed, decide
-from mainspring.harness.permissions.judged import Place, judged_call
+from mainspring.harness.permissions.judged import Place, after, judged_call
 from mainspring.harness.permissions.policy import Mode, Policy
 from mainspring.harness.permissions.standing import (
     CLASSIFIER,
@@ -67,11 +67,12 @@ class Gatekeeper:
             traits = tool.traits(ruling.updated_input)
         decision = addressed(_after_hooks(ruling, self._decided(call, traits)), self.mode)
         if decision.decision == "ask":
-            decision = await self._asked(call, decision)
+            decision = await self._asked(call, tool, decision)
         return _with(ruling, decision)
 
     def _decided(self, call: Call, traits: Traits) -> Decision:
-        judged = judged_call(call.name, call.input, traits, self.place())
+        place = after(self.thread.gear.commands, self.place())
+        judged = judged_call(call.name, call.input, traits, place)
         return decide(
             judged,
             self.policy,
@@ -80,7 +81,7 @@ class Gatekeeper:
             is_sandboxed=self.is_sandboxed,
         )
 
-    async def _asked(self, call: Call, decision: Decision) -> Decision:
+    async def _asked(self, call: Call, tool: Tool, decision: Decision) -> Decision:
         """Before a person is asked: the classifier, where the mode says so, and hooks."""
         if decision.asks == "classifier" and self.classifier is not None:
             return await self._classified(call, self.classifier)
@@ -89,14 +90,15 @@ class Gatekeeper:
         if ruling.permission == "deny" or ruling.blocked:
             reason = ruling.reason or "a hook said no"
             said = Decision(decision="deny", gate="hook", reason=reason)
-        elif ruling.permission == "allow" and decision.gate not in ("rule", "guardrail"):
-            said = Decision(
-                decision="allow",
-                gate="hook",
-                reason=ruling.reason,
-                updated_input=ruling.updated_input,
-            )
-        return _with(ruling, said)
+        elif ruling.permission == "allow":
+            changed = ruling.updated_input
+            if changed is not None:  # what it has made of the call is judged like the call
+                call = replace(call, input=tool.judged(changed))
+                decision = addressed(self._decided(call, tool.traits(changed)), self.mode)
+            allowed = Decision(decision="allow", gate="hook", reason=ruling.reason)
+            is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
+            said = replace(allowed if is_open else decision, updated_input=changed)
+        return _with(replace(ruling, updated_input=None), said)
 
     async def _classified(self, call: Call, classifier: Classifier) -> Decision:
         done = [

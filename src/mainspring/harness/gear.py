@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from mainspring.core import events, facts
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload
+from mainspring.harness.permissions.names import ours
+
+_GOES = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
+_QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
+"""What may stand in the midst of a word and is no part of it."""
 
 
 @dataclass(slots=True)
@@ -22,6 +28,8 @@ class Gear:
     """What bears on what may be done: updates, decisions, and that the session was forked."""
     prompts: list[str] = field(default_factory=list[str])
     """What the user said, for the classifier of the mode auto."""
+    commands: list[str] = field(default_factory=list[str])
+    """Of the shell, which may have taken it to another folder; it stays where it went."""
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
@@ -31,13 +39,21 @@ class Gear:
                 self.sandbox = payload
             case facts.ToolsLoaded(names=names):
                 self.loaded += tuple(name for name in names if name not in self.loaded)
-            case facts.WorkspaceSnapshotted(snapshot=snapshot):
-                self.snapshot = snapshot
-            case facts.WorkspaceRestored(snapshot=snapshot):
+            case (
+                facts.WorkspaceSnapshotted(snapshot=snapshot)
+                | facts.WorkspaceRestored(snapshot=snapshot)
+            ):
                 self.snapshot = snapshot
             case events.PermissionUpdated() | facts.ToolCallAuthorized() | facts.SessionForked():
                 self.permissions.append(payload)
             case events.UserMessage(content=content):
                 self.prompts.append(plain_text(content))
+            case events.AgentToolUse(name=name, input=given) if ours(name) == "bash":
+                self._heard(str(given.get("command", "")))
             case _:
                 pass
+
+    def _heard(self, command: str) -> None:
+        is_moving = _GOES.search(command) or _GOES.search(_QUOTES.sub("", command))
+        if is_moving and command not in self.commands:
+            self.commands.append(command)

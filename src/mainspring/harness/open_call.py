@@ -42,3 +42,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     def is_answered(self) -> bool:
         """A person has said yes or no; a client's own tool wants a result instead."""
         return self.answer is not None and self.kind == "tool"
+
+    @property
+    def is_approved(self) -> bool:
+        """A person has said yes, to what they saw."""
+        return self.answer is not None and self.answer.result == "allow"

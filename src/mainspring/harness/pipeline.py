@@ -132,7 +132,9 @@ def _has_failed_before(desk: Desk, call: OpenCall) -> bool:
         if other.id == call.id:
             return False
         if other.name == call.name and other.failure in ("failed", "timed_out", "cancelled"):
-            return True
+            tool = look_up(desk, other.name)
+            if tool is not None and tool.traits(other.input).cascades:
+                return True
     return False
 
 
@@ -167,9 +169,13 @@ async def _judge(desk: Desk, call: OpenCall, tool: Tool) -> Decision:
 
 
 async def authorized(desk: Desk, call: Call, tool: Tool) -> Decision:
-    """What the gates say to a call; they see whole paths, the log what was asked."""
-    given = tool.judged(call.input)
-    return await desk.gates.authorize(replace(call, input=given), tool, tool.traits(call.input))
+    """What the gates say to a call."""
+    return await desk.gates.authorize(_judged(call, tool), tool, tool.traits(call.input))
+
+
+def _judged(call: Call, tool: Tool) -> Call:
+    """As gates and hooks see it: whole paths, where the log has what was asked."""
+    return replace(call, input=tool.judged(call.input))
 
 
 def _with_sound_input(desk: Desk, tool: Tool, decision: Decision) -> Decision:
@@ -221,7 +227,8 @@ async def _take_answer(desk: Desk, call: OpenCall, tool: Tool) -> None:
 
 async def _denied(desk: Desk, call: OpenCall, tool: Tool, decision: Decision | None) -> Plan:
     asked = _call(desk, call, call.input)
-    ruling = await desk.ask_hooks(occasions.permission_denied(asked, call.reason), is_context=False)
+    denied = occasions.permission_denied(_judged(asked, tool), call.reason)
+    ruling = await desk.ask_hooks(denied, is_context=False)
     told = [refusal(call.reason), *ruling.context]
     is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
@@ -269,7 +276,8 @@ def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str
 
 def _call(desk: Desk, call: OpenCall, given: Mapping[str, object]) -> Call:
     made = call_of(desk, call.id, call.name, given)
-    return made if call.started is None else replace(made, idempotency_key=call.started)
+    key = made.idempotency_key if call.started is None else call.started
+    return replace(made, idempotency_key=key, is_approved=call.is_approved)
 
 
 def call_of(desk: Desk, call_id: str, name: str, given: Mapping[str, object]) -> Call:
@@ -278,7 +286,7 @@ def call_of(desk: Desk, call_id: str, name: str, given: Mapping[str, object]) ->
     name = name if tool is None else tool.spec.name
 
     def say(text: str) -> None:
-        desk.emit(ToolOutput(id=call_id, name=name, text=text))
+        desk.emit(ToolOutput(id=call_id, name=name, text=desk.writer.scrubbed(text)))
 
     return Call(
         id=call_id,
@@ -334,7 +342,8 @@ async def _performed(tool: Tool, call: Call) -> Outcome:
 
 
 async def _after(desk: Desk, work: Round, ready: Ready, call: Call, outcome: Outcome) -> Outcome:
-    ruling = await desk.ask_hooks(occasions.after_tool(call, outcome), is_context=False)
+    done = occasions.after_tool(_judged(call, ready.tool), outcome)
+    ruling = await desk.ask_hooks(done, is_context=False)
     if ruling.stop is not None:
         work.stops.append(ruling.stop)
     if ruling.updated_output is not None:
@@ -369,8 +378,8 @@ async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> 
 def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
     """Give a call its one result, with what it did besides."""
     error = None if outcome.ok else outcome.error or "failed"
-    overheard, desk.overheard[:] = [*desk.overheard], []
-    desk.note(*overheard, *outcome.facts)
+    desk.note_overheard()
+    desk.note(*outcome.facts)
     if call.name.startswith("mcp__"):
         desk.note(
             AgentMcpToolResult(

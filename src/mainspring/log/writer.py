@@ -191,6 +191,10 @@ class Writer:
             self._store, self._scrub, self.session_id, content, media_type=media_type
         )
 
+    def scrubbed(self, text: str) -> str:
+        """As the log would have it: for what is shown and not kept."""
+        return self._scrub(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
     async def renew(self) -> None:
         await self._store.renew(self.lease)
 

@@ -33,6 +33,8 @@ class Kit:
     gates: Gates
     tools: Sequence[Tool] = ()
     client_tools: Sequence[ToolSpec] = ()
+    denied: frozenset[str] = frozenset()
+    """Names of the agent's own tools that the model is not told of."""
     deferred: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     box: Box | None = None

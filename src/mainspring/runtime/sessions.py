@@ -269,7 +269,8 @@ class Session:
 
     def _desk(self, writer: Writer, known: Known, kit: Kit) -> Desk:
         runtime = self._runtime
-        tools = tools_of(self.agent, *kit.tools, *self._history())
+        brought = [tool for tool in self.agent.tools if tool.spec.name not in kit.denied]
+        tools = tools_of(replace(self.agent, tools=brought), *kit.tools, *self._history())
         client_tools = [*self.agent.client_tools, *kit.client_tools]
         at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
         desk = Desk(

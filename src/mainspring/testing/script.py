@@ -31,8 +31,8 @@ HOOK_STOPPED = "hook_stopped"
 _DIFF_LINES = 16
 
 
-class Crashed(Exception):
-    """Here the recorded process died."""
+class Crashed(BaseException):
+    """Here the recorded process died: nothing that a tool could have raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

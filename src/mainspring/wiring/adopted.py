@@ -16,11 +16,11 @@ from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import PolicyAdopted
+from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Mode, Policy
 from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
-from mainspring.wiring.lazy import LazyModule
 from mainspring.wiring.policies import LoadedPolicy, load_policy
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,14 @@ from mainspring.capabilities.tools.shell import bash
 from mainspring.capabilities.tools.think import think
 from mainspring.capabilities.tools.todo import todo
 from mainspring.core.content import BlobSource
+from mainspring.core.facts import NetworkRequested
 from mainspring.core.hands import Workspace
+from mainspring.core.lazy import LazyModule
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.bash import judge
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.environment import Environment
 from mainspring.wiring.hands import Hands
-from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.wiring import network
@@ -49,7 +50,6 @@ def built_in_tools(
     opening: Opening,
     workspace: Workspace,
     on_files: Sequence[Tool],
-    environment: Environment,
     hands: Hands | None,
     workers: Interprets | None,
 ) -> dict[str, Tool]:
@@ -65,10 +65,17 @@ def built_in_tools(
         is_resumed = opening.thread.turns > 0
         tools += [bash(hands, judge=judged, resumed=is_resumed)]
         tools += service_tools(hands.services, judge=judged)
-    if environment.rules is not None:
-        overheard = [] if hands is None else hands.overheard
-        tools.append(network.fetching(environment.rules, overheard.append))
     return {tool.spec.name: tool for tool in tools}
+
+
+def web_tools(
+    environment: Environment, audit: Callable[[NetworkRequested], None]
+) -> dict[str, Tool]:
+    """What reaches hosts from outside of the sandbox; none without rules that say which."""
+    if environment.rules is None:
+        return {}
+    fetching = network.fetching(environment.rules, audit)
+    return {fetching.spec.name: fetching}
 
 
 def wanted_of(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool]:

@@ -15,8 +15,8 @@ from mainspring.capabilities.sandbox.cage import Limits, Site
 from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Policy, is_hidden
-from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
@@ -142,6 +142,11 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
     )
 
 
+def _pointer(workspace: Path) -> tuple[str, ...]:
+    """In a linked worktree `.git` is a file that says where the repository is; git believes it."""
+    return (".git",) if (workspace / ".git").is_file() else ()
+
+
 def site_of(places: Places, environment: Environment, *, session_id: str, share: Path) -> Site:
     workspace = places.workspace
     limits = environment.limits
@@ -152,7 +157,7 @@ def site_of(places: Places, environment: Environment, *, session_id: str, share:
         share=share,
         read_only=tuple(Path(each).expanduser().resolve() for each in environment.read_only),
         hidden=tuple(workspace / each for each in places.hidden),
-        protected=tuple(workspace / each for each in PROTECTED),
+        protected=tuple(workspace / each for each in (*PROTECTED, *_pointer(workspace))),
         limits=Limits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
         network=environment.rules is not None,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -23,8 +25,8 @@ from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.hands import Box, Exec, Ran, unheard_output
+from mainspring.core.lazy import LazyModule
 from mainspring.wiring.environment import Environment, Places, site_of
-from mainspring.wiring.lazy import LazyModule
 from mainspring.wiring.monty import Workers
 
 if TYPE_CHECKING:
@@ -34,11 +36,14 @@ else:
 
 _MOST_OVERHEARD = 200
 _GIT = {
-    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
     "GIT_CONFIG_VALUE_0": "explicit",
+    "GIT_CONFIG_KEY_1": "safe.directory",
+    "GIT_CONFIG_VALUE_1": "*",
 }
-"""A folder that looks like a bare repository cannot have git run what its config says."""
+"""A folder that looks like a bare repository cannot have git run what its config says; that the
+workspace is another user's is what a sandbox with a uid of its own looks like."""
 _UNSANDBOXED = timedelta(hours=8)
 
 
@@ -51,13 +56,17 @@ class Hands:
     variables: Mapping[str, str]
     overheard: list[KnownPayload]
     """What programs did on the network, for the log."""
+    workspace: Path
 
     @property
     def box(self) -> Box:
         return self.sandbox.box
 
     async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
-        return await self.sandbox.run(self._equipped(wanted), hear)
+        try:
+            return await self.sandbox.run(self._equipped(wanted), hear)
+        finally:
+            disarm(self.workspace)
 
     async def found(self, key: str) -> Ran | None:
         return await self.sandbox.found(key)
@@ -139,9 +148,10 @@ class Bench:
             welcome = self._serving(way_out)
         sandbox = KeptSandbox(site, backend, on_listener=welcome)
         services = Services(site, backend)
+        self._stack.callback(disarm, places.workspace)  # last: a service may have left something
         await self._stack.enter_async_context(sandbox)
         self._stack.push_async_callback(services.close)
-        return Hands(sandbox, services, variables, overheard)
+        return Hands(sandbox, services, variables, overheard, places.workspace)
 
     def _serving(self, way_out: network.WayOut) -> Callable[[socket.socket], None]:
         def serve(listener: socket.socket) -> None:
@@ -157,3 +167,15 @@ def _heard_by(overheard: list[KnownPayload]) -> Callable[[NetworkRequested], Non
             overheard.append(request)
 
     return audit
+
+
+def disarm(workspace: Path) -> None:
+    """Take away what would have git, outside of the sandbox, believe another config than the one
+    that programs cannot change. Git itself makes it in linked worktrees only, which have no folder
+    `.git`; where there is none, nothing can be mounted over it."""
+    with suppress(OSError):
+        folder = os.open(workspace / ".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.unlink("commondir", dir_fd=folder)
+        finally:
+            os.close(folder)

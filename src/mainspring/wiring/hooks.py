@@ -14,6 +14,7 @@ from mainspring.capabilities.hooks.runner import HookRunner
 from mainspring.capabilities.hooks.runner import Policy as HookPolicy
 from mainspring.capabilities.hooks.runner import Session as HookSession
 from mainspring.config import Settings
+from mainspring.core.envelope import KnownPayload
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.permissions.judged import judged_call
@@ -45,9 +46,17 @@ def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], t
 
 
 def hook_runner(
-    settings: Settings, adopted: Adopted, opening: Opening, gates: Gatekeeper, ask: Asked
+    settings: Settings,
+    adopted: Adopted,
+    opening: Opening,
+    gates: Gatekeeper,
+    ask: Asked,
+    overheard: list[KnownPayload],
 ) -> HookRunner:
-    """Runs those that come from a trusted place; enter it before it is asked anything."""
+    """Runs those that come from a trusted place; enter it before it is asked anything.
+
+    What models cost that hooks ask is `overheard`.
+    """
 
     def told() -> Mapping[str, object]:
         return {
@@ -63,7 +72,8 @@ def hook_runner(
         return forbids(parse_rule(text), judged, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, _ = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
+        said, facts = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
+        overheard.extend(facts)
         return said
 
     return HookRunner(

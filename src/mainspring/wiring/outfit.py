@@ -20,6 +20,7 @@ from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.facts import SandboxOpened
+from mainspring.core.lazy import LazyModule
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
@@ -28,7 +29,8 @@ from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Mode, Policy, remove_denied
 from mainspring.runtime.kit import Kit, Opening, bare
 from mainspring.wiring.adopted import adopt
-from mainspring.wiring.built_ins import built_in_tools, wanted_of, workspace_tools
+from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
+from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
     Environment,
     Places,
@@ -37,7 +39,6 @@ from mainspring.wiring.environment import (
     without_denied,
 )
 from mainspring.wiring.hands import Bench, Hands
-from mainspring.wiring.lazy import LazyModule
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.verdicts import asked_of
 
@@ -88,29 +89,40 @@ class Outfitter:
         environment = read_environment(rules.loaded.sandbox)
         places = await to_thread.run_sync(without_denied, places, policy)
         hands = await self._hands(session_id, places, environment)
+        overheard: list[KnownPayload] = [] if hands is None else hands.overheard
         gates = self._gatekeeper(opening, policy, hands)
         async with AsyncExitStack() as stack:
             warnings = rules.warnings
             if rules.adopted.hooks:
                 ask = asked_of(self._shelf, opening.agent.model)
-                runner = hooks.hook_runner(self._settings, rules.adopted, opening, gates, ask)
+                runner = hooks.hook_runner(
+                    self._settings, rules.adopted, opening, gates, ask, overheard
+                )
                 gates.hooks = await stack.enter_async_context(runner)
                 warnings = (*warnings, *runner.warnings)
             for warning in warnings:
                 self._warn(warning)
             tree = self._tree(session_id, places, policy)
             on_files = self._files[session_id]
-            tools = built_in_tools(opening, tree, on_files, environment, hands, self._bench.workers)
+            tools = {
+                **built_in_tools(opening, tree, on_files, hands, self._bench.workers),
+                **web_tools(environment, overheard.append),
+            }
             tools = wanted_of(remove_denied(tools, policy), opening.agent.built_ins)
+            brought = {tool.spec.name: tool for tool in opening.agent.tools}
+            offered = remove_denied(brought, policy)
+            deferred = deferred_of(offered)
             yield Kit(
                 gates=gates,
-                tools=list(tools.values()),
+                tools=[*tools.values(), *loading(deferred)],
+                denied=frozenset(brought.keys() - offered.keys()),
+                deferred=frozenset(deferred),
                 client_tools=[ASK_USER] if self._wish.is_attended else [],
                 aliases=ALIASES,
                 box=None if hands is None else hands.box,
                 snapshots=WorkspaceSnapshots(tree, places.snapshots),
                 environment=_told(places, environment, hands),
-                overheard=[] if hands is None else hands.overheard,
+                overheard=overheard,
                 facts=(*rules.facts, *_opened(opening, places, hands)),
             )
 
@@ -122,6 +134,8 @@ class Outfitter:
         try:
             return places_of(self._settings, workspace, opening.writer.session_id)
         except InvalidInput as error:
+            if opening.agent.tools:
+                raise  # they would run without any rules
             self._warn("; ".join([str(error), *getattr(error, "__notes__", ())]))
             return None
 
@@ -166,6 +180,7 @@ def _place(policy: Policy) -> Place:
         cwd=policy.workspace,
         home=policy.home,
         resolve=os.path.realpath,
+        is_folder=os.path.isdir,
     )
 
 

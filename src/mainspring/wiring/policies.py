@@ -132,8 +132,8 @@ def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
         InvalidInput: a rule or the file cannot be understood; nothing was written.
     """
     file = folder / LOCAL_FILE
-    content = read_bounded(file)
-    whole = {} if content is None else _decode(file, content)
+    own = read_project(folder)
+    whole = _decode(file, own.get(LOCAL_FILE, b""))
     permissions = whole.setdefault("permissions", {})
     if not isinstance(permissions, dict):
         raise InvalidInput(f"{file}: permissions must be an object")
@@ -144,11 +144,12 @@ def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
         parse_rule(text, behavior="allow")
         if text not in allow:
             allow.append(text)  # pyright: ignore[reportUnknownMemberType]
-    was_trusted = is_trusted(folder, read_project(folder), home=home)
+    was_trusted = is_trusted(folder, own, home=home)
     encoded = msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
     write_whole(file, encoded)
     if was_trusted:
-        trust(folder, home=home)
+        # what was read and what we wrote, not what is there by now: a program may have been quick
+        trust(folder, home=home, contents={**own, LOCAL_FILE: encoded})
     return file
 
 

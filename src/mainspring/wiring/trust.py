@@ -30,15 +30,15 @@ def is_trusted(folder: Path, contents: Mapping[str, bytes], *, home: Path) -> bo
     return not contents or _known(home).get(os.path.realpath(folder)) == _fingerprint(contents)
 
 
-def trust(folder: Path, *, home: Path) -> None:
-    """Vouch for a folder's settings as they are now.
+def trust(folder: Path, *, home: Path, contents: Mapping[str, bytes] | None = None) -> None:
+    """Vouch for a folder's settings: as they are now, or those that are given.
 
     Raises: InvalidInput.
     """
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
-    known = {**_known(home), os.path.realpath(folder): _fingerprint(read_project(folder))}
-    _keep(known, home)
+    vouched = read_project(folder) if contents is None else contents
+    _keep({**_known(home), os.path.realpath(folder): _fingerprint(vouched)}, home)
 
 
 def distrust(folder: Path, *, home: Path) -> bool:

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeAlias
 
+from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import ModelRequestEnded
+from mainspring.core.facts import BudgetReserved, BudgetSettled
 from mainspring.core.model import Reply, Request, User
 from mainspring.harness.thread import JUDGEMENT
 from mainspring.wiring.models import Shelf
@@ -33,7 +35,7 @@ def asked_of(shelf: Shelf, model: str) -> Asked:
             async with aclosing(shelf.open(model).stream(request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, Reply):
-                        return _text(delta), (_ended(shelf, delta),)
+                        return _text(delta), _charged(shelf, delta)
         except ProviderFailed as error:
             return f"the model did not answer: {error}", ()  # which is no yes
         return "", ()
@@ -45,12 +47,20 @@ def _text(reply: Reply) -> str:
     return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
 
 
-def _ended(shelf: Shelf, reply: Reply) -> ModelRequestEnded:
-    return ModelRequestEnded(
+def _charged(shelf: Shelf, reply: Reply) -> tuple[KnownPayload, ...]:
+    """Like any other request: what is spent is what was reserved and settled."""
+    cost = str(shelf.cost(reply.model, reply.usage))
+    reservation = ids.new_id(ids.RESERVATION)
+    ended = ModelRequestEnded(
         model_request_start_id="",
         model_usage=reply.usage,
         model=reply.model,
         purpose=JUDGEMENT,
         stop_reason=reply.reason,
-        cost_usd=str(shelf.cost(reply.model, reply.usage)),
+        cost_usd=cost,
+    )
+    return (
+        BudgetReserved(reservation_id=reservation, cost_usd=cost),
+        ended,
+        BudgetSettled(reservation_id=reservation, cost_usd=cost),
     )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
-import aiohttp
 import anyio
 
 from mainspring.capabilities.providers.failures import (
@@ -23,12 +22,16 @@ from mainspring.capabilities.providers.sse import EventTooLarge, Splitter
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, ProviderFailed
+from mainspring.core.lazy import LazyModule
 from mainspring.core.model import Stalled
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import aiohttp
     from anyio.abc import TaskGroup
+else:
+    aiohttp = LazyModule("aiohttp")  # a third of the time that an offline model takes to start
 
 T = TypeVar("T")
 
@@ -138,17 +141,6 @@ class Http:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            self._session = await stack.enter_async_context(
-                aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(limit=0),  # how many at once: the router's
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    timeout=aiohttp.ClientTimeout(
-                        total=None, connect=self.limits.connect_seconds, sock_read=None
-                    ),
-                    trust_env=self._trust_environment,
-                    read_bufsize=256 * 1024,
-                )
-            )
             self._group = await stack.enter_async_context(anyio.create_task_group())
             self._stack = stack.pop_all()
         return self
@@ -162,7 +154,12 @@ class Http:
         if self._group is not None:
             self._group.cancel_scope.cancel()
         self._group = None
-        await self._stack.aclose()  # without the block's error, which the group would wrap
+        try:
+            await self._stack.aclose()  # without the block's error, which the group would wrap
+        finally:
+            if self._session is not None:
+                await self._session.close()
+            self._session = None
 
     async def exchange(self, call: Call) -> AsyncGenerator[Arrival, None]:
         """`Opened`, then either batches of events or one `Whole`; `Stalled` when it is silent.
@@ -190,9 +187,10 @@ class Http:
             self._finish(sending, group, keep=opened is not None and opened.is_answered)
 
     def _send(self, call: Call) -> tuple[Sending, TaskGroup]:
-        session, group = self._session, self._group
-        if session is None or group is None:
+        group = self._group
+        if group is None:
             raise InvalidInput("the HTTP session for models is not open: use `async with Http()`")
+        session = self._session = self._session or self._opened()
         sending = Sending()
         headers = {
             **call.endpoint.headers,
@@ -209,6 +207,17 @@ class Http:
 
         group.start_soon(sending.run, post)
         return sending, group
+
+    def _opened(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # how many at once: the router's
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=self.limits.connect_seconds, sock_read=None
+            ),
+            trust_env=self._trust_environment,
+            read_bufsize=256 * 1024,
+        )
 
     async def _within(self, seconds: float, wait: Callable[[], Awaitable[T]]) -> T | None:
         with anyio.move_on_after(max(0.0, seconds)):

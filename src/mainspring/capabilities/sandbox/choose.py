@@ -145,7 +145,7 @@ def _landlocks(settings: SandboxSettings) -> list[Backend] | Refusal:
             "landlock",
             "without root it is degraded: programs could change modes, dates and attributes of the"
             " user's files outside",
-            "set allow_degraded if that will do",
+            "set sandbox.allowDegraded if that will do",
         )
     return [Landlock(owns_uid=False)]
 

@@ -66,7 +66,8 @@ class Services:
             raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")
         place = self._place(name)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (place / "key").write_text(key, encoding="utf-8")
+        (place / "key.new").write_text(key, encoding="utf-8")
+        (place / "key.new").replace(place / "key")  # there as a whole, or not at all
 
     def _key_of(self, name: str) -> str | None:
         try:

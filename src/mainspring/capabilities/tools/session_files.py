@@ -53,7 +53,8 @@ Plan: TypeAlias = Callable[[Call], Awaitable[Planned]]
 
 
 class SessionFiles:
-    """What was read is forgotten when the process ends: the model reads it again, which is safe."""
+    """What was read is forgotten when the process ends: the model reads it again, which is safe.
+    Unless a person has agreed to the diff: that may have been in another process, days ago."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -74,9 +75,9 @@ class SessionFiles:
     def check_read(self, call: Call, path: str, found: FileState) -> None:
         """Raises ToolError: the model does not know what is in this file."""
         seen = self._seen.get(self._key(call, path))
-        if seen is None:
+        if seen is None and not call.is_approved:
             raise ToolError(f"{path} has not been read in this session: read it first")
-        if seen != found.version:
+        if seen not in (None, found.version):
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
 
     async def change(self, call: Call, plan: Plan) -> Outcome:

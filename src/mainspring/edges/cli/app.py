@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring import __version__
+from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli import doctor, insight, log, model, policy, session, talk, vault
 from mainspring.edges.cli.action import Action
-from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import perform

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mainspring import __version__
-from mainspring.wiring.lazy import LazyModule
+from mainspring.core.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import app

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json
-from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import policy_acts

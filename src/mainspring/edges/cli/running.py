@@ -73,14 +73,17 @@ async def attended(
     """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
     keyboard = keyboard or Keyboard(None, colour=settings.color)
     approver = Approver(settings, keyboard, Screen(settings, stderr=True))
+    teller = Teller(settings, own=own)
     while True:
-        teller = Teller(settings, own=own)
+        for call in await waiting_calls(session.log, await session.log.session(session.id)):
+            teller.know(call.id, call.name, call.input)
         try:
             result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
         finally:
             teller.close()
-        waits = isinstance(result, Result) and result.reason == "requires_action"
-        if not waits or not is_somebody_there() or not await approver.ask_all(session):
+        if isinstance(result, Left) or (result is not None and result.reason != "requires_action"):
+            return result
+        if not is_somebody_there() or not await approver.ask_all(session):
             return result
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
-from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import rewinding, session_acts

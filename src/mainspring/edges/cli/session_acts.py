@@ -13,6 +13,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
+from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, ago, dollars
 from mainspring.edges.cli.sessions import existing_log, find_session
@@ -20,7 +21,6 @@ from mainspring.edges.cli.teller import Teller
 from mainspring.harness.open_call import OpenCall
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.outline import Outline, Status, outline, waiting_calls
-from mainspring.wiring.lazy import LazyModule
 from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.text import Text
 
+from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.blocks import Blocks, CodeLine, Piece, Prose
 from mainspring.edges.cli.render import Screen, one_line
-from mainspring.wiring.lazy import LazyModule
 
 if TYPE_CHECKING:
     from rich.syntax import Syntax

@@ -99,6 +99,10 @@ class Teller:
             case _:
                 self._done(event, payload)
 
+    def know(self, call_id: str, name: str, given: Mapping[str, object]) -> None:
+        """A call from before."""
+        self._calls[call_id] = _Call(name, key_argument(given))
+
     def close(self) -> None:
         """What was under way is not any more."""
         self._thought = ""

@@ -106,6 +106,8 @@ class _Compaction:
         self.is_interrupted = False
         self._desk = desk
         self._is_announced = False
+        self._is_blocked = False
+        self._is_urgent = False
 
     async def limit_results(self, max_tokens: int) -> None:
         transcript = self._desk.thread.transcript
@@ -116,25 +118,27 @@ class _Compaction:
         for layer in (snip, micro, collapse):
             if (sheet := self._sheet(goal, rounds)) is None:
                 return
-            if overlays := layer(sheet):
-                await self._announce()
+            overlays = layer(sheet)
+            if overlays and await self._may_go_on():
                 self._record(overlays)
 
     async def summarize(self, *, goal: int, rounds: int) -> None:
         sheet = self._sheet(goal, rounds)
         if sheet is None or not is_worth_it(self._desk, sheet):
             return
-        await self._announce()
+        if not await self._may_go_on():
+            return
         overlays = await summarize(self._desk, sheet)
         self.is_interrupted = overlays is None
         self._record(overlays or ())
 
     async def run_harder(self, *, goal: int, results: int) -> None:
-        """Keep the newest round only, and of its results less."""
+        """Keep the newest round only, and of its results less. Whatever hooks say: without it the
+        session ends here."""
+        self._is_urgent = True
         await self.run(goal=goal, rounds=1)
         await self.summarize(goal=goal, rounds=1)
-        if self._sheet(goal, 1) is not None:
-            await self._announce()
+        if self._sheet(goal, 1) is not None and await self._may_go_on():
             await self.limit_results(results)
 
     async def drop_media(self, *, with_newest: bool) -> None:
@@ -142,8 +146,8 @@ class _Compaction:
         overlays = drop_media(sheet, with_newest=with_newest)
         if not overlays:
             overlays = drop_media(sheet, with_newest=True)
-        if overlays:
-            await self._announce()
+        self._is_urgent = True
+        if overlays and await self._may_go_on():
             self._record(overlays)
 
     def _sheet(self, goal: int, rounds: int) -> Sheet | None:
@@ -160,11 +164,15 @@ class _Compaction:
             recent_bytes=int(goal * desk.facts.bytes_per_token / 2),
         )
 
-    async def _announce(self) -> None:
+    async def _may_go_on(self) -> bool:
+        """Gates and hooks hear of it once, before the first change; a hook may say no to what can
+        wait."""
         if not self._is_announced:
             self._is_announced = True
-            await self._desk.ask_hooks(occasions.before_compact(), is_context=False)
+            ruling = await self._desk.ask_hooks(occasions.before_compact(), is_context=False)
+            self._is_blocked = ruling.blocked
             await self._desk.gates.before_compact(self._desk.thread)
+        return self._is_urgent or not self._is_blocked
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:
         """All of them, with what each frees, or none."""

@@ -27,6 +27,10 @@ _OUTWARD = frozenset(("web_fetch", "web_search"))
 """They only read, but to ask is to tell."""
 
 
+_READ_ANYTHING = frozenset(("python",))
+"""They only read, and nobody can tell beforehand what."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     judged: Judged
@@ -58,6 +62,8 @@ class _Case:
             return judged.verdict.read_only and (is_held or not judged.verdict.opaque)
         if judged.tool.startswith("mcp__"):
             return False  # that it is read-only is only the word of whoever runs the server
+        if judged.tool in _READ_ANYTHING and self.has_secrets:
+            return False
         return judged.traits.read_only or judged.tool in INWARD
 
     @property

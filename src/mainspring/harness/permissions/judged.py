@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import cast
 
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import Verdict, judge, split
+from mainspring.harness.permissions.bash import Unclear, Verdict, judge, split
 from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours
-from mainspring.harness.permissions.paths import Access, Touched, absolute
+from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside
 
 _MOST_BASES = 16
 _FIELDS = ("file_path", "notebook_path", "path")
+_OBSCURE = frozenset((".", "eval", "popd", "source"))
+"""They take the shell elsewhere, and do not say where."""
 _SEARCHES = frozenset(("glob", "grep"))
 _ON_FILES = READING | EDITING | {"artifact"}
 
@@ -28,6 +32,11 @@ class Place:
     resolve: Callable[[str], str]
     """Follow the links of an absolute path, whether it exists or not. May raise `OSError` and
     `ValueError`, and nothing else."""
+    is_folder: Callable[[str], bool] = lambda _: True
+    others: tuple[str, ...] = ()
+    """Where the shell may stand instead, because earlier commands went there."""
+    is_known: bool = True
+    """Whether it stands at one of these for sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +60,7 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
     command = str(given.get("command", ""))
     verdict = judge(command, workspace=place.workspace)
     bases = _bases(command, place)
-    if len(bases) == _MOST_BASES:
+    if len(bases) == _MOST_BASES or not place.is_known:
         verdict = replace(verdict, opaque=True)
     paths = tuple(
         _touched(path, "write" if path in verdict.writes else "read", base)
@@ -64,26 +73,64 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
     )
 
 
+def after(commands: Sequence[str], place: Place) -> Place:
+    """The place, when these commands may have been run in any order: a shell stays where it went,
+    as long as that is a folder of the workspace."""
+    stands = [place.cwd]
+    for base in stands:  # grows while it is gone through
+        at = replace(place, cwd=base, others=())
+        for command in commands:
+            for target in _targets(command):
+                went = _gone(at, target)
+                is_new = went not in stands and is_inside(went, (place.workspace,))
+                if is_new and len(stands) < _MOST_BASES and place.is_folder(went):
+                    stands.append(went)
+    is_known = not any(map(_goes_anywhere, commands))
+    return replace(place, others=tuple(stands[1:]), is_known=is_known)
+
+
 def _bases(command: str, place: Place) -> list[Place]:
     """Where the shell may stand while a command runs: each `cd` is taken or not."""
-    bases = [place]
-    for each in split(command).commands:
-        if each.name not in ("cd", "pushd"):
-            continue
-        target = each.words[-1].value if len(each.words) > 1 else "~"
-        known = [
-            replace(base, cwd=absolute(target or "", cwd=base.cwd, home=base.home))
-            for base in bases
-        ]
+    bases = [replace(place, cwd=cwd, others=()) for cwd in (place.cwd, *place.others)]
+    for target in _targets(command):
+        known = [replace(base, cwd=_gone(base, target)) for base in bases]
         bases = list(dict.fromkeys((*bases, *known)))[:_MOST_BASES]
     return bases
+
+
+@lru_cache(maxsize=256)
+def _targets(command: str) -> tuple[str, ...]:
+    """Where a command goes."""
+    return tuple(
+        (each.words[-1].value if len(each.words) > 1 else "~") or ""
+        for each in split(command).commands
+        if each.name in ("cd", "pushd")
+    )
+
+
+@lru_cache(maxsize=256)
+def _goes_anywhere(command: str) -> bool:
+    """Whether only the shell can tell where a command goes."""
+    found = split(command)
+    return isinstance(found, Unclear) or any(
+        each.name in _OBSCURE
+        or (each.name in ("cd", "pushd") and any(word.value is None for word in each.words))
+        for each in found.commands
+    )
+
+
+def _gone(base: Place, target: str) -> str:
+    return absolute(target, cwd=base.cwd, home=base.home)
 
 
 def _file_paths(tool: str, given: Mapping[str, object], place: Place) -> Iterator[Touched]:
     if tool not in _ON_FILES:
         return
     access: Access = "write" if tool in EDITING else "read"
-    named = [path for field in _FIELDS if isinstance(path := given.get(field), str) and path]
+    listed = given.get("paths")
+    several = cast("list[object]", listed) if isinstance(listed, list) else []
+    every = [*(given.get(field) for field in _FIELDS), *several]
+    named = [path for path in every if isinstance(path, str) and path]
     is_search = tool in _SEARCHES
     if is_search and not named:
         named = [place.workspace]

@@ -137,7 +137,7 @@ def permits(rule: Rule, judged: Judged) -> bool:
 
 def _seen(rule: Rule, judged: Judged) -> list[Touched]:
     """The paths of a call that a rule on files has a say in."""
-    if judged.tool in family(rule.tool):
+    if judged.tool in family(rule.tool) or (judged.tool == "artifact" and rule.tool in READING):
         return list(judged.paths)
     if judged.command is None:
         return []

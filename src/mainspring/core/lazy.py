@@ -1,4 +1,4 @@
-"""Modules that are imported when first used, so that no command pays for what it does not do."""
+"""Modules that are imported when first used, so that nobody waits for what is not used."""
 
 from __future__ import annotations
 
