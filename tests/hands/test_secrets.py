@@ -1,4 +1,4 @@
-"""Secrets of every kind, planted wherever an agent could come by one: nothing keeps or tells them."""
+"""Secrets of every kind, planted wherever an agent could come by one: they stay there."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,7 +69,7 @@ async def test_planted_secrets_are_nowhere_after_a_session(
         calls("artifact", file_path="all.txt", name="all.txt"),
         calls("bash", command="for i in 1 2 3 4 5 6; do cat all.txt notes/*; done; false"),
         calls("edit", file_path="all.txt", old_string="so use it", new_string="do not"),
-        calls("bash", command="true > over"),
+        calls("bash", command="true > over"),  # the sandbox keeps a result until the next command
         mode="bypassPermissions",
         environ=environ,
     ) as play:
@@ -88,9 +88,12 @@ async def test_planted_secrets_are_nowhere_after_a_session(
     assert found(captured.out + captured.err, secrets) == []
 
 
+LOOK = "env; cat /proc/*/environ"
 PROGRAM = """
-import json, os, sys, urllib.request
+import os, sys, urllib.request
 key = os.environ["TOKEN"]
+for name in ("NO_PROXY", "no_proxy"):
+    os.environ.pop(name)
 request = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + key})
 print(urllib.request.urlopen(request, timeout=20).read().decode())
 try:
@@ -121,10 +124,7 @@ async def test_a_program_uses_a_secret_of_the_vault_and_never_sees_it(
         anyio.create_task_group() as group,
         TLSListener(listener, PUBLIC.context("localhost"), standard_compatible=False) as tls,
         scene.play(
-            calls(
-                "bash",
-                command=f"env -u NO_PROXY -u no_proxy python3 use.py https://localhost:{port}/a?q=1; env; cat /proc/*/environ",
-            ),
+            calls("bash", command=f"python3 use.py https://localhost:{port}/a?q=1; {LOOK}"),
             calls("web_fetch", url=f"https://elsewhere.test:{port}/"),
             mode="bypassPermissions",
             environ=environ,

@@ -374,3 +374,16 @@ def test_denying_the_shell_denies_services_too():
     assert list(remove_denied(tools, rules(deny=("Bash",)))) == ["service_stop"]
     judged = call("service_start", command="ls")
     assert decided(judged, rules(deny=("Bash",))).decision == "deny"
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        call("artifact", path=f"{WORKSPACE}/keys/a"),
+        call("artifact", paths=[f"{WORKSPACE}/b", f"{WORKSPACE}/keys/a"]),
+        call("python", code="open('keys/a').read()", traits=SAFE_READ),
+    ],
+)
+def test_files_to_be_asked_about_are_so_whatever_the_tool_that_reads_them(judged: Judged):
+    policy = rules(ask=("Read(keys/**)",), allow=("artifact",))
+    assert decided(judged, policy).decision == "ask"

@@ -279,3 +279,23 @@ def test_one_file_alone_makes_a_policy(machine: Machine):
     assert [rule.text for rule in policy.rules] == ["Bash"]
     assert policy.workspace == str(machine.project)
     assert len(warnings) == 1
+
+
+def test_always_allow_vouches_for_nothing_that_comes_meanwhile(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+):
+    planted = machine.project / ".claude/settings.json"
+    replace = os.replace
+
+    def late(source: str, target: Path) -> None:
+        """A program that waits for the file to be written, and is quick."""
+        replace(source, target)
+        machine.write(planted, {"permissions": {"allow": ["Bash"]}})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", late)
+        add_local_rules(machine.project, ["Bash(ls)"], home=machine.home)
+    loaded = machine.load()
+    assert planted.exists()
+    assert not loaded.is_trusted
+    assert loaded.policy.rules == ()

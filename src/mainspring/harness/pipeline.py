@@ -358,12 +358,12 @@ async def _after(desk: Desk, work: Round, ready: Ready, call: Call, outcome: Out
 
 async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> Outcome:
     """A result over its cap goes to a blob; the model reads the beginning, the end and where."""
-    uncut = tuple(block for block in outcome.content if not isinstance(block, BlobBlock))
-    text = plain_text(uncut)
+    text = plain_text(tuple(each for each in outcome.content if not isinstance(each, BlobBlock)))
     cap = min(max_chars, max(_LEAST_CHARS, ROUND_CHARS - work.chars))
     work.chars += min(len(text), cap)
     if len(text) <= cap:
         return outcome
+    text = desk.writer.scrubbed(text)  # of a secret that was cut in two nobody would know the rest
     kept = await desk.writer.put_blob(text.encode(), media_type="text/plain")
     half = cap // 2
     preview = (

@@ -98,7 +98,8 @@ def without_denied(places: Places, policy: Policy) -> Places:
     for folder, folders, files in os.walk(places.workspace):
         for name in (*folders, *files):
             path = os.path.join(folder, name)
-            if is_hidden(policy, path, os.path.realpath(path)):
+            target = os.path.realpath(path) if os.path.islink(path) else path
+            if is_hidden(policy, path, target):
                 found.append(os.path.relpath(path, places.workspace))
         known = {*found, *places.hidden}
         folders[:] = [
@@ -147,7 +148,9 @@ def _pointer(workspace: Path) -> tuple[str, ...]:
     return (".git",) if (workspace / ".git").is_file() else ()
 
 
-def site_of(places: Places, environment: Environment, *, session_id: str, share: Path) -> Site:
+def site_of(
+    places: Places, environment: Environment, *, session_id: str, share: Path | None
+) -> Site:
     workspace = places.workspace
     limits = environment.limits
     return Site(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -13,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.sandbox.cage import Backend
@@ -28,6 +28,7 @@ from mainspring.core.hands import Box, Exec, Ran, unheard_output
 from mainspring.core.lazy import LazyModule
 from mainspring.wiring.environment import Environment, Places, site_of
 from mainspring.wiring.monty import Workers
+from mainspring.wiring.shares import open_share
 
 if TYPE_CHECKING:
     from mainspring.wiring import network
@@ -131,12 +132,11 @@ class Bench:
         self, session_id: str, places: Places, environment: Environment, backend: Backend
     ) -> Hands:
         overheard: list[KnownPayload] = []
-        share = places.state.parent / f"{places.state.name}.share"
-        await to_thread.run_sync(lambda: share.mkdir(mode=0o755, parents=True, exist_ok=True))
+        share = None if environment.rules is None else self._share(session_id)
         site = site_of(places, environment, session_id=session_id, share=share)
         variables = dict(_GIT)
         welcome: Callable[[socket.socket], None] = unwanted_listener
-        if environment.rules is not None:
+        if environment.rules is not None and share is not None:
             way_out = await network.open_way_out(
                 self._settings,
                 environment.rules,
@@ -152,6 +152,11 @@ class Bench:
         await self._stack.enter_async_context(sandbox)
         self._stack.push_async_callback(services.close)
         return Hands(sandbox, services, variables, overheard, places.workspace)
+
+    def _share(self, session_id: str) -> Path:
+        share = open_share(session_id)
+        self._stack.callback(shutil.rmtree, share, ignore_errors=True)
+        return share
 
     def _serving(self, way_out: network.WayOut) -> Callable[[socket.socket], None]:
         def serve(listener: socket.socket) -> None:

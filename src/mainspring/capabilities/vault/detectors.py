@@ -129,6 +129,8 @@ _NAMES = (
 )
 _BETWEEN = r"""[\\"']*\s*(?:=>|:=|={1,3}|:)\s*[\\"']*"""
 _VALUE = r"""[^\s"'\\,;<>{}()\[\]&|`]{8,}"""
+_BEFORE = r"(?:[^\s\\:]{1,200}[:-](?:\d{1,6}[:-])?|[-+>|] ?)?"
+"""What tools put before a line: the file that it is from and its number, the sign of a diff."""
 _GAP = r"(?:\\+[nrt]|\s|\d{1,6}(?:\t|\\t|→|[:|]))*"
 """Between the lines of a key: ends of lines, also escaped ones, and numbers of lines."""
 
@@ -197,14 +199,14 @@ DETECTORS: tuple[Detector, ...] = (
         "private_key",
         "PRIVATE KEY",
         r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
-        rf"{_GAP}(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]*{_GAP})*"
-        rf"(?:[A-Za-z0-9+/=]{{16,}}{_GAP})+"
-        rf"(?:[A-Za-z0-9+/=]{{0,15}}{_GAP}-----END [A-Z0-9 ]+-----)?)",
+        rf"{_GAP}(?:{_BEFORE}(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]*{_GAP})*"
+        rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{16,}}{_GAP})+"
+        rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{0,15}}{_GAP}{_BEFORE}-----END [A-Z0-9 ]+-----)?)",
     ),
     _written(
         "putty_key",
         "Private-Lines:",
-        rf"Private-Lines: \d+{_GAP}((?:[A-Za-z0-9+/=]{{16,}}{_GAP})+[A-Za-z0-9+/=]*)",
+        rf"Private-Lines: \d+{_GAP}((?:{_BEFORE}[A-Za-z0-9+/=]{{16,}}{_GAP})+[A-Za-z0-9+/=]*)",
     ),
     _written(
         "encoded_private_key",

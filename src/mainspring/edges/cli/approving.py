@@ -38,10 +38,12 @@ class Approver:
     notes: Screen
 
     async def ask_all(self, session: Session) -> bool:
-        """Ask about every call that waits; False as soon as somebody leaves one for later."""
+        """Ask about every call that waits; False if there is none, or as soon as somebody leaves
+        one for later."""
         row = await session.log.session(session.id)
+        waiting = await waiting_calls(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
-        for call in await waiting_calls(session.log, row):
+        for call in waiting:
             self.keyboard.forget()
             is_settled = (
                 await self._ask_user(session, call)
@@ -50,7 +52,7 @@ class Approver:
             )
             if not is_settled:
                 return False
-        return True
+        return bool(waiting)
 
     async def _ask(self, session: Session, call: OpenCall, place: Path) -> bool:
         lines = _shown(call)

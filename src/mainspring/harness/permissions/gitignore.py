@@ -139,6 +139,9 @@ def _spans(segments: Sequence[Segment | str], names: Sequence[str]) -> bool:
 def _names(segment: Segment | str, name: str) -> bool:
     if segment == _ANYTHING:
         return True
+    ends = ((segment[0], name[:1]), (segment[-1], name[-1:]))
+    if any(isinstance(token, str) and token != character for token, character in ends):
+        return False  # at once: whole workspaces are held against patterns
     return _wild_match(segment, name, lambda token: token == _STAR, _stands_for)
 
 

@@ -120,7 +120,7 @@ def is_hit(specifier: str, touched: Touched, roots: Roots) -> bool:
     base, pattern = (text.casefold() for text in _located(specifier, roots))
     return any(
         _is_match(pattern, base, path.casefold() + inside, is_folder=True)
-        for path in touched.both
+        for path in dict.fromkeys(touched.both)
         for inside in ("", _ANYTHING_IN_IT)
     )
 
