@@ -232,21 +232,3 @@ def test_questions_of_the_agent_are_answered_by_number_or_in_words(
             "And why?": "because I say so",
         }
     }
-
-
-def test_what_does_not_fit_can_be_looked_at_before_it_is_allowed(
-    begin: Begin, upstream: Upstream, place: Path
-):
-    command = "\n".join([*(f"echo {number}" for number in range(80)), "echo last > made.txt"])
-    upstream.says(call("bash", command=command))
-    with begin("make it") as terminal:
-        shown = terminal.expect("/v]")
-        assert "21 more lines" in shown
-        assert "made.txt" not in shown
-        terminal.type("v\r")
-        assert "echo last > made.txt" in terminal.expect("/v]")
-        assert not (place / "made.txt").exists()
-        terminal.type("y\r")
-        terminal.expect("all I know")
-        assert terminal.wait() == 0
-    assert (place / "made.txt").read_text() == "last\n"

@@ -11,7 +11,7 @@ from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 
 
 @pytest.fixture(autouse=True)
-def _isolation_is_to_be_had() -> None:  # pyright: ignore[reportUnusedFunction]
+def _isolation_is_to_be_had() -> None:
     if find_bubblewrap() is None:
         pytest.skip("no bubblewrap here")
 

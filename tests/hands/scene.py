@@ -14,7 +14,7 @@ import anyio
 from mainspring.capabilities.providers.scripted import Scripted, Step, says
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock, plain_text
-from mainspring.core.events import AgentToolResult, PermissionUpdate, RuleText
+from mainspring.core.events import AgentMcpToolResult, AgentToolResult, PermissionUpdate, RuleText
 from mainspring.core.facts import ToolCallAuthorized
 from mainspring.core.model import Request, ToolResult, User
 from mainspring.core.tool import Tool
@@ -60,12 +60,11 @@ class Play:
 
     async def results(self) -> list[str]:
         """What came of its calls, in the order of their asking."""
-        told = {each.tool_use_id: each for each in await self.events(AgentToolResult)}
-        return [
-            plain_text(told[event.id].content)
-            for event in await self.session.events()
-            if event.id in told
-        ]
+        told = {each.tool_use_id: each.content for each in await self.events(AgentToolResult)}
+        for each in await self.events(AgentMcpToolResult):
+            told[each.mcp_tool_use_id] = each.content
+        events = await self.session.events()
+        return [plain_text(told[event.id]) for event in events if event.id in told]
 
     async def decisions(self) -> list[tuple[str, str, str | None]]:
         """What was decided about calls, by which gate, by which rule."""

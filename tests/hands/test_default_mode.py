@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.hands.scene import DONE, MODEL, Scene, begin, leave, read_results, rule
+from tests.hands.scene import DONE, MODEL, Scene, begin, leave, read_results, rule, spoken
 
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.capabilities.tools.define import tool
@@ -241,6 +241,8 @@ async def test_auto_asks_a_model_and_after_three_refusals_a_person(scene: Scene)
         assert len(questions) == 4
         assert not any(read_results(question) for question in questions)
         assert all(not question.tools for question in questions)
+        assert spoken(questions[0]).count("<action>") == 1
+        assert spoken(questions[3]).count("<action>") == 4  # with what it did before
         ended = await play.events(ModelRequestEnded)
         judgements = [each for each in ended if each.purpose == "judgement"]
         assert len(judgements) == 4

@@ -7,7 +7,7 @@ from tests.hands.scene import DONE, Scene, begin, read_by_model, read_results, s
 
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.core.events import ModelRequestEnded
-from mainspring.core.facts import ContextAdded, HookRan
+from mainspring.core.facts import ContextAdded, HookRan, MessageWithheld
 from mainspring.wiring.trust import trust
 
 VALIDATOR = """#!/usr/bin/env python3
@@ -79,6 +79,20 @@ async def test_a_published_settings_file_runs_unchanged(scene: Scene):
             ("Stop", "blocked"),
             ("Stop", "ok"),
         ]
+
+
+async def test_a_prompt_that_a_hook_refuses_never_reaches_the_model(scene: Scene):
+    guard = "grep -q launch && { echo not without a second key >&2; exit 2; }; exit 0"
+    scene.user(hooks={"UserPromptSubmit": [command(guard)]})
+    async with scene.play() as play:
+        assert (await play.run()).ok
+        await play.session.send("launch the rocket")
+        await play.session.run()
+        await play.run("and what is the time?")
+        assert "rocket" not in read_by_model(play.model.requests)
+        [withheld] = await play.events(MessageWithheld)
+        assert withheld.reason is not None
+        assert "not without a second key" in withheld.reason
 
 
 async def test_people_are_notified_when_a_call_waits_for_them(scene: Scene):

@@ -16,6 +16,7 @@ from mainspring.core.facts import NetworkRequested
 from mainspring.core.model import Delta
 from mainspring.wiring.vaults import open_vault
 
+BYPASS = "bypassPermissions"
 VAULTED = "plain words of a vault 4711"
 PROVIDER_KEY = "nobody-knows-this-provider-key"
 HARNESS = "in-the-environment-of-the-harness"
@@ -66,10 +67,9 @@ async def test_planted_secrets_are_nowhere_after_a_session(
         calls("bash", command="cat all.txt vaulted.txt; cat notes/*"),
         calls("grep", pattern=".", output_mode="content"),
         calls("bash", command=everywhere),
-        calls("artifact", file_path="all.txt", name="all.txt"),
+        calls("artifact", path="all.txt", name="all.txt"),
         calls("bash", command="for i in 1 2 3 4 5 6; do cat all.txt notes/*; done; false"),
         calls("edit", file_path="all.txt", old_string="so use it", new_string="do not"),
-        calls("bash", command="true > over"),  # the sandbox keeps a result until the next command
         mode="bypassPermissions",
         environ=environ,
     ) as play:
@@ -120,25 +120,20 @@ async def test_a_program_uses_a_secret_of_the_vault_and_never_sees_it(
     allowed = {"host": "localhost", "ports": [port], "addresses": ["127.0.0.0/8", "::1/128"]}
     networking = {"type": "limited", "allowed_hosts": [allowed]}
     scene.user(sandbox={"networking": networking})
-    async with (
-        anyio.create_task_group() as group,
-        TLSListener(listener, PUBLIC.context("localhost"), standard_compatible=False) as tls,
-        scene.play(
-            calls("bash", command=f"python3 use.py https://localhost:{port}/a?q=1; {LOOK}"),
-            calls("web_fetch", url=f"https://elsewhere.test:{port}/"),
-            mode="bypassPermissions",
-            environ=environ,
-        ) as play,
-    ):
-        group.start_soon(tls.serve, server.handle)
-        await play.run()
-        program, page = await play.results()
+    listening = TLSListener(listener, PUBLIC.context("localhost"), standard_compatible=False)
+    step = calls("bash", command=f"python3 use.py https://localhost:{port}/a?q=1; {LOOK}")
+    page = calls("web_fetch", url=f"https://elsewhere.test:{port}/")
+    async with listening, scene.play(step, page, mode=BYPASS, environ=environ) as play:
+        async with anyio.create_task_group() as group:
+            group.start_soon(listening.serve, server.handle)
+            await play.run()
+            group.cancel_scope.cancel()
         requested = await play.events(NetworkRequested)
-        group.cancel_scope.cancel()
+        program, told = await play.results()
     assert "you sent msk_placeholder_" in program, program
     assert "refused: " in program
     assert "403" in program.partition("refused: ")[2].partition("\n")[0]
-    assert "not" in page
+    assert "not" in told
     assert len(server.asked) == 1
     assert f"Bearer {secret}".encode() in server.asked[0]
     assert [(each.host, each.decision, each.credential) for each in requested] == [

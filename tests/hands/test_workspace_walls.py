@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.hands.scene import DONE, Scene, begin, read_by_model
+from tests.harness.stage import echo
 
 from mainspring.capabilities.providers.scripted import Line, calls
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.core import ids
+from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import WorkspaceSnapshotted
 from mainspring.wiring.environment import PROTECTED
 
@@ -53,7 +55,7 @@ async def test_the_log_of_a_session_is_out_of_its_reach(scene: Scene):
         calls("write", file_path=".mainspring/settings.json", content="{}"),
         calls("glob", pattern="**/*.db"),
         calls("grep", pattern="agent", path=".mainspring"),
-        calls("artifact", file_path=database),
+        calls("artifact", path=database),
         calls("bash", command=f"ln -s {database} copy; cat copy; ln {database} hard; cat hard"),
         mode="bypassPermissions",
     ) as play:
@@ -78,7 +80,7 @@ def through(link: str, file: str) -> list[Line]:
         calls("grep", pattern="stands", path=link),
         calls("grep", pattern="stands"),
         calls("glob", pattern=f"{link}/*"),
-        calls("artifact", file_path=f"{link}/{file}"),
+        calls("artifact", path=f"{link}/{file}"),
         calls("bash", command=f"cat {link}/{file}; echo changed > {link}/{file}; true"),
     ]
 
@@ -92,7 +94,7 @@ async def test_no_link_leads_out(scene: Scene):
     steps += [
         calls("read", file_path="file"),
         calls("write", file_path="file", content="changed"),
-        calls("artifact", file_path="file"),
+        calls("artifact", path="file"),
         calls("bash", command=f"ln {outside}/notes.txt hard; cat hard file; true"),
         calls("python", code="print(open('file').read())"),
     ]
@@ -147,7 +149,7 @@ async def test_what_a_rule_forbids_to_read_is_hidden_from_programs(scene: Scene)
         calls("read", file_path="sub/.env"),
         calls("grep", pattern="stands"),
         calls("glob", pattern="secrets/*"),
-        calls("artifact", file_path="secrets/key.txt"),
+        calls("artifact", path="secrets/key.txt"),
         calls("python", code="print(open('secrets/key.txt').read())"),
         calls("bash", command="ln -s secrets/key.txt alias; cat alias; cp -r secrets copy; true"),
         calls("read", file_path="alias"),
@@ -180,14 +182,17 @@ async def test_every_turn_with_effects_can_be_gone_back_to(scene: Scene):
         assert (scene.workspace / ".mainspring/mainspring.db").exists()
 
 
-async def test_the_home_of_a_user_is_no_workspace(scene: Scene, tmp_path: Path):
-    narrow = Scene(home=tmp_path / "project/home", workspace=tmp_path / "project", outside=tmp_path)
-    narrow.home.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(narrow.home))
-        async with narrow.runtime("bypassPermissions") as runtime:
-            play = await begin(runtime, calls("bash", command="touch x"))
-            await play.run()
-            assert not any(spec.name == "bash" for spec in play.model.requests[0].tools)
-    assert any("is not a project" in each for each in narrow.warnings)
-    assert not (narrow.workspace / "x").exists()
+async def test_the_home_of_a_user_is_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    narrow = Scene(home=tmp_path / "all/home", workspace=tmp_path / "all", outside=tmp_path)
+    narrow.home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(narrow.home))
+    async with narrow.runtime("bypassPermissions") as runtime:
+        play = await begin(runtime, calls("bash", command="touch x"))
+        await play.run()
+        assert not any(spec.name == "bash" for spec in play.model.requests[0].tools)
+        assert any("is not a project" in each for each in narrow.warnings)
+        assert not (narrow.workspace / "x").exists()
+        play = await begin(runtime, calls("look"), tools=[echo("look")])
+        with pytest.raises(InvalidInput, match="is not a project"):
+            await play.run()  # its own tools would run without any rules
+        assert play.model.requests == []

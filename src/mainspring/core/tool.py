@@ -24,7 +24,7 @@ class Call:
     session_id: str
     thread_id: str
     is_approved: bool = False
-    """A person has agreed to what `preview` says it does; if that is not so any more, it is void."""
+    """A person has agreed to what `preview` says of it; if that has changed, it is void."""
     say: Callable[[str], None] = lambda _: None
     """Shows what it does while it runs; nothing of it is kept."""
 

@@ -101,10 +101,11 @@ class Gatekeeper:
         return _with(replace(ruling, updated_input=None), said)
 
     async def _classified(self, call: Call, classifier: Classifier) -> Decision:
+        asking = self.thread.round.get(call.id)
         done = [
-            classify.Proposal(other.name, other.input)
-            for other in self.thread.round.values()
-            if other.id != call.id
+            classify.Proposal(name, given)
+            for name, given in self.thread.gear.calls
+            if asking is None or given is not asking.input
         ]
         asked = classify.question(
             self.thread.gear.prompts, done, classify.Proposal(call.name, call.input)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mainspring.core import events, facts
@@ -10,6 +12,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload
 from mainspring.harness.permissions.names import ours
 
+_MOST = 30
 _GOES = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
 _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
 """What may stand in the midst of a word and is no part of it."""
@@ -28,6 +31,10 @@ class Gear:
     """What bears on what may be done: updates, decisions, and that the session was forked."""
     prompts: list[str] = field(default_factory=list[str])
     """What the user said, for the classifier of the mode auto."""
+    calls: deque[tuple[str, Mapping[str, object]]] = field(
+        default_factory=lambda: deque(maxlen=_MOST)
+    )
+    """The newest ones: what the agent has done and wants to do."""
     commands: list[str] = field(default_factory=list[str])
     """Of the shell, which may have taken it to another folder; it stays where it went."""
 
@@ -48,10 +55,18 @@ class Gear:
                 self.permissions.append(payload)
             case events.UserMessage(content=content):
                 self.prompts.append(plain_text(content))
-            case events.AgentToolUse(name=name, input=given) if ours(name) == "bash":
-                self._heard(str(given.get("command", "")))
+            case (
+                events.AgentToolUse(name=name, input=given)
+                | events.AgentMcpToolUse(name=name, input=given)
+            ):
+                self._called(name, given)
             case _:
                 pass
+
+    def _called(self, name: str, given: Mapping[str, object]) -> None:
+        self.calls.append((name, given))
+        if ours(name) == "bash":
+            self._heard(str(given.get("command", "")))
 
     def _heard(self, command: str) -> None:
         is_moving = _GOES.search(command) or _GOES.search(_QUOTES.sub("", command))

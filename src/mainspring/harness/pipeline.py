@@ -21,6 +21,7 @@ from mainspring.core.events import AgentMcpToolResult, AgentToolResult, Failure
 from mainspring.core.model import INVALID_JSON, ToolOutput, ToolUse
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness import occasions
+from mainspring.harness.altered import altered
 from mainspring.harness.desk import Desk
 from mainspring.harness.gates import Decision
 from mainspring.harness.limits import calls_over
@@ -120,8 +121,7 @@ def fault(desk: Desk, tool: Tool, given: Mapping[str, object]) -> str | None:
     """What is wrong with an input, in words for the model."""
     if (raw := given.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
-    name = tool.spec.name
-    wrong = tool.invalid(given)
+    name, wrong = tool.spec.name, tool.invalid(given) or altered(tool, given)
     if wrong and name in desk.deferred and name not in desk.thread.gear.loaded:
         return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
     return wrong

@@ -7,7 +7,7 @@ import shutil
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from mainspring.capabilities.sandbox.services import Services
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import HandsError
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.hands import Box, Exec, Ran, unheard_output
 from mainspring.core.lazy import LazyModule
@@ -58,12 +59,15 @@ class Hands:
     overheard: list[KnownPayload]
     """What programs did on the network, for the log."""
     workspace: Path
+    ran: set[str] = field(default_factory=set[str])
+    """Keys of what the sandbox still keeps the results of."""
 
     @property
     def box(self) -> Box:
         return self.sandbox.box
 
     async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
+        self.ran.add(wanted.key)
         try:
             return await self.sandbox.run(self._equipped(wanted), hear)
         finally:
@@ -73,7 +77,14 @@ class Hands:
         return await self.sandbox.found(key)
 
     async def forget(self, key: str) -> None:
+        self.ran.discard(key)
         await self.sandbox.forget(key)
+
+    async def forget_all(self) -> None:
+        """All of a run is in the log, without secrets; nothing else is to be left of it."""
+        while self.ran:
+            with suppress(HandsError):  # it is kept for longer than it need be
+                await self.forget(self.ran.pop())
 
     def _equipped(self, wanted: Exec) -> Exec:
         return replace(wanted, env={**self.variables, **wanted.env})

@@ -17,7 +17,7 @@ from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
-from mainspring.harness.permissions.judged import judged_call
+from mainspring.harness.permissions.judged import after, judged_call
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import HeldRule
 from mainspring.harness.permissions.rules import forbids, parse_rule
@@ -67,7 +67,8 @@ def hook_runner(
         }
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
-        judged = judged_call(tool, given, Traits(), gates.place())
+        place = after(gates.thread.gear.commands, gates.place())
+        judged = judged_call(tool, given, Traits(), place)
         roots = adopted.policy.roots(HeldRule(text=text, behavior="ask"))
         return forbids(parse_rule(text), judged, roots, "ask")
 

@@ -125,9 +125,15 @@ class Outfitter:
                 overheard=overheard,
                 facts=(*rules.facts, *_opened(opening, places, hands)),
             )
+            if hands is not None:
+                await hands.forget_all()
 
     def _places(self, opening: Opening) -> Places | None:
-        """Where it works; `None`, with a warning, if that is no place for an agent."""
+        """Where it works; `None`, with a warning, if that is no place for an agent.
+
+        Raises:
+            InvalidInput: it is none, and the agent has tools of its own: no rules would hold.
+        """
         before = opening.thread.gear.sandbox
         known = Path(self._settings.folder) if before is None else Path(before.workspace)
         workspace = self._wish.workspace or known
