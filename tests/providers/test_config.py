@@ -23,6 +23,7 @@ def test_a_folder_above_is_found_where_users_have_no_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / ".mainspring").mkdir()
+    (tmp_path / ".mainspring/mainspring.db").touch()
     below = tmp_path / "below"
     below.mkdir()
     monkeypatch.delattr(os, "getuid")
@@ -31,3 +32,14 @@ def test_a_folder_above_is_found_where_users_have_no_numbers(
         monkeypatch.setenv("USERPROFILE", str(home))
         settings = read_settings(environ={}, folder=below)
         assert settings.store == str(place / ".mainspring" / "mainspring.db")
+
+
+def test_a_folder_above_that_holds_settings_only_is_not_where_projects_keep_their_logs(
+    tmp_path: Path,
+):
+    (tmp_path / ".mainspring").mkdir()
+    (tmp_path / ".mainspring/settings.json").write_text("{}")
+    below = tmp_path / "below"
+    below.mkdir()
+    settings = read_settings(environ={}, folder=below)
+    assert settings.store == str(below / ".mainspring" / "mainspring.db")

@@ -271,6 +271,27 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
         await identical(play, calls=2)
 
 
+class Overruling(Hooked):
+    """Has a rule by the time that a person agrees."""
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        return Decision(decision="deny", gate="rule", rule="Echo", reason="a rule denies it")
+
+
+async def test_an_approval_that_came_after_a_rule_is_refused_again(tmp_path: Path):
+    ran: list[str] = []
+    gates = Overruling(decisions=[Decision(decision="ask", gate="default")])
+    model = Scripted(calls("echo", x="1"), says("done"))
+    async with stage(tmp_path, model, echo(ran=ran), gates=gates) as play:
+        ended = await play.play("go")
+        assert ended is not None
+        [waiting] = ended.waiting_for
+        allow = UserToolConfirmation(tool_use_id=waiting, result="allow")
+        assert await play.play(allow) == Ended("completed")
+        assert ran == []
+        await identical(play, calls=2)
+
+
 async def test_reads_that_began_early_are_identical(tmp_path: Path):
     ran: list[str] = []
     go_on = anyio.Event()

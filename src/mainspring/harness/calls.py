@@ -12,6 +12,7 @@ from mainspring.core.errors import HandsError
 from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.tool import Outcome
 from mainspring.harness import occasions
+from mainspring.harness.calling import idempotency_key, look_up
 from mainspring.harness.desk import Desk
 from mainspring.harness.interruption import until_interrupted
 from mainspring.harness.limits import calls_over
@@ -24,8 +25,6 @@ from mainspring.harness.pipeline import (
     Round,
     Waiting,
     execute,
-    idempotency_key,
-    look_up,
     prepare,
     settle,
 )

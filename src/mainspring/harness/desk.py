@@ -111,7 +111,8 @@ class Desk:
         del self._untold[: len(told)]
         if self._untold and self.writer.is_clear:  # another's commit failed and took ours along
             lost = self._untold[-1].seq
-            raise Conflict(self.writer.session_id, expected=lost, actual=durable)
+            conflict = Conflict(self.writer.session_id, expected=lost, actual=durable)
+            raise conflict from self.writer.loss
         for event in told:
             self.tell(event)
 

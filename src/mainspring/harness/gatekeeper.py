@@ -70,6 +70,10 @@ class Gatekeeper:
             decision = await self._asked(call, tool, decision)
         return _with(ruling, decision)
 
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        decision = self._decided(call, traits)
+        return decision if decision.decision == "deny" else None
+
     def _decided(self, call: Call, traits: Traits) -> Decision:
         place = after(self.thread.gear.commands, self.place())
         judged = judged_call(call.name, call.input, traits, place)

@@ -40,6 +40,10 @@ class Gates(Protocol):
         """May this call run? Fails closed: what cannot be judged is denied or asked about."""
         ...
 
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        """A person has said yes: do the rules say no by now? No hook is asked again."""
+        ...
+
     async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
         """Something happens that hooks may want to know of, or have a say in."""
         ...
@@ -67,6 +71,9 @@ class OpenGates:
             reason = "the tool wants a person to agree to it"
             return Decision(decision="ask", gate="guardrail", reason=reason)
         return Decision(decision="allow", gate="default")
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        return None
 
     async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
         return NOTHING_SAID

@@ -15,12 +15,13 @@ from mainspring.core.events import (
 )
 from mainspring.core.tool import Outcome
 from mainspring.harness import occasions
+from mainspring.harness.calling import look_up
 from mainspring.harness.calls import run_round
 from mainspring.harness.desk import Desk
 from mainspring.harness.early import early_calls
 from mainspring.harness.hearing import hear, listen
 from mainspring.harness.limits import continuation
-from mainspring.harness.pipeline import look_up, settle
+from mainspring.harness.pipeline import settle
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.repetition import NUDGE
 from mainspring.harness.thread import Thread

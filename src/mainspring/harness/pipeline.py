@@ -6,22 +6,20 @@ then started (noted by the round), run, cap, PostToolUse hooks, settle. The log 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-import msgspec
-
 from mainspring.core import facts as fact
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import HandsError
 from mainspring.core.events import AgentMcpToolResult, AgentToolResult, Failure
-from mainspring.core.model import INVALID_JSON, ToolOutput, ToolUse
+from mainspring.core.model import INVALID_JSON, ToolUse
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness import occasions
 from mainspring.harness.altered import altered
+from mainspring.harness.calling import call_hash, call_of, judged, look_up, open_call
 from mainspring.harness.desk import Desk
 from mainspring.harness.gates import Decision
 from mainspring.harness.limits import calls_over
@@ -40,8 +38,6 @@ NEEDLESS = "Not done: an earlier {} call of the same turn failed. Decide anew wh
 ROUND_CHARS = 200_000
 """Of all results of a turn together; what comes late is cut to what is left."""
 _LEAST_CHARS = 2_000
-
-_ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +104,9 @@ async def _check(
     if tool.traits(call.input).cascades and _has_failed_before(desk, call):
         return _refused(call, NEEDLESS.format(call.name), "cancelled")
     object_to = None if is_behind else tool.objection
-    if object_to and (objection := await object_to(_call(desk, call, call.input))):
+    if object_to and (objection := await object_to(open_call(desk, call, call.input))):
         return _refused(call, objection, "failed")
     return await _authorize(desk, work, call, tool)
-
-
-def look_up(desk: Desk, name: str) -> Tool | None:
-    return desk.tools.get(name) or desk.tools.get(desk.aliases.get(name, ""))
 
 
 def fault(desk: Desk, tool: Tool, given: Mapping[str, object]) -> str | None:
@@ -150,7 +142,7 @@ async def _authorize(desk: Desk, work: Round, call: OpenCall, tool: Tool) -> Pla
         desk.note(*decision.facts)
         await _note_decision(desk, call, tool, decision)
     elif call.decision == "ask" and call.answer is not None:
-        await _take_answer(desk, call, tool)
+        decision = await _take_answer(desk, call, tool)
     call = desk.thread.round[call.id]
     match call.decision:
         case "allow":
@@ -165,17 +157,12 @@ async def _judge(desk: Desk, call: OpenCall, tool: Tool) -> Decision:
     early = desk.early
     if early is not None and (decision := await early.decision(call.id)) is not None:
         return decision
-    return await authorized(desk, _call(desk, call, call.input), tool)
+    return await authorized(desk, open_call(desk, call, call.input), tool)
 
 
 async def authorized(desk: Desk, call: Call, tool: Tool) -> Decision:
     """What the gates say to a call."""
-    return await desk.gates.authorize(_judged(call, tool), tool, tool.traits(call.input))
-
-
-def _judged(call: Call, tool: Tool) -> Call:
-    """As gates and hooks see it: whole paths, where the log has what was asked."""
-    return replace(call, input=tool.judged(call.input))
+    return await desk.gates.authorize(judged(call, tool), tool, tool.traits(call.input))
 
 
 def _with_sound_input(desk: Desk, tool: Tool, decision: Decision) -> Decision:
@@ -191,7 +178,7 @@ async def _note_decision(desk: Desk, call: OpenCall, tool: Tool, decision: Decis
     given = call.input if decision.updated_input is None else decision.updated_input
     preview = None
     if decision.decision == "ask" and tool.preview is not None:
-        preview = await tool.preview(_call(desk, call, given))
+        preview = await tool.preview(open_call(desk, call, given))
     changed = decision.updated_input
     desk.note(
         fact.ToolCallAuthorized(
@@ -207,27 +194,37 @@ async def _note_decision(desk: Desk, call: OpenCall, tool: Tool, decision: Decis
     )
 
 
-async def _take_answer(desk: Desk, call: OpenCall, tool: Tool) -> None:
-    """A person has answered; what they saw must still be what would happen."""
+async def _take_answer(desk: Desk, call: OpenCall, tool: Tool) -> Decision | None:
+    """A person has answered; what they saw must still be what would happen, and a rule that was
+    made meanwhile to forbid it holds. The decision, if it is not theirs but such a rule's."""
     assert call.answer is not None
-    preview = None if tool.preview is None else await tool.preview(_call(desk, call, call.input))
-    judged = call_hash(call.name, call.input, preview)
-    is_void = call.answer.result == "allow" and call.call_hash not in (None, judged)
+    if call.answer.result == "allow":
+        asked = judged(open_call(desk, call, call.input), tool)
+        forbidden = desk.gates.still_forbidden(asked, tool.traits(call.input))
+        if forbidden is not None:
+            await _note_decision(desk, call, tool, forbidden)
+            return forbidden
+    preview = (
+        None if tool.preview is None else await tool.preview(open_call(desk, call, call.input))
+    )
+    seen = call_hash(call.name, call.input, preview)
+    is_void = call.answer.result == "allow" and call.call_hash not in (None, seen)
     desk.note(
         fact.ToolCallAuthorized(
             tool_use_id=call.id,
             decision="ask" if is_void else call.answer.result,
             gate="default" if is_void else "person",
             reason=VOID if is_void else call.answer.deny_message,
-            call_hash=judged,
+            call_hash=seen,
             preview=preview if is_void else None,
         )
     )
+    return None
 
 
 async def _denied(desk: Desk, call: OpenCall, tool: Tool, decision: Decision | None) -> Plan:
-    asked = _call(desk, call, call.input)
-    denied = occasions.permission_denied(_judged(asked, tool), call.reason)
+    asked = open_call(desk, call, call.input)
+    denied = occasions.permission_denied(judged(asked, tool), call.reason)
     ruling = await desk.ask_hooks(denied, is_context=False)
     told = [refusal(call.reason), *ruling.context]
     is_plan = decision is not None and decision.gate == "mode"
@@ -248,7 +245,7 @@ async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool | None) -> Plan:
     traits = tool.traits(call.input)
     policy = call.in_doubt or traits.in_doubt
     if policy == "probe" and tool.probe is not None:
-        found = await tool.probe(_call(desk, call, call.input))
+        found = await tool.probe(open_call(desk, call, call.input))
         return Ready(call, tool, traits) if found is None else Answered(call, found)
     if policy == "retry":
         return Ready(call, tool, traits)
@@ -262,41 +259,6 @@ async def _resolve_doubt(desk: Desk, call: OpenCall, tool: Tool | None) -> Plan:
 
 def _refused(call: OpenCall, why: str, error: Failure) -> Answered:
     return Answered(call, Outcome.text(why, ok=False, error=error))
-
-
-def call_hash(name: str, given: Mapping[str, object], preview: str | None = None) -> str:
-    """Of the exact call that a gate judged, and of what it would do."""
-    return hashlib.sha256(_ENCODER.encode((name, given, preview))).hexdigest()
-
-
-def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str, object]) -> str:
-    """The same for every attempt at this call, and for no other."""
-    return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, given))).hexdigest()
-
-
-def _call(desk: Desk, call: OpenCall, given: Mapping[str, object]) -> Call:
-    made = call_of(desk, call.id, call.name, given)
-    key = made.idempotency_key if call.started is None else call.started
-    return replace(made, idempotency_key=key, is_approved=call.is_approved)
-
-
-def call_of(desk: Desk, call_id: str, name: str, given: Mapping[str, object]) -> Call:
-    session_id = desk.writer.session_id
-    tool = look_up(desk, name)
-    name = name if tool is None else tool.spec.name
-
-    def say(text: str) -> None:
-        desk.emit(ToolOutput(id=call_id, name=name, text=desk.writer.scrubbed(text)))
-
-    return Call(
-        id=call_id,
-        name=name,
-        input=given,
-        idempotency_key=idempotency_key(session_id, call_id, name, given),
-        session_id=session_id,
-        thread_id=desk.thread.id,
-        say=say,
-    )
 
 
 def begin_early(desk: Desk, use: ToolUse) -> None:
@@ -322,7 +284,7 @@ def begin_early(desk: Desk, use: ToolUse) -> None:
 
 async def execute(desk: Desk, work: Round, ready: Ready) -> Outcome:
     """Run a call that was noted as started, and make of its outcome what the model reads."""
-    call = _call(desk, ready.call, ready.call.input)
+    call = open_call(desk, ready.call, ready.call.input)
     outcome = await desk.early.outcome(call.id) if desk.early is not None else None
     if outcome is None:
         outcome = await _performed(ready.tool, call)
@@ -342,7 +304,7 @@ async def _performed(tool: Tool, call: Call) -> Outcome:
 
 
 async def _after(desk: Desk, work: Round, ready: Ready, call: Call, outcome: Outcome) -> Outcome:
-    done = occasions.after_tool(_judged(call, ready.tool), outcome)
+    done = occasions.after_tool(judged(call, ready.tool), outcome)
     ruling = await desk.ask_hooks(done, is_context=False)
     if ruling.stop is not None:
         work.stops.append(ruling.stop)

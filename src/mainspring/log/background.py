@@ -11,12 +11,29 @@ import anyio
 
 @contextmanager
 def unwrapped() -> Generator[None]:
-    """Raise a group's only error as itself: callers know that one, not the group around it."""
+    """Raise a group's only error as itself: callers know that one, not the group around it.
+
+    An error that another of the group has caused tells nothing more, and is left out.
+    """
     try:
         yield
     except BaseExceptionGroup as group:
-        error = _only(group)
+        error = _only(_without_echoes(group))
         raise error from error.__cause__
+
+
+def _without_echoes(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    errors = list(_leaves(group))
+    _, rest = group.split(lambda error: error.__cause__ in errors)
+    return rest or group
+
+
+def _leaves(error: BaseException) -> Generator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
 
 
 def _only(error: BaseException) -> BaseException:

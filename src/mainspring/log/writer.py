@@ -46,6 +46,8 @@ class Writer:
         self._tip = session.head  # where the log will end once what is staged is committed
         self._heard = 0  # position of the last inbox item that was staged
         self._losses = 0  # commits that failed, each with all that was staged
+        self.loss: BaseException | None = None
+        """Why the last of them did."""
 
     @property
     def session_id(self) -> str:
@@ -134,7 +136,8 @@ class Writer:
         tip, losses = self._tip, self._losses
         async with self._turn:
             if losses != self._losses:  # the commit before us failed, and ours stood on it
-                raise Conflict(self.session_id, expected=tip.seq, actual=self.head.seq)
+                conflict = Conflict(self.session_id, expected=tip.seq, actual=self.head.seq)
+                raise conflict from self.loss
             if not self._staged:
                 return
             events, self._staged = self._staged, []
@@ -150,10 +153,11 @@ class Writer:
             try:
                 with CancelScope(shield=True):  # who staged it goes on as if it were written
                     await self._commit(append)
-            except BaseException:
+            except BaseException as error:
                 self._staged, self._folded, self._heard = [], [], 0
                 self._tip = self.head
                 self._losses += 1
+                self.loss = error
                 raise
             self.head = head
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
-
-import msgspec
+from typing import NamedTuple
 
 from mainspring.core import events, facts
-from mainspring.core.content import Block, TextBlock, plain_text
+from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import FailedOver, Reply, ToolSpec
-from mainspring.core.tool import InDoubt
 from mainspring.harness.calls import SNAPSHOT_FAILED
 from mainspring.harness.context.digest import EARLIER
 from mainspring.harness.context.xray import Shot
-from mainspring.harness.gates import Decision
 from mainspring.harness.loop import INTERRUPTED
 from mainspring.harness.pipeline import VOID
 from mainspring.harness.thread import JUDGEMENT
+from mainspring.testing.recorded_call import Fate, RecordedCall
 
 CLIENT = (
     events.UserMessage,
@@ -40,11 +37,6 @@ SETTLED = (
 LIMITS = ("max_turns", "budget_reached")
 FEEDBACK = ("stop_hook_feedback", "outcome_revision", "budget_continuation")
 
-Fate: TypeAlias = Literal["settled", "crashed", "interrupted"]
-"""What became of one attempt at a call."""
-
-_ENCODER = msgspec.json.Encoder(order="deterministic")
-
 
 class Progress(NamedTuple):
     """How far a run has come, in what all runs of the same session share."""
@@ -58,46 +50,6 @@ class Progress(NamedTuple):
 
     def has_reached(self, due: Progress) -> bool:
         return all(ours >= theirs for ours, theirs in zip(self, due, strict=True))
-
-
-@dataclass(slots=True, kw_only=True)
-class RecordedCall:
-    id: str
-    name: str
-    input: dict[str, object]
-    is_custom: bool
-    decision: Decision | None = None
-    ran_input: dict[str, object] | None = None
-    """What a gate has made of the input."""
-    voids: int = 0
-    """How often what it would do had changed when a person approved it."""
-    loaded: tuple[facts.ToolsLoaded, ...] = ()
-    """What it gave the model besides its result."""
-    fates: list[Fate] = field(default_factory=list[Fate])
-    policy: InDoubt | None = None
-    is_parallel: bool = False
-    content: tuple[Block, ...] | None = None
-    is_error: bool = False
-
-    @property
-    def key(self) -> tuple[str, bytes]:
-        return key_of(self.name, self.input)
-
-    def is_like(self, name: str, given: Mapping[str, object]) -> bool:
-        """Whether this is what was asked for, or what a gate has made of it."""
-        ran = self.input if self.ran_input is None else self.ran_input
-        return key_of(name, given) in (self.key, key_of(self.name, ran))
-
-    @property
-    def is_refused(self) -> bool:
-        """Settled without having been judged or run: its input was wrong, or out of place."""
-        is_untouched = self.decision is None and not self.fates and self.policy is None
-        is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED
-        return is_untouched and self.content is not None and not is_dropped
-
-
-def key_of(name: str, given: Mapping[str, object]) -> tuple[str, bytes]:
-    return name, _ENCODER.encode(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,14 +230,7 @@ def _read_step(
         case facts.ToolCallAuthorized(decision="ask", reason=reason) if reason == VOID:
             call.voids += 1
         case facts.ToolCallAuthorized():
-            call.ran_input = payload.updated_input
-            call.decision = Decision(
-                decision=payload.decision,
-                gate=payload.gate,
-                rule=payload.rule,
-                reason=payload.reason,
-                updated_input=payload.updated_input,
-            )
+            call.judge(payload)
         case facts.ToolCallStarted():
             call.fates.append(_fate(log, at, call.id))
             call.is_parallel = call.is_parallel or _is_parallel(log, at)

@@ -15,13 +15,13 @@ from mainspring.core.hook import Occasion, Ruling
 from mainspring.core.model import Request
 from mainspring.harness.context.anatomy import request_lines
 from mainspring.harness.context.xray import Shot, canonical
+from mainspring.testing.recorded_call import RecordedCall
 from mainspring.testing.recording import (
     CLIENT,
     PROPOSED,
     SETTLED,
     Added,
     Progress,
-    RecordedCall,
     Recording,
     advanced,
     settled_id,

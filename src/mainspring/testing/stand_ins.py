@@ -22,7 +22,8 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.pipeline import refusal
 from mainspring.harness.reasons import Continue, Ended
 from mainspring.harness.thread import Thread
-from mainspring.testing.recording import LIMITS, RecordedCall, Recording, key_of, side_reply
+from mainspring.testing.recorded_call import RecordedCall, key_of
+from mainspring.testing.recording import LIMITS, Recording, side_reply
 from mainspring.testing.script import HOOK_STOPPED, Crashed, Script
 
 NOT_RECORDED = "This call was not recorded, and tools are not run in a replay."
@@ -124,6 +125,12 @@ class RecordedGates:
         if recorded is not None and recorded.decision is not None:
             return recorded.decision
         return Decision(decision="allow", gate="default")
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        recorded = self._script.recorded(call.id)
+        if recorded is None or self._script.answers.get(call.id, 0) <= recorded.voids:
+            return None
+        return recorded.forbidden
 
     async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
         match occasion.event:

@@ -16,7 +16,8 @@ from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
-from mainspring.harness.permissions.policy import Policy, is_hidden
+from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
+from mainspring.wiring.lookout import PROTECTED
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
@@ -24,11 +25,6 @@ else:
     network = LazyModule("mainspring.capabilities.network.rules")
 
 _MOST_DENIED = 200
-PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/info", ".gitmodules"),
-    *(".claude", ".vscode", ".idea", ".husky", ".devcontainer", ".mcp.json", ".kiro/hooks"),
-)
-"""What programs may read and not change: it runs later, or steers what runs."""
 
 
 class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -85,33 +81,50 @@ class Places:
     snapshots: Path
     hidden: tuple[str, ...]
     """In the workspace, relative to it, and not the session's to see."""
+    protected: tuple[str, ...] = ()
+    """In the workspace, relative to it: programs may not change it."""
 
 
 def without_denied(places: Places, policy: Policy) -> Places:
-    """Files that a rule forbids to read are not to be seen by programs either.
+    """Files that a rule forbids to read are not to be seen by programs either, and those that one
+    forbids to edit are not to be changed by them.
 
     Looks at the workspace as it is; what is made later, is made by the session itself.
     """
     if not any(rule.behavior == "deny" for rule in policy.rules):
         return places
-    found: list[str] = []
+    hidden: list[str] = []
+    protected: list[str] = []
+    covered: set[str] = set()
+    """Folders of which all that is in them is protected."""
     for folder, folders, files in os.walk(places.workspace):
+        is_covered = folder in covered
         for name in (*folders, *files):
             path = os.path.join(folder, name)
             target = os.path.realpath(path) if os.path.islink(path) else path
             if is_hidden(policy, path, target):
-                found.append(os.path.relpath(path, places.workspace))
-        known = {*found, *places.hidden}
+                hidden.append(os.path.relpath(path, places.workspace))
+            elif is_covered:
+                covered.add(path)
+            elif is_unchangeable(policy, path, target):
+                covered.add(path)
+                protected.append(os.path.relpath(path, places.workspace))
+        known = {*hidden, *places.hidden}
         folders[:] = [
             name
             for name in folders
             if os.path.relpath(os.path.join(folder, name), places.workspace) not in known
         ]
-        if len(found) > _MOST_DENIED:
-            raise InvalidInput(
-                f"rules forbid to read over {_MOST_DENIED} paths: name their folders"
-            )
-    return replace(places, hidden=(*places.hidden, *found))
+        _refuse_many(hidden, "read")
+        _refuse_many(protected, "edit")
+    return replace(places, hidden=(*places.hidden, *hidden), protected=tuple(protected))
+
+
+def _refuse_many(found: list[str], access: str) -> None:
+    if len(found) > _MOST_DENIED:
+        raise InvalidInput(
+            f"rules forbid to {access} over {_MOST_DENIED} paths: name their folders"
+        )
 
 
 def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
@@ -143,11 +156,6 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
     )
 
 
-def _pointer(workspace: Path) -> tuple[str, ...]:
-    """In a linked worktree `.git` is a file that says where the repository is; git believes it."""
-    return (".git",) if (workspace / ".git").is_file() else ()
-
-
 def site_of(
     places: Places, environment: Environment, *, session_id: str, share: Path | None
 ) -> Site:
@@ -160,7 +168,7 @@ def site_of(
         share=share,
         read_only=tuple(Path(each).expanduser().resolve() for each in environment.read_only),
         hidden=tuple(workspace / each for each in places.hidden),
-        protected=tuple(workspace / each for each in (*PROTECTED, *_pointer(workspace))),
+        protected=tuple(workspace / each for each in (*PROTECTED, *places.protected)),
         limits=Limits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
         network=environment.rules is not None,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
+from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.sandbox.cage import Backend
@@ -28,6 +28,7 @@ from mainspring.core.facts import NetworkRequested
 from mainspring.core.hands import Box, Exec, Ran, unheard_output
 from mainspring.core.lazy import LazyModule
 from mainspring.wiring.environment import Environment, Places, site_of
+from mainspring.wiring.lookout import Lookout, find_repositories, noted
 from mainspring.wiring.monty import Workers
 from mainspring.wiring.shares import open_share
 
@@ -37,6 +38,8 @@ else:
     network = LazyModule("mainspring.wiring.network")  # most sessions have none
 
 _MOST_OVERHEARD = 200
+MOST_IDLE = 8
+_PARTING_SECONDS = 30.0
 _GIT = {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
@@ -58,9 +61,11 @@ class Hands:
     variables: Mapping[str, str]
     overheard: list[KnownPayload]
     """What programs did on the network, for the log."""
-    workspace: Path
+    lookout: Lookout
     ran: set[str] = field(default_factory=set[str])
     """Keys of what the sandbox still keeps the results of."""
+    parting: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What is to be undone when they are let go."""
 
     @property
     def box(self) -> Box:
@@ -68,10 +73,15 @@ class Hands:
 
     async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
         self.ran.add(wanted.key)
+        has_more_to_protect = self.lookout.begin()
+        set_aside: list[str] = []
         try:
-            return await self.sandbox.run(self._equipped(wanted), hear)
+            if has_more_to_protect:
+                await self.sandbox.close()  # what is mounted when it starts again, is all of it
+            ran = await self.sandbox.run(self._equipped(wanted), hear)
         finally:
-            disarm(self.workspace)
+            set_aside = self.lookout.end()
+        return noted(ran, set_aside)
 
     async def found(self, key: str) -> Ran | None:
         return await self.sandbox.found(key)
@@ -86,17 +96,32 @@ class Hands:
             with suppress(HandsError):  # it is kept for longer than it need be
                 await self.forget(self.ran.pop())
 
+    async def close(self) -> None:
+        with CancelScope(shield=True), anyio.move_on_after(_PARTING_SECONDS):
+            await self.parting.aclose()
+
     def _equipped(self, wanted: Exec) -> Exec:
         return replace(wanted, env={**self.variables, **wanted.env})
 
 
 class Bench:
-    """Use it with `async with`: no sandbox outlives the block, unless the process is killed."""
+    """Use it with `async with`: no sandbox outlives the block, unless the process is killed.
 
-    def __init__(self, settings: Settings, *, is_unsandboxed: bool = False) -> None:
+    Of sessions that do not run, `most_idle` keep their sandboxes and services; those that ran
+    longest ago lose theirs, as if the process had ended.
+    """
+
+    def __init__(
+        self, settings: Settings, *, is_unsandboxed: bool = False, most_idle: int = MOST_IDLE
+    ) -> None:
         self._settings = settings
         self._is_unsandboxed = is_unsandboxed
-        self._made: dict[str, Hands] = {}
+        self._most_idle = most_idle
+        self._busy: dict[str, Hands] = {}
+        self._idle: dict[str, Hands] = {}
+        """The longest idle first."""
+        self._changing = anyio.Lock()
+        """A sandbox that is being ended is not to be opened again meanwhile."""
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self.workers = Workers.of(self._stack)
@@ -105,6 +130,7 @@ class Bench:
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._group.cancel_scope.cancel)
+        self._stack.push_async_callback(self._close_all)
         return self
 
     async def __aexit__(
@@ -113,18 +139,35 @@ class Bench:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._made.clear()
         await self._stack.__aexit__(kind, error, traceback)
 
     async def hands(self, session_id: str, places: Places, environment: Environment) -> Hands:
-        """
+        """The session's own until it is said to `rest`.
+
         Raises:
             SandboxFailed: there is no isolation to be had; it says what to do about it.
         """
-        if session_id not in self._made:
-            backend = await self._backend(environment, places)
-            self._made[session_id] = await self._open(session_id, places, environment, backend)
-        return self._made[session_id]
+        async with self._changing:
+            hands = self._busy.get(session_id) or self._idle.pop(session_id, None)
+            if hands is None:
+                backend = await self._backend(environment, places)
+                hands = await self._open(session_id, places, environment, backend)
+            self._busy[session_id] = hands
+            return hands
+
+    async def rest(self, session_id: str) -> None:
+        """Its run has ended; the next one is quicker to begin if its sandbox is still there."""
+        with CancelScope(shield=True):
+            async with self._changing:
+                if (hands := self._busy.pop(session_id, None)) is not None:
+                    self._idle[session_id] = hands
+                while len(self._idle) > self._most_idle:
+                    await self._idle.pop(next(iter(self._idle))).close()
+
+    async def _close_all(self) -> None:
+        async with AsyncExitStack() as stack:  # each, whatever comes of the others
+            for hands in (*self._idle.values(), *self._busy.values()):
+                stack.push_async_callback(hands.close)
 
     async def _backend(self, environment: Environment, places: Places) -> Backend:
         until = clock.now() + _UNSANDBOXED if self._is_unsandboxed else None
@@ -143,38 +186,57 @@ class Bench:
         self, session_id: str, places: Places, environment: Environment, backend: Backend
     ) -> Hands:
         overheard: list[KnownPayload] = []
-        share = None if environment.rules is None else self._share(session_id)
-        site = site_of(places, environment, session_id=session_id, share=share)
-        variables = dict(_GIT)
-        welcome: Callable[[socket.socket], None] = unwanted_listener
-        if environment.rules is not None and share is not None:
-            way_out = await network.open_way_out(
-                self._settings,
-                environment.rules,
-                environment.secrets,
-                share=share,
-                audit=_heard_by(overheard),
-            )
-            variables |= way_out.variables
-            welcome = self._serving(way_out)
-        sandbox = KeptSandbox(site, backend, on_listener=welcome)
+        steering = await to_thread.run_sync(find_repositories, places.workspace, places.hidden)
+        places = replace(places, protected=(*places.protected, *steering))
+        lookout = await to_thread.run_sync(Lookout, places.workspace, steering, places.state)
+        parting = AsyncExitStack()
+        async with AsyncExitStack() as unless_opened:
+            unless_opened.push_async_callback(parting.aclose)
+            share = None if environment.rules is None else _share(session_id, parting)
+            site = site_of(places, environment, session_id=session_id, share=share)
+            variables = dict(_GIT)
+            welcome: Callable[[socket.socket], None] = unwanted_listener
+            if environment.rules is not None and share is not None:
+                way_out = await network.open_way_out(
+                    self._settings,
+                    environment.rules,
+                    environment.secrets,
+                    share=share,
+                    audit=_heard_by(overheard),
+                )
+                variables |= way_out.variables
+                welcome = self._serving(way_out, parting)
+            sandbox = KeptSandbox(site, backend, on_listener=welcome)
+            unless_opened.pop_all()
         services = Services(site, backend)
-        self._stack.callback(disarm, places.workspace)  # last: a service may have left something
-        await self._stack.enter_async_context(sandbox)
-        self._stack.push_async_callback(services.close)
-        return Hands(sandbox, services, variables, overheard, places.workspace)
+        parting.callback(_look_around, lookout)  # last: a service may have left something
+        await parting.enter_async_context(sandbox)
+        parting.push_async_callback(services.close)
+        return Hands(sandbox, services, variables, overheard, lookout, parting=parting)
 
-    def _share(self, session_id: str) -> Path:
-        share = open_share(session_id)
-        self._stack.callback(shutil.rmtree, share, ignore_errors=True)
-        return share
-
-    def _serving(self, way_out: network.WayOut) -> Callable[[socket.socket], None]:
+    def _serving(
+        self, way_out: network.WayOut, parting: AsyncExitStack
+    ) -> Callable[[socket.socket], None]:
         def serve(listener: socket.socket) -> None:
             assert self._group is not None
-            self._group.start_soon(way_out.serve, listener)
+            scope = CancelScope()
+            parting.callback(scope.cancel)
+            self._group.start_soon(_within, scope, way_out.serve, listener)
 
         return serve
+
+
+async def _within(
+    scope: CancelScope, serve: Callable[[socket.socket], Awaitable[None]], listener: socket.socket
+) -> None:
+    with scope:
+        await serve(listener)
+
+
+def _share(session_id: str, parting: AsyncExitStack) -> Path:
+    share = open_share(session_id)
+    parting.callback(shutil.rmtree, share, ignore_errors=True)
+    return share
 
 
 def _heard_by(overheard: list[KnownPayload]) -> Callable[[NetworkRequested], None]:
@@ -185,13 +247,7 @@ def _heard_by(overheard: list[KnownPayload]) -> Callable[[NetworkRequested], Non
     return audit
 
 
-def disarm(workspace: Path) -> None:
-    """Take away what would have git, outside of the sandbox, believe another config than the one
-    that programs cannot change. Git itself makes it in linked worktrees only, which have no folder
-    `.git`; where there is none, nothing can be mounted over it."""
-    with suppress(OSError):
-        folder = os.open(workspace / ".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            os.unlink("commondir", dir_fd=folder)
-        finally:
-            os.close(folder)
+def _look_around(lookout: Lookout) -> None:
+    lookout.begin()
+    with suppress(HandsError):  # nobody is left to be told
+        lookout.end()

@@ -74,6 +74,7 @@ class Outfitter:
         self._wish = wish
         self._bare = bare(gates)
         self._files: dict[str, list[Tool]] = {}
+        self._looked: dict[tuple[Places, Policy], Places] = {}
         self._warned: set[str] = set()
 
     @asynccontextmanager
@@ -87,11 +88,13 @@ class Outfitter:
         rules = await adopt(self._settings, opening, places.workspace, self._wish.mode)
         policy = rules.adopted.policy
         environment = read_environment(rules.loaded.sandbox)
-        places = await to_thread.run_sync(without_denied, places, policy)
-        hands = await self._hands(session_id, places, environment)
-        overheard: list[KnownPayload] = [] if hands is None else hands.overheard
-        gates = self._gatekeeper(opening, policy, hands)
+        places = await self._without_denied(places, policy)
         async with AsyncExitStack() as stack:
+            hands = await self._hands(session_id, places, environment)
+            if hands is not None:
+                stack.push_async_callback(self._bench.rest, session_id)
+            overheard: list[KnownPayload] = [] if hands is None else hands.overheard
+            gates = self._gatekeeper(opening, policy, hands)
             warnings = rules.warnings
             if rules.adopted.hooks:
                 ask = asked_of(self._shelf, opening.agent.model)
@@ -144,6 +147,13 @@ class Outfitter:
                 raise  # they would run without any rules
             self._warn("; ".join([str(error), *getattr(error, "__notes__", ())]))
             return None
+
+    async def _without_denied(self, places: Places, policy: Policy) -> Places:
+        """Looked up once for each session and its rules: it goes through the whole workspace."""
+        if (places, policy) not in self._looked:
+            found = await to_thread.run_sync(without_denied, places, policy)
+            self._looked[places, policy] = found
+        return self._looked[places, policy]
 
     async def _hands(
         self, session_id: str, places: Places, environment: Environment

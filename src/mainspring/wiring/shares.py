@@ -7,6 +7,8 @@ has a user of its own gets nowhere.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -20,9 +22,9 @@ def open_share(session_id: str) -> Path:
     Raises:
         SandboxFailed: somebody else got there first.
     """
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    above = Path(tempfile.gettempdir()).resolve() / f"mainspring-{user}"
-    share = above / session_id
+    user = _user()
+    share = _place(session_id)
+    above = share.parent
     for folder in (above, share):
         folder.mkdir(mode=0o755, exist_ok=True)
         found = folder.lstat()
@@ -30,3 +32,25 @@ def open_share(session_id: str) -> Path:
         if not is_ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise SandboxFailed(f"{folder} is not ours alone to write: remove it")
     return share
+
+
+def remove_share(session_id: str) -> None:
+    """Of a session that is no more."""
+    above = _place(session_id).parent
+    if above.is_dir() and above.lstat().st_uid == _user():
+        remove_below(above, session_id)
+
+
+def remove_below(folder: Path, name: str) -> None:
+    """A folder of ours with all that is in it, through no links. Whoever wrote the name, it leads
+    nowhere else: a log may have been imported."""
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and not folder.is_symlink():
+        shutil.rmtree(folder / name, ignore_errors=True)  # a link is neither followed nor removed
+
+
+def _place(session_id: str) -> Path:
+    return Path(tempfile.gettempdir()).resolve() / f"mainspring-{_user()}" / session_id
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0

@@ -76,6 +76,14 @@ class WorkspaceSnapshots:
         """
         return await self._alone(partial(self._keep_only, snapshots))
 
+    async def forget(self, snapshots: Collection[str]) -> int:
+        """Those that are here; how many contents were freed.
+
+        Raises:
+            HandsError: one of the others is damaged, and nothing was forgotten.
+        """
+        return await self._alone(partial(self._forget, snapshots))
+
     async def _alone(self, act: Callable[[], T]) -> T:
         async with self._locked():
             return await to_thread.run_sync(act)
@@ -126,6 +134,11 @@ class WorkspaceSnapshots:
         self._objects.prepare()
         with self._root() as root:
             return changes(before, self._scan(root, None))
+
+    def _forget(self, snapshots: Collection[str]) -> int:
+        self._objects.prepare()
+        known = {manifest.name for manifest in self._manifests().iterdir()}
+        return 0 if known.isdisjoint(snapshots) else self._keep_only(known.difference(snapshots))
 
     def _keep_only(self, snapshots: Collection[str]) -> int:
         self._objects.prepare()

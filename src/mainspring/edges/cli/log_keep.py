@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -29,6 +29,7 @@ from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.verify import Problem, VerifyReport
+from mainspring.wiring.collecting import collect, traces_of
 from mainspring.wiring.stores import open_log
 
 _CHUNK = 1 << 20
@@ -181,7 +182,9 @@ async def rm(settings: Settings, *, meant: str, cascade: bool, yes: bool, json: 
         doomed = await _with_forks(log, session) if cascade else [session]
         if not yes and not _agreed(settings, await _question(log, doomed)):
             return 1
+        gone = [await traces_of(log, each.id) for each in doomed]
         await log.delete(session.id, cascade=cascade)
+        await collect(settings, log, gone)
     _report_deleted(settings, [each.id for each in doomed], json=json)
     return 0
 
@@ -213,12 +216,21 @@ async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: 
         question = f"Delete {counted(len(stale), 'session')} not changed since {minute(before)}?"
         if stale and not yes and not _agreed(settings, question):
             return 1
-        expired = await log.expire(updated_before=before) if stale else []
+        expired = await _expired(settings, log, before) if stale else []
     if expired:
         _report_deleted(settings, expired, json=json)
     else:
         Screen(settings, stderr=True).whole(("nothing is that old", "dim"))
     return 0
+
+
+async def _expired(settings: Settings, log: SessionLog, before: datetime) -> list[str]:
+    # of all: which ones go, is known when they are gone
+    known = [await traces_of(log, session.id) async for session in every_session(log)]
+    expired = await log.expire(updated_before=before)
+    gone = set(expired)
+    await collect(settings, log, [each for each in known if each.session_id in gone])
+    return expired
 
 
 def _agreed(settings: Settings, question: str) -> bool:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
+from mainspring.harness.permissions.names import EDITING
 from mainspring.harness.permissions.paths import Roots, Touched, is_hit
 from mainspring.harness.permissions.rules import Rule, is_about, parse_rule
 
@@ -117,9 +118,18 @@ def parsed(held: HeldRule) -> Rule | None:
 def is_hidden(policy: Policy, link: str, target: str) -> bool:
     """Whether a path may never be read: for tools that look through folders."""
     touched = Touched(link=link, target=target, access="read")
+    return _is_denied(policy, touched, frozenset(("read",)))
+
+
+def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
+    """Whether a path may never be written, by whatever tool."""
+    return _is_denied(policy, Touched(link=link, target=target, access="write"), EDITING)
+
+
+def _is_denied(policy: Policy, touched: Touched, tools: frozenset[str]) -> bool:
     for held in policy.rules:
         rule = parsed(held) if held.behavior == "deny" else None
-        if rule is None or rule.tool != "read" or rule.specifier is None:
+        if rule is None or rule.tool not in tools or rule.specifier is None:
             continue
         if is_hit(rule.specifier, touched, policy.roots(held)):
             return True

@@ -1,0 +1,128 @@
+"""How long sandboxes are kept for sessions that do not run."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.hands.scene import Scene, begin
+
+from mainspring.capabilities.providers.scripted import calls
+from mainspring.capabilities.sandbox.talk import knock
+from mainspring.config import Settings, read_settings
+from mainspring.core.hands import Exec
+from mainspring.wiring.environment import Places, places_of, read_environment
+from mainspring.wiring.hands import MOST_IDLE, Bench, Hands
+
+SECONDS = 60
+NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}
+
+
+@pytest.fixture
+def settings(scene: Scene) -> Settings:
+    environ = {"HOME": str(scene.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    return read_settings(folder=scene.workspace, environ=environ)
+
+
+@pytest.fixture
+async def bench(settings: Settings) -> AsyncGenerator[Bench]:
+    with anyio.fail_after(SECONDS):
+        async with Bench(settings, most_idle=1) as opened:
+            yield opened
+
+
+class Sessions:
+    def __init__(self, settings: Settings, bench: Bench) -> None:
+        self.settings = settings
+        self.bench = bench
+
+    def places(self, name: str) -> Places:
+        return places_of(self.settings, Path(self.settings.folder), name)
+
+    async def work(self, name: str, **sandbox: object) -> Hands:
+        """The hands of a session, after they have done something."""
+        hands = await self.bench.hands(name, self.places(name), read_environment(sandbox))
+        ran = await hands.run(Exec(key=f"{name}-work", argv=("true",)))
+        assert ran.status == 0
+        return hands
+
+    async def is_kept(self, name: str) -> bool:
+        talk = await knock(self.places(name).state)
+        if talk is not None:
+            await talk.aclose()
+        return talk is not None
+
+
+@pytest.fixture
+def sessions(settings: Settings, bench: Bench) -> Sessions:
+    return Sessions(settings, bench)
+
+
+async def only(sessions: Sessions, *names: str, gone: tuple[str, ...] = ()) -> bool:
+    """Whether these have their sandboxes, once those of the others have ended."""
+    for name in gone:
+        while await sessions.is_kept(name):  # noqa: ASYNC110 -- it is another process
+            await anyio.sleep(0.01)
+    return all([await sessions.is_kept(name) for name in names])
+
+
+async def test_of_idle_sandboxes_the_newest_is_kept_and_used_again(sessions: Sessions):
+    for name in ("a", "b"):
+        await sessions.work(name)
+    assert await only(sessions, "a", "b")
+    await sessions.bench.rest("b")
+    await sessions.bench.rest("a")
+    assert await only(sessions, "a", gone=("b",))
+    first = await sessions.work("a")
+    await sessions.bench.rest("a")
+    assert await sessions.work("a") is first
+
+
+async def test_a_sandbox_at_work_is_kept_however_many_rest(sessions: Sessions):
+    await sessions.work("busy")
+    for name in ("a", "b"):
+        await sessions.work(name)
+        await sessions.bench.rest(name)
+    assert await only(sessions, "busy", "b", gone=("a",))
+
+
+async def test_a_session_whose_sandbox_is_gone_gets_another(sessions: Sessions):
+    first = await sessions.work("a", **NETWORKED)
+    for name in ("a", "b"):
+        await sessions.work(name)
+        await sessions.bench.rest(name)
+    assert await only(sessions, "b", gone=("a",))
+    again = await sessions.work("a", **NETWORKED)
+    assert again is not first
+    ran = await again.run(Exec(key="more", argv=("echo", "here")))
+    assert ran.stdout.head == b"here\n"
+
+
+async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions):
+    hands = await sessions.work("a")
+    await hands.services.start("web", Exec(key="web", argv=("sleep", "600")))
+    for name in ("a", "b"):
+        await sessions.work(name)
+        await sessions.bench.rest(name)
+    assert await hands.services.output("web") is None
+
+
+async def test_a_runtime_keeps_few_sandboxes_however_many_sessions_it_serves(
+    scene: Scene, sessions: Sessions
+):
+    async with scene.runtime() as runtime:
+        ids: list[str] = []
+        for _ in range(MOST_IDLE + 1):
+            play = await begin(runtime, calls("bash", command="ls"))
+            ids.append((await play.run()).session_id)
+        assert await only(sessions, *ids[1:], gone=(ids[0],))
+
+
+async def test_nothing_is_kept_when_the_bench_is_left(settings: Settings):
+    with anyio.fail_after(SECONDS):
+        async with Bench(settings) as bench:
+            sessions = Sessions(settings, bench)
+            for name in ("a", "b"):
+                await sessions.work(name)
+            await bench.rest("a")
+        assert await only(sessions, gone=("a", "b"))
