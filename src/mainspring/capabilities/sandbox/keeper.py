@@ -65,7 +65,8 @@ class Keeper:
         self._running: Execution | None = None
         self._sentry: Sentry | None = None
         self._next_watch = 0.0
-        self._alone_since: float | None = time.monotonic()
+        # whoever has started it takes a moment to knock, however short it is to linger
+        self._alone_since: float | None = time.monotonic() + _LAUNCH_SECONDS
         self._is_closed = False
         self._door = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._door.bind(SOCKET)
