@@ -46,7 +46,7 @@ check-format: $(READY)
 	$(PY) -m ruff format --check --diff .
 
 check-lint: $(READY)
-	$(PY) -m ruff check .
+	$(PY) -m ruff check --no-cache .
 
 check-types: $(READY)
 	$(PY) -m pyright
