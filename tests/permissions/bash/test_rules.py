@@ -188,3 +188,8 @@ def test_what_is_denied_alone_is_denied_in_company(first: str, second: str, patt
 def test_a_suggested_rule_allows_what_it_was_suggested_for(text: str):
     rule = suggest(text)
     assert rule is None or covered([rule], text)
+
+
+def test_a_deny_rule_sees_past_the_assignments_behind_the_keyword_time():
+    assert matches("rm *", "time -p v=1 rm -rf x", behavior="deny")
+    assert not matches("ls *", "time -p v=1 rm -rf x", behavior="allow")

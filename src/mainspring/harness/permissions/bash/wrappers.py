@@ -93,7 +93,24 @@ def _transparent(command: Command, name: str) -> Wrapped:
     skipped = 1 if name == "timeout" else 0
     if skipped and line.operands and line.operands[0].many:
         return Wrapped(unclear="`timeout` of an unknown time")
+    if name == "time":  # a keyword: what follows may begin with assignments of its own
+        wrapped = _assigning(command, line.operands)
+        return replace(wrapped, transparent=bool(wrapped.commands))
     return _inner(command, line.operands[skipped:], transparent=True)
+
+
+def _assigning(command: Command, operands: Sequence[Word]) -> Wrapped:
+    """What `command` wraps, with the assignments that stand before it."""
+    assignments: list[Assignment] = []
+    while operands and (assigned := _assignment(operands[0])):
+        assignments.append(assigned)
+        operands = operands[1:]
+    wrapped = _inner(command, operands)
+    if not wrapped.commands:
+        bare = Command((), tuple(assignments))
+        return Wrapped(commands=(bare,)) if assignments else NOTHING
+    inner = wrapped.commands[0]
+    return Wrapped(commands=(replace(inner, assignments=(*inner.assignments, *assignments)),))
 
 
 def _inner(command: Command, words: Sequence[Word], *, transparent: bool = False) -> Wrapped:
@@ -130,21 +147,12 @@ def _env(command: Command) -> Wrapped:
     line = understood(command.words[1:], _ENV)
     if line is None:
         return Wrapped(unclear="`env` with unusual options")
-    operands = line.operands
-    assignments: list[Assignment] = []
-    while operands and (assigned := _assignment(operands[0])):
-        assignments.append(assigned)
-        operands = operands[1:]
-    if any(word.many for word in line.operands[: len(assignments) + 1]):
-        return Wrapped(unclear="what `env` runs is only known once it runs")
-    wrapped = _inner(command, operands)
-    if not wrapped.commands:
-        bare = Command((), tuple(assignments))
-        return Wrapped(commands=(bare,)) if assignments else NOTHING
-    inner = wrapped.commands[0]
-    return Wrapped(
-        commands=(replace(inner, assignments=(*inner.assignments, *assignments)),),
+    count = next(
+        (at for at, word in enumerate(line.operands) if not _assignment(word)), len(line.operands)
     )
+    if any(word.many for word in line.operands[: count + 1]):
+        return Wrapped(unclear="what `env` runs is only known once it runs")
+    return _assigning(command, line.operands)
 
 
 def _assignment(word: Word) -> Assignment | None:
