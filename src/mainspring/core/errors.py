@@ -3,6 +3,15 @@
 MainspringError
 ├── InvalidInput            what was asked for cannot be: bad event, bad file, bad setting
 │   └── MalformedEvent      an event's JSON does not have the shape of its type
+├── ServiceError            the service refused a request
+│   ├── NotFound            there is no such thing, or it is another tenant's
+│   ├── AlreadyThere        an id or a name that is taken
+│   ├── Stale               it has changed since it was read, or is not what was expected
+│   │   └── PreconditionFailed
+│   ├── Unauthenticated     no key, or one that does not hold
+│   ├── Forbidden           a key that holds, but not for this
+│   ├── RateLimited         too much at once; says when to come back
+│   └── TooLarge
 ├── LogError                the log refused, and wrote nothing
 │   ├── SessionNotFound
 │   ├── SessionExists
@@ -42,6 +51,46 @@ class InvalidInput(MainspringError):
 
 
 class MalformedEvent(InvalidInput):
+    pass
+
+
+class ServiceError(MainspringError):
+    pass
+
+
+class NotFound(ServiceError):
+    def __init__(self, kind: str, id_: str) -> None:
+        super().__init__(f"there is no {kind.replace('_', ' ')} {id_}")
+        self.kind = kind
+
+
+class AlreadyThere(ServiceError):
+    pass
+
+
+class Stale(ServiceError):
+    pass
+
+
+class PreconditionFailed(Stale):
+    pass
+
+
+class Unauthenticated(ServiceError):
+    pass
+
+
+class Forbidden(ServiceError):
+    pass
+
+
+class RateLimited(ServiceError):
+    def __init__(self, what: str, *, retry_after_seconds: float) -> None:
+        super().__init__(what)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class TooLarge(ServiceError):
     pass
 
 

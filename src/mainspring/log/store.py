@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from mainspring.log.records import Records
 from mainspring.log.signals import Watch
 
 
@@ -130,6 +131,11 @@ class Hit:
 
 
 class Store(Protocol):
+    @property
+    def records(self) -> Records:
+        """What the service keeps, in the same database."""
+        ...
+
     async def create(
         self,
         session: SessionRow,
@@ -152,6 +158,11 @@ class Store(Protocol):
         self, *, before: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
         """Newest first, by creation and id; `before` is the last one seen."""
+        ...
+
+    async def runnable(self, *, limit: int = 100) -> list[str]:
+        """Sessions that have something in their inbox, or whose holder died before it let go, and
+        that nobody holds now; the longest waiting first."""
         ...
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, cast
 
 import anyio
 
-from mainspring.core.errors import LogError, StoreUnavailable
+from mainspring.core.errors import LogError, ServiceError, StoreUnavailable
 from mainspring.log.group_commit import GroupCommit
 from mainspring.log.pace import Pace
 from mainspring.log.sqlite.connect import BUSY_SECONDS, translated
@@ -85,12 +85,12 @@ class Commits:
         db = self._connection
         if not self._begin():
             return False
-        outcomes: list[tuple[object] | LogError] = []
+        outcomes: list[tuple[object] | LogError | ServiceError] = []
         try:
             for job in jobs:
                 try:
                     outcomes.append((job.work(db),))
-                except LogError as refused:  # raised before anything is written
+                except (LogError, ServiceError) as refused:  # raised before anything is written
                     outcomes.append(refused)
             db.execute("commit")
         except BaseException:

@@ -107,6 +107,19 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
     return [session_row(each) for each in found]
 
 
+def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
+    found = db.execute(
+        f"""
+        select id from session s
+         where lease_until <= {_NOW} and (owner is not null
+            or key in (select session_key from inbox where seq is null))
+         order by updated limit ?
+        """,
+        (limit,),
+    )
+    return [session_id for (session_id,) in found]
+
+
 def stale(db: sqlite3.Connection, updated_before: int, limit: int) -> list[str]:
     found = db.execute(
         f"select id from session s where {_STALE} order by updated limit ?",

@@ -85,4 +85,43 @@ MIGRATIONS = (
             "drop table session",
         ),
     ),
+    Migration(
+        version=2,
+        up=(
+            """
+            create table record(
+              kind text not null,
+              id text not null,
+              tenant text not null,
+              parent text not null,
+              name text,
+              label text not null,
+              created integer not null,
+              updated integer not null,
+              due integer,
+              is_archived integer not null,
+              rev integer not null,
+              body blob not null,
+              primary key(kind, id)
+            ) strict, without rowid
+            """,
+            "create index record_by_created on record(tenant, kind, parent, created, id)",
+            "create unique index record_by_name on record(tenant, kind, parent, name)"
+            " where name is not null",
+            "create index record_by_due on record(kind, due) where due is not null",
+            """
+            create table record_content(
+              kind text not null,
+              id text not null,
+              content blob not null,
+              primary key(kind, id)
+            ) strict
+            """,
+            "create table tally(name text primary key, amount integer not null)"
+            " strict, without rowid",
+            # sessions that somebody holds, or held when it died
+            "create index session_by_owner on session(lease_until) where owner is not null",
+        ),
+        down=None,
+    ),
 )

@@ -20,6 +20,7 @@ from mainspring.log.signals import Signals, Watch
 from mainspring.log.sqlite import queries, text_index
 from mainspring.log.sqlite.commits import Commits
 from mainspring.log.sqlite.connect import connect, prepare, translated
+from mainspring.log.sqlite.records import SqliteRecords
 from mainspring.log.store import (
     Append,
     Hit,
@@ -55,6 +56,7 @@ class SqliteStore:
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
         self._polling: sqlite3.Connection | None = None
+        self.records = SqliteRecords(self._glance, self._write)
 
     async def create(
         self,
@@ -73,6 +75,9 @@ class SqliteStore:
         self, *, before: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
         return await self._read(lambda db: queries.sessions(db, before, limit))
+
+    async def runnable(self, *, limit: int = 100) -> list[str]:
+        return await self._read(lambda db: queries.runnable(db, limit))
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
         return await self._read(lambda db: queries.stale(db, updated_before, limit))

@@ -1,0 +1,1 @@
+"""Where requests enter over HTTP and streams leave; no decisions."""

@@ -1,0 +1,200 @@
+"""The HTTP app. Every request goes one way: who is it, what is asked, do it, answer, note it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+from mainspring.core import ids
+from mainspring.core.errors import MainspringError, RateLimited
+from mainspring.edges.api.errors import error_body, status_of
+from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
+from mainspring.edges.api.route import Call, Route
+from mainspring.service.principal import Principal
+
+_LOG = logging.getLogger("mainspring.api")
+_ENCODER = msgspec.json.Encoder()
+REQUEST_ID = "request-id"
+ACTING_AGENT = "x-mainspring-agent"
+"""An agent's own request says whose it is with this header."""
+
+
+class Doorkeeper(Protocol):
+    async def admit(self, headers: Mapping[str, str], route: Route) -> Principal:
+        """Who it is, if it may ask for this, and as often as it does.
+
+        Raises: Unauthenticated, Forbidden, RateLimited.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A request and what came of it, for the audit, the metrics and the logs."""
+
+    route: Route | None
+    who: Principal | None
+    path: Mapping[str, str]
+    status: int
+    seconds: float
+    request_id: str
+    made: str | None = None
+    """The id of what the answer is about, if it says one."""
+
+
+Witness = Callable[[Answered], Awaitable[None]]
+
+
+async def unwitnessed(_answered: Answered) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request on its way."""
+
+    request: web.Request
+    request_id: str
+    route: Route | None = None
+    who: Principal | None = None
+    made: str | None = None
+
+
+class Api:
+    """Serves routes. Make an application of it with `application`."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        *,
+        doorkeeper: Doorkeeper,
+        witness: Witness = unwitnessed,
+    ) -> None:
+        self.routes = tuple(routes)
+        self._doorkeeper = doorkeeper
+        self._witness = witness
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        for route in self.routes:
+            app.router.add_route(route.method, route.path, self._handler(route))
+        app.router.add_route("*", "/{anything:.*}", self._handler(None))
+        return app
+
+    def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            begun = time.monotonic()
+            exchange = _Exchange(request, _request_id(request), route)
+            response = await self._answered(exchange)
+            await self._witness(
+                Answered(
+                    route=route,
+                    who=exchange.who,
+                    path=request.match_info,
+                    status=response.status,
+                    seconds=time.monotonic() - begun,
+                    request_id=exchange.request_id,
+                    made=exchange.made,
+                )
+            )
+            return response
+
+        return handle
+
+    async def _answered(self, exchange: _Exchange) -> web.StreamResponse:
+        try:
+            return await self._answer(exchange)
+        except MainspringError as error:
+            return _refusal(error, exchange.request_id)
+        except web.HTTPException as error:  # aiohttp's own, while it reads a body
+            return _told(error.status, error.reason, exchange.request_id)
+        except (ConnectionError, TimeoutError):  # the client has gone: nobody reads this
+            return _told(499, "the client closed the connection", exchange.request_id)
+        except Exception:  # noqa: BLE001 (the HTTP error handler)
+            _LOG.exception("request %s failed", exchange.request_id)
+            return _told(500, "an internal error; the log has it", exchange.request_id)
+
+    async def _answer(self, exchange: _Exchange) -> web.StreamResponse:
+        request, route = exchange.request, exchange.route
+        if route is None:
+            return self._nowhere(exchange)
+        exchange.who = await self._doorkeeper.admit(request.headers, route)
+        call = Call(
+            who=exchange.who,
+            path=request.match_info,
+            query=read_query(route, request.query),
+            body=await read_body(route, request),
+            request=request,
+        )
+        answer = await route.handle(call)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        exchange.made = getattr(answer, "id", None)
+        return web.Response(
+            status=route.status,
+            body=_ENCODER.encode(answer),
+            content_type="application/json",
+            headers={REQUEST_ID: exchange.request_id},
+        )
+
+    def _nowhere(self, exchange: _Exchange) -> web.Response:
+        request = exchange.request
+        allowed = {each.method for each in self.routes if _matches(each.path, request.path)}
+        if allowed:
+            told = _told(405, f"{request.path} takes {sorted(allowed)}", exchange.request_id)
+            told.headers["allow"] = ", ".join(sorted(allowed))
+            return told
+        return _told(404, f"there is nothing at {request.path}", exchange.request_id)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    parts = re.split(r"\{[^}]*\}", pattern)
+    return re.fullmatch("[^/]+".join(re.escape(part) for part in parts), path) is not None
+
+
+def _request_id(_request: web.Request) -> str:
+    return ids.new_id("req")
+
+
+def _refusal(error: MainspringError, request_id: str) -> web.Response:
+    status = status_of(error)
+    if status >= 500:
+        _LOG.error("request %s failed: %s", request_id, error)
+    told = _told(status, str(error), request_id)
+    if isinstance(error, RateLimited):
+        told.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
+    return told
+
+
+def _told(status: int, message: str, request_id: str) -> web.Response:
+    return web.Response(
+        status=status,
+        body=error_body(status, message, request_id),
+        content_type="application/json",
+        headers={REQUEST_ID: request_id},
+    )
+
+
+@asynccontextmanager
+async def serving(
+    app: web.Application, *, host: str = "127.0.0.1", port: int = 0
+) -> AsyncGenerator[str, None]:
+    """Serve until the block ends; says at which address, with the port that it got."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        [address, *_] = runner.addresses
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        yield f"http://{shown}:{address[1]}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,56 @@
+"""Errors as the API tells them: a status, a type and a message; never a traceback."""
+
+from __future__ import annotations
+
+import json
+
+from mainspring.core import errors
+
+_STATUS: tuple[tuple[type[errors.MainspringError], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.SessionNotFound, 404),
+    (errors.BlobNotFound, 404),
+    (errors.AlreadyThere, 409),
+    (errors.PreconditionFailed, 412),
+    (errors.Stale, 409),
+    (errors.SessionHasForks, 409),
+    (errors.SessionExists, 409),
+    (errors.Conflict, 409),
+    (errors.LeaseHeld, 409),
+    (errors.Unauthenticated, 401),
+    (errors.Forbidden, 403),
+    (errors.RateLimited, 429),
+    (errors.TooLarge, 413),
+    (errors.InvalidInput, 400),
+    (errors.HandsError, 400),
+    (errors.StoreUnavailable, 503),
+    (errors.StoreFull, 503),
+)
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    412: "precondition_failed_error",
+    413: "request_too_large",
+    415: "invalid_request_error",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+def status_of(error: errors.MainspringError) -> int:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def error_type(status: int) -> str:
+    return _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+
+
+def error_body(status: int, message: str, request_id: str, *, type_: str | None = None) -> bytes:
+    told = {"type": type_ or error_type(status), "message": message}
+    return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()

@@ -1,0 +1,90 @@
+"""A request's query and body, decoded into the structs that its route names."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+from multidict import MultiMapping
+
+from mainspring.core.errors import InvalidInput, TooLarge
+from mainspring.edges.api.route import Nothing, Route
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+
+
+async def read_body(route: Route, request: web.Request) -> object:
+    """Raises: InvalidInput, TooLarge."""
+    if route.body is Nothing or route.upload is not None:
+        return Nothing()
+    try:
+        raw = await request.content.read(MAX_BODY_BYTES + 1) if request.can_read_body else b""
+        while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
+            raw += more
+    except web.HTTPRequestEntityTooLarge:
+        raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most") from None
+    if len(raw) > MAX_BODY_BYTES:
+        raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most")
+    return decoded(raw or b"{}", route.body)
+
+
+def decoded(raw: bytes, type_: object) -> object:
+    """Raises: InvalidInput: with where it is wrong, as `body.tools[0].name`."""
+    try:
+        return _decoder(type_).decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(_in_words(str(error))) from error
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply") from None
+
+
+@cache
+def _decoder(type_: object) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast("Any", type_))
+
+
+def read_query(route: Route, query: MultiMapping[str]) -> object:
+    """Names as `created_at[gte]` are fields as `created_at_gte`; lists are given by repetition,
+    as `types[]=a&types[]=b` or `types=a&types=b`.
+
+    Raises: InvalidInput.
+    """
+    if route.query is Nothing:
+        return Nothing()
+    given: dict[str, Any] = {}
+    lists = _lists(route.query)
+    for name in set(query.keys()):
+        field = name.removesuffix("[]").replace("[", "_").replace("]", "")
+        values = query.getall(name)
+        if field in lists:
+            given[field] = [*given.get(field, ()), *values]
+        else:
+            given[field] = values[-1]
+    try:
+        return msgspec.convert(given, route.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(_in_words(str(error))) from error
+
+
+@cache
+def _lists(type_: type[Struct]) -> frozenset[str]:
+    hints: Mapping[str, Any] = get_type_hints(type_)
+    return frozenset(name for name, hint in hints.items() if _is_list(hint))
+
+
+def _is_list(hint: object) -> bool:
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_is_list(each) for each in get_args(hint))
+    return get_origin(hint) in (list, tuple, frozenset)
+
+
+def _in_words(error: str) -> str:
+    """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``."""
+    what, _, where = error.partition(" - at `$")
+    where = where.rstrip("`").lstrip(".")
+    return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

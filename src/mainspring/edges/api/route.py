@@ -1,0 +1,76 @@
+"""A route: how one request is asked and answered, as data. The app serves these, the OpenAPI
+document is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+from aiohttp import web
+from msgspec import Struct
+
+from mainspring.service.principal import Principal, Role
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+Method: TypeAlias = Literal["GET", "POST", "DELETE"]
+
+
+class Nothing(Struct, frozen=True, kw_only=True):
+    """No query, or no body: what is sent all the same is left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[Q, B]):
+    """A request that was let in, with its parts understood."""
+
+    who: Principal
+    path: Mapping[str, str]
+    query: Q
+    body: B
+    request: web.Request
+    """For what is not plain JSON: streams, uploads, headers."""
+
+    @property
+    def tenant(self) -> str:
+        return self.who.tenant
+
+    def __getitem__(self, name: str) -> str:
+        """A part of the path."""
+        return self.path[name]
+
+
+Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    method: Method
+    path: str
+    """`/v1/agents/{agent_id}`."""
+    handle: Handler
+    """Gives back the answer, or a `web.StreamResponse` that it has prepared itself."""
+    summary: str
+    answer: Any = None
+    """Type of the JSON that is answered; `None` if it is something else."""
+    query: type[Struct] = Nothing
+    body: Any = Nothing
+    role: Role = "viewer"
+    """The least that may ask."""
+    is_open: bool = False
+    """Needs no key: it says nothing, or checks who asks itself."""
+    is_extension: bool = False
+    """Ours; the Managed Agents API does not have it."""
+    media_type: str = "application/json"
+    """Of the answer."""
+    upload: str | None = None
+    """Media type of a request that is not JSON; its handler reads it."""
+    status: int = 200
+
+    @property
+    def operation(self) -> str:
+        """`post /v1/agents/{agent_id}`: the name that the audit and the metrics use."""
+        return f"{self.method.lower()} {self.path}"

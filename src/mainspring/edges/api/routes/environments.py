@@ -1,0 +1,111 @@
+"""`/v1/environments`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.environments import (
+    CreateEnvironment,
+    Environment,
+    Environments,
+    UpdateEnvironment,
+)
+from mainspring.service.page import Limit, Page
+
+
+class ListEnvironments(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+    include_archived: bool = False
+
+
+class DeletedEnvironment(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["environment_deleted"] = "environment_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRoutes:
+    environments: Environments
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/environments/{environment_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/environments",
+                handle=self.create,
+                summary="Make an environment",
+                body=CreateEnvironment,
+                answer=Environment,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path="/v1/environments",
+                handle=self.list,
+                summary="List environments",
+                query=ListEnvironments,
+                answer=Page[Environment],
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at an environment",
+                answer=Environment,
+            ),
+            Route(
+                method="POST",
+                path=one,
+                handle=self.update,
+                summary="Change an environment",
+                body=UpdateEnvironment,
+                answer=Environment,
+                role="operator",
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/archive",
+                handle=self.archive,
+                summary="Have no new sessions in an environment",
+                answer=Environment,
+                role="operator",
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handle=self.delete,
+                summary="Delete an environment",
+                answer=DeletedEnvironment,
+                role="operator",
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateEnvironment]) -> Environment:
+        return await self.environments.create(call.tenant, call.body)
+
+    async def list(self, call: Call[ListEnvironments, Nothing]) -> Page[Environment]:
+        query = call.query
+        return await self.environments.page(
+            call.tenant,
+            Listing(limit=query.limit, page=query.page, include_archived=query.include_archived),
+        )
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Environment:
+        return await self.environments.get(call.tenant, call["environment_id"])
+
+    async def update(self, call: Call[Nothing, UpdateEnvironment]) -> Environment:
+        return await self.environments.update(call.tenant, call["environment_id"], call.body)
+
+    async def archive(self, call: Call[Nothing, Nothing]) -> Environment:
+        return await self.environments.archive(call.tenant, call["environment_id"])
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedEnvironment:
+        await self.environments.delete(call.tenant, call["environment_id"])
+        return DeletedEnvironment(id=call["environment_id"])

@@ -1,0 +1,122 @@
+"""Records: what the service keeps beside the logs (agents, keys, schedules), as a store has it.
+
+Mechanical, as `store.py` is: a record is an opaque body under a tenant, a kind and an id, with the
+few columns that are looked things up by. What a body means is `service`'s. A record and a log
+never have to change together: what is said about a session that must survive is in its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    tenant: str
+    kind: str
+    id: str
+    created: int
+    """Microseconds since 1970; lists are in this order, and by id within one moment."""
+    updated: int
+    body: bytes
+    """JSON."""
+    parent: str = ""
+    """The id of what it belongs to: the vault of a credential."""
+    name: str | None = None
+    """Unique among those of its tenant, kind and parent."""
+    label: str = ""
+    """One word to filter by: a status, an agent."""
+    due: int | None = None
+    """When something is to be done about it, in microseconds since 1970."""
+    is_archived: bool = False
+    rev: int = 0
+    """Counts its changes; 0 before it is first written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """A new record. Refused (`AlreadyThere`) if its id or name is taken."""
+
+    record: Record
+    content: bytes | None = None
+    """Large bytes kept beside it and read apart: the content of a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace:
+    """A changed record. Refused (`Stale`) unless its `rev` is still the stored one's."""
+
+    record: Record
+    content: bytes | None = None
+    """`None`: as it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """Gone, with its content. Refused (`Stale`) unless its `rev` is still the stored one's."""
+
+    record: Record
+
+
+Change: TypeAlias = Put | Replace | Remove
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which records to list: all conditions hold together; `None` is no condition."""
+
+    kind: str
+    tenant: str | None = None
+    parent: str | None = None
+    label: str | None = None
+    name_from: str | None = None
+    """Names that begin with this; in the order of names instead of creation."""
+    is_archived: bool | None = None
+    created_from: int | None = None
+    created_upto: int | None = None
+    """Both inclusive."""
+    due_upto: int | None = None
+    """With something to be done by then; the longest due first."""
+    after: Record | None = None
+    """The last one seen, in the order asked for."""
+    order: Literal["asc", "desc"] = "desc"
+    """Newest first, unless told otherwise; always ascending with `name_from` and `due_upto`."""
+    limit: int = 100
+
+
+class Records(Protocol):
+    async def get(self, kind: str, id_: str) -> Record:
+        """Raises: NotFound."""
+        ...
+
+    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> Record:
+        """Raises: NotFound."""
+        ...
+
+    async def list(self, wanted: Wanted) -> list[Record]: ...
+
+    async def count(self, wanted: Wanted) -> int:
+        """How many there are, whatever `limit` and `after` say."""
+        ...
+
+    async def write(self, *changes: Change) -> tuple[Record, ...]:
+        """All of them or, when one is refused, none; gives back what is stored now, without what
+        was removed.
+
+        Raises: AlreadyThere, Stale, NotFound (for one that is gone).
+        """
+        ...
+
+    async def content(self, kind: str, id_: str) -> bytes:
+        """Raises: NotFound."""
+        ...
+
+    async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
+        """Add to counters, made on first use, and tell what each stands at now. 0 only asks."""
+        ...
+
+    async def forget_tallies(self, prefix: str) -> None:
+        """Drop the counters whose names begin so."""
+        ...

@@ -1,0 +1,42 @@
+"""Who makes a request: a tenant's key, what it may do, and whether an agent is behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mainspring.core.errors import Forbidden
+
+Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
+"""Each may do what those before it may: look; run sessions; change agents and environments, answer
+for others, see the audit; manage keys."""
+ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    tenant: str
+    key_id: str
+    """Of the key, or `oidc:<subject>`."""
+    role: Role
+    name: str = ""
+    """As people call it: the key's name, the subject's e-mail address."""
+    agent_id: str | None = None
+    """The only agent that it may have to do with."""
+    environment_id: str | None = None
+    """The only environment whose work it may do: the key of a self-hosted worker."""
+    acting_agent: str | None = None
+    """The agent that makes this request itself, with a key that was lent to it."""
+
+    def is_at_least(self, role: Role) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    def require(self, role: Role) -> None:
+        """Raises: Forbidden."""
+        if not self.is_at_least(role):
+            raise Forbidden(f"this needs the role {role}; the key {self.name!r} has {self.role}")
+
+    def require_agent(self, agent_id: str) -> None:
+        """Raises: Forbidden: the key is for another agent."""
+        if self.agent_id not in (None, agent_id):
+            raise Forbidden(f"the key {self.name!r} is for the agent {self.agent_id} only")
