@@ -16,8 +16,8 @@ from mainspring.capabilities.providers.scripted import Line, Scripted, calls, sa
 from mainspring.config import Settings, read_settings
 from mainspring.core.events import UserMessage
 from mainspring.runtime.agent import Agent
-from mainspring.wiring.outfit import Wish
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.wish import Wish
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 

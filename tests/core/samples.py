@@ -45,7 +45,11 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.UserMessage(content=(TEXT, PICTURE, LINKED, REPORT, UPLOADED)),
     events.UserInterrupt(session_thread_id="sthr_1"),
     events.UserToolConfirmation(
-        tool_use_id="sevt_1", result="deny", deny_message="not today", session_thread_id="sthr_1"
+        tool_use_id="sevt_1",
+        result="deny",
+        deny_message="not today",
+        session_thread_id="sthr_1",
+        answered_by="key_1",
     ),
     events.UserCustomToolResult(
         custom_tool_use_id="sevt_1", content=(TEXT,), is_error=True, session_thread_id="sthr_1"
@@ -172,7 +176,11 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         updated_input=INPUT,
     ),
     facts.ToolCallStarted(
-        tool_use_id="sevt_1", idempotency_key="k" * 8, attempt=2, sandbox="bwrap/isolated/12ab"
+        tool_use_id="sevt_1",
+        idempotency_key="k" * 8,
+        attempt=2,
+        sandbox="bwrap/isolated/12ab",
+        by_client=True,
     ),
     facts.ToolCallInDoubt(tool_use_id="sevt_1", policy="report"),
     facts.BudgetReserved(

@@ -21,8 +21,8 @@ from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.sessions import Result, Runtime, Session
-from mainspring.wiring.outfit import Wish
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.wish import Wish
 
 P = TypeVar("P")
 MODEL = "anthropic:claude-sonnet-5"

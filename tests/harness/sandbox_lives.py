@@ -30,8 +30,8 @@ from mainspring.core.model import Delta, Request, ToolOutput, ToolUse
 from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
 from mainspring.wiring.environment import Places, places_of
-from mainspring.wiring.outfit import Wish
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.wish import Wish
 
 AGENT = Agent(name="worker", model="scripted:sweep", built_ins=("*",))
 MILLISECONDS = "milliseconds"

@@ -12,8 +12,8 @@ from tests.harness.sandbox_lives import AGENT, settings_of
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.testing.replay import replay
-from mainspring.wiring.outfit import Wish
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.wish import Wish
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 

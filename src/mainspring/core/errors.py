@@ -6,8 +6,10 @@ MainspringError
 ├── ServiceError            the service refused a request
 │   ├── NotFound            there is no such thing, or it is another tenant's
 │   ├── AlreadyThere        an id or a name that is taken
+│   │   └── PathTaken       a memory's, by that of another
 │   ├── Stale               it has changed since it was read, or is not what was expected
-│   │   └── PreconditionFailed
+│   │   ├── PreconditionFailed
+│   │   └── MemoryChanged   its content is not the one that was expected
 │   ├── Unauthenticated     no key, or one that does not hold
 │   ├── Forbidden           a key that holds, but not for this
 │   ├── RateLimited         too much at once; says when to come back
@@ -68,11 +70,25 @@ class AlreadyThere(ServiceError):
     pass
 
 
+class PathTaken(AlreadyThere):
+    def __init__(self, path: str, *, memory_id: str, taken: str) -> None:
+        super().__init__(
+            f"path: {path} cannot be beside {taken}, the path of {memory_id};"
+            " move or delete that one first"
+        )
+        self.memory_id = memory_id
+        self.taken = taken
+
+
 class Stale(ServiceError):
     pass
 
 
 class PreconditionFailed(Stale):
+    pass
+
+
+class MemoryChanged(Stale):
     pass
 
 

@@ -33,6 +33,8 @@ class UserToolConfirmation(Payload, frozen=True, kw_only=True, tag="user.tool_co
     result: Literal["allow", "deny"]
     deny_message: str | None = None
     session_thread_id: str | None = None
+    answered_by: str | None = None
+    """Who it was, as the service knows them: a client cannot say it."""
 
 
 class UserCustomToolResult(Payload, frozen=True, kw_only=True, tag="user.custom_tool_result"):

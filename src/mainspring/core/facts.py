@@ -137,6 +137,8 @@ class ToolCallStarted(Payload, frozen=True, kw_only=True, tag="tool_call.started
     attempt: int = 1
     sandbox: str | None = None
     """Backend, level and hash of the flags of what it runs in."""
+    by_client: bool = False
+    """Handed to the client: its result comes as an event."""
 
 
 class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doubt"):

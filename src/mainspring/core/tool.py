@@ -61,6 +61,8 @@ class Traits:
     """Its failure cancels later calls of the same tool in the same turn."""
     needs_person: bool = False
     """A person has to agree to it, whatever the mode and the rules allow."""
+    by_client: bool = False
+    """Once allowed, the client does it and sends the result: it has hands of its own."""
 
 
 SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")

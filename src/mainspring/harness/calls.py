@@ -86,7 +86,7 @@ def _groups(desk: Desk) -> list[list[OpenCall]]:
 
 
 def _is_concurrent(desk: Desk, call: OpenCall) -> bool:
-    tool = None if call.kind == "custom" else look_up(desk, call.name)
+    tool = look_up(desk, call.name) if call.kind == "tool" else None
     if tool is None or tool.invalid(call.input):
         return True  # it will not run
     return tool.traits(call.input).concurrent

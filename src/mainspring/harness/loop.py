@@ -79,7 +79,7 @@ def _begin(desk: Desk) -> Ended | None:
     )
     _abandon_request(desk)
     for call in thread.unsettled():
-        if call.started and not call.in_doubt:
+        if call.started and call.kind == "tool" and not call.in_doubt:
             tool = look_up(desk, call.name)
             policy = "report" if tool is None else tool.traits(call.input).in_doubt
             desk.note(fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy))

@@ -10,7 +10,11 @@ from msgspec import Struct
 from mainspring.core import events
 from mainspring.core.tool import InDoubt
 
-Kind: TypeAlias = Literal["tool", "custom"]
+Kind: TypeAlias = Literal[
+    "tool",
+    "custom",  # one of the client's own
+    "client",  # one of ours that was handed to the client
+]
 
 
 class OpenCall(Struct, frozen=True, kw_only=True):
@@ -40,7 +44,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
 
     @property
     def is_answered(self) -> bool:
-        """A person has said yes or no; a client's own tool wants a result instead."""
+        """A person has said yes or no; what the client does wants a result instead."""
         return self.answer is not None and self.kind == "tool"
 
     @property

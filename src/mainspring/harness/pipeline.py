@@ -83,7 +83,7 @@ async def prepare(desk: Desk, work: Round, call: OpenCall, *, is_behind: bool) -
     """Everything that comes before a call is started. `is_behind`: something before it waits, so
     that what it finds when it runs cannot be judged yet."""
     tool = look_up(desk, call.name)
-    if call.kind == "custom":
+    if call.kind != "tool":
         return Waiting(call)
     if call.is_foreign:
         return _refused(call, FOREIGN, "in_doubt")
@@ -146,11 +146,21 @@ async def _authorize(desk: Desk, work: Round, call: OpenCall, tool: Tool) -> Pla
     call = desk.thread.round[call.id]
     match call.decision:
         case "allow":
-            return Ready(call, tool, tool.traits(call.input), context)
+            traits = tool.traits(call.input)
+            if traits.by_client:
+                return _handed_over(desk, call)
+            return Ready(call, tool, traits, context)
         case "ask" | None:
             return Waiting(call)
         case "deny":
             return await _denied(desk, call, tool, decision)
+
+
+def _handed_over(desk: Desk, call: OpenCall) -> Plan:
+    """From here on it waits for the client's result, whatever happens to us."""
+    key = open_call(desk, call, call.input).idempotency_key
+    desk.note(fact.ToolCallStarted(tool_use_id=call.id, idempotency_key=key, by_client=True))
+    return Waiting(desk.thread.round[call.id])
 
 
 async def _judge(desk: Desk, call: OpenCall, tool: Tool) -> Decision:

@@ -242,6 +242,7 @@ def _started(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> N
             call,
             started=payload.idempotency_key,
             attempts=payload.attempt,
+            kind="client" if payload.by_client else call.kind,
             in_doubt=False,
         )
 
@@ -277,9 +278,9 @@ Result: TypeAlias = (
 
 
 def _settle_custom(thread: Thread, event: Event, call_id: str, result: Result) -> None:
-    """Clients give results of their own tools, and of no others."""
+    """Clients give results of what they do themselves, and of nothing else."""
     call = thread.round.get(call_id)
-    if call is not None and call.kind == "custom":
+    if call is not None and call.kind != "tool":
         _settle(thread, event, call_id, result)
 
 

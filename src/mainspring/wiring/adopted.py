@@ -22,6 +22,7 @@ from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.policies import LoadedPolicy, load_policy
+from mainspring.wiring.wish import Wish
 
 if TYPE_CHECKING:
     from mainspring.wiring import hooks
@@ -46,18 +47,24 @@ class Rules:
     warnings: tuple[str, ...]
 
 
-async def adopt(settings: Settings, opening: Opening, workspace: Path, mode: Mode | None) -> Rules:
+async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wish) -> Rules:
     """Those that the session has, or those that the files have now.
 
     Raises:
         InvalidInput: a file cannot be understood.
     """
     home = Path(settings.home)
-    loaded = await to_thread.run_sync(lambda: load_policy(workspace, home=home))
+    loaded = await to_thread.run_sync(
+        lambda: load_policy(workspace, home=home, only_managed=wish.is_served)
+    )
     if opening.thread.gear.policy is not None:
-        return await _kept(opening, loaded, mode)
+        return await _kept(opening, loaded, wish.mode)
     kept_hooks, odd = hooks.read_hooks(loaded.hooks) if loaded.hooks else ((), ())
-    policy = replace(loaded.policy, mode=mode or loaded.policy.mode)
+    policy = replace(
+        loaded.policy,
+        mode=wish.mode or loaded.policy.mode,
+        rules=(*loaded.policy.rules, *wish.rules),
+    )
     adopted = Adopted(policy=policy, hooks=kept_hooks, is_trusted=loaded.is_trusted)
     kept = await opening.writer.put_blob(
         msgspec.json.encode(adopted), media_type="application/json"

@@ -31,8 +31,10 @@ from mainspring.wiring.environment import Environment, Places, site_of
 from mainspring.wiring.lookout import Lookout, find_repositories, noted
 from mainspring.wiring.monty import Workers
 from mainspring.wiring.shares import open_share
+from mainspring.wiring.vaults import credentials as kept_credentials
 
 if TYPE_CHECKING:
+    from mainspring.capabilities.network.placeholders import Credential
     from mainspring.wiring import network
 else:
     network = LazyModule("mainspring.wiring.network")  # most sessions have none
@@ -141,8 +143,14 @@ class Bench:
     ) -> None:
         await self._stack.__aexit__(kind, error, traceback)
 
-    async def hands(self, session_id: str, places: Places, environment: Environment) -> Hands:
-        """The session's own until it is said to `rest`.
+    async def hands(
+        self,
+        session_id: str,
+        places: Places,
+        environment: Environment,
+        credentials: tuple[Credential, ...] | None = None,
+    ) -> Hands:
+        """The session's own until it is said to `rest`. `credentials`: see `Wish`.
 
         Raises:
             SandboxFailed: there is no isolation to be had; it says what to do about it.
@@ -151,7 +159,7 @@ class Bench:
             hands = self._busy.get(session_id) or self._idle.pop(session_id, None)
             if hands is None:
                 backend = await self._backend(environment, places)
-                hands = await self._open(session_id, places, environment, backend)
+                hands = await self._open(session_id, places, environment, backend, credentials)
             self._busy[session_id] = hands
             return hands
 
@@ -183,7 +191,12 @@ class Bench:
         )
 
     async def _open(
-        self, session_id: str, places: Places, environment: Environment, backend: Backend
+        self,
+        session_id: str,
+        places: Places,
+        environment: Environment,
+        backend: Backend,
+        credentials: tuple[Credential, ...] | None,
     ) -> Hands:
         overheard: list[KnownPayload] = []
         steering = await to_thread.run_sync(find_repositories, places.workspace, places.hidden)
@@ -198,9 +211,8 @@ class Bench:
             welcome: Callable[[socket.socket], None] = unwanted_listener
             if environment.rules is not None and share is not None:
                 way_out = await network.open_way_out(
-                    self._settings,
                     environment.rules,
-                    environment.secrets,
+                    _usable(self._settings, environment) if credentials is None else credentials,
                     share=share,
                     audit=_heard_by(overheard),
                 )
@@ -224,6 +236,13 @@ class Bench:
             self._group.start_soon(_within, scope, way_out.serve, listener)
 
         return serve
+
+
+def _usable(settings: Settings, environment: Environment) -> tuple[Credential, ...]:
+    """Of this user's vault, those that are named; all that have hosts, unless any is."""
+    wanted = environment.secrets
+    kept = kept_credentials(settings)
+    return tuple(each for each in kept if wanted is None or each.name in wanted)
 
 
 async def _within(

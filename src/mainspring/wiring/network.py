@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +11,13 @@ from anyio import to_thread
 
 from mainspring.capabilities.network.authority import Authority
 from mainspring.capabilities.network.fetch import WebFetch
+from mainspring.capabilities.network.placeholders import Credential
 from mainspring.capabilities.network.proxy import EgressProxy
 from mainspring.capabilities.network.rules import Rules
 from mainspring.capabilities.tools.web import web_fetch
-from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.tool import Tool
-from mainspring.wiring.vaults import credentials
 
 _ADDRESS = "127.0.0.1:3128"
 """Where programs in a sandbox find the proxy; its agent listens there."""
@@ -35,15 +34,12 @@ class WayOut:
 
 
 async def open_way_out(
-    settings: Settings,
     rules: Rules,
-    secrets: tuple[str, ...] | None,
+    usable: Sequence[Credential],
     *,
     share: Path,
     audit: Callable[[NetworkRequested], None],
 ) -> WayOut:
-    """`secrets`: names of those that programs may use; all that have hosts, unless given."""
-    usable = [each for each in credentials(settings) if secrets is None or each.name in secrets]
     authority = await to_thread.run_sync(Authority, clock.now)
     proxy = EgressProxy(rules, usable, authority, audit)
     bundle = share / "certificates.pem"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import Mode, Policy, remove_denied
+from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.runtime.kit import Kit, Opening, bare
 from mainspring.wiring.adopted import adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
@@ -41,6 +40,7 @@ from mainspring.wiring.environment import (
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.verdicts import asked_of
+from mainspring.wiring.wish import Wish, Wishes
 
 if TYPE_CHECKING:
     from mainspring.wiring import hooks
@@ -48,30 +48,16 @@ else:
     hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the caller says about the hands of its sessions."""
-
-    workspace: Path | None = None
-    """Where to work; a session that has begun goes on where it was, a new one works here."""
-    mode: Mode | None = None
-    is_attended: bool = False
-    """Somebody is there to be asked."""
-    is_unsandboxed: bool = False
-    """The operator has said, for this run, that programs may run without isolation."""
-    warn: Callable[[str], None] = lambda _: None
-
-
 class Outfitter:
     """An `Outfit`. Agents without built-in tools get the given gates and nothing else."""
 
     def __init__(
-        self, settings: Settings, shelf: Shelf, bench: Bench, wish: Wish, gates: Gates
+        self, settings: Settings, shelf: Shelf, bench: Bench, wishes: Wishes, gates: Gates
     ) -> None:
         self._settings = settings
         self._shelf = shelf
         self._bench = bench
-        self._wish = wish
+        self._wishes = wishes
         self._bare = bare(gates)
         self._files: dict[str, list[Tool]] = {}
         self._looked: dict[tuple[Places, Policy], Places] = {}
@@ -79,18 +65,19 @@ class Outfitter:
 
     @asynccontextmanager
     async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
-        places = self._places(opening) if opening.agent.built_ins else None
+        wish = self._wishes(opening)
+        places = self._places(opening, wish) if opening.agent.built_ins else None
         if places is None:
             async with self._bare(opening) as kit:
                 yield kit
             return
         session_id = opening.writer.session_id
-        rules = await adopt(self._settings, opening, places.workspace, self._wish.mode)
+        rules = await adopt(self._settings, opening, places.workspace, wish)
         policy = rules.adopted.policy
-        environment = read_environment(rules.loaded.sandbox)
+        environment = read_environment({**wish.sandbox, **rules.loaded.sandbox})
         places = await self._without_denied(places, policy)
         async with AsyncExitStack() as stack:
-            hands = await self._hands(session_id, places, environment)
+            hands = await self._hands(session_id, places, environment, wish)
             if hands is not None:
                 stack.push_async_callback(self._bench.rest, session_id)
             overheard: list[KnownPayload] = [] if hands is None else hands.overheard
@@ -104,7 +91,7 @@ class Outfitter:
                 gates.hooks = await stack.enter_async_context(runner)
                 warnings = (*warnings, *runner.warnings)
             for warning in warnings:
-                self._warn(warning)
+                self._warn(wish, warning)
             tree = self._tree(session_id, places, policy)
             on_files = self._files[session_id]
             tools = {
@@ -120,18 +107,18 @@ class Outfitter:
                 tools=[*tools.values(), *loading(deferred)],
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=frozenset(deferred),
-                client_tools=[ASK_USER] if self._wish.is_attended else [],
+                client_tools=[ASK_USER] if wish.is_attended else [],
                 aliases=ALIASES,
                 box=None if hands is None else hands.box,
                 snapshots=WorkspaceSnapshots(tree, places.snapshots),
-                environment=_told(places, environment, hands),
+                environment="\n".join((_told(places, environment, hands), *wish.notes)),
                 overheard=overheard,
                 facts=(*rules.facts, *_opened(opening, places, hands)),
             )
             if hands is not None:
                 await hands.forget_all()
 
-    def _places(self, opening: Opening) -> Places | None:
+    def _places(self, opening: Opening, wish: Wish) -> Places | None:
         """Where it works; `None`, with a warning, if that is no place for an agent.
 
         Raises:
@@ -139,13 +126,13 @@ class Outfitter:
         """
         before = opening.thread.gear.sandbox
         known = Path(self._settings.folder) if before is None else Path(before.workspace)
-        workspace = self._wish.workspace or known
+        workspace = wish.workspace or known
         try:
             return places_of(self._settings, workspace, opening.writer.session_id)
         except InvalidInput as error:
             if opening.agent.tools:
                 raise  # they would run without any rules
-            self._warn("; ".join([str(error), *getattr(error, "__notes__", ())]))
+            self._warn(wish, "; ".join([str(error), *getattr(error, "__notes__", ())]))
             return None
 
     async def _without_denied(self, places: Places, policy: Policy) -> Places:
@@ -156,12 +143,12 @@ class Outfitter:
         return self._looked[places, policy]
 
     async def _hands(
-        self, session_id: str, places: Places, environment: Environment
+        self, session_id: str, places: Places, environment: Environment, wish: Wish
     ) -> Hands | None:
         try:
-            return await self._bench.hands(session_id, places, environment)
+            return await self._bench.hands(session_id, places, environment, wish.credentials)
         except SandboxFailed as error:
-            self._warn(f"no commands can be run here: {error}")
+            self._warn(wish, f"no commands can be run here: {error}")
             return None
 
     def _tree(self, session_id: str, places: Places, policy: Policy) -> Tree:
@@ -171,11 +158,11 @@ class Outfitter:
             self._files[session_id] = workspace_tools(tree)
         return tree
 
-    def _warn(self, warning: str) -> None:
+    def _warn(self, wish: Wish, warning: str) -> None:
         """Once each, however many runs a session has."""
         if warning not in self._warned:
             self._warned.add(warning)
-            self._wish.warn(warning)
+            wish.warn(warning)
 
     def _gatekeeper(self, opening: Opening, policy: Policy, hands: Hands | None) -> Gatekeeper:
         place = _place(policy)

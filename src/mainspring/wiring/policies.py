@@ -83,16 +83,19 @@ class _Read:
     warnings: tuple[str, ...] = ()
 
 
-def load_policy(folder: Path, *, home: Path, managed: Path = MANAGED) -> LoadedPolicy:
-    """What the settings files say about work in a folder.
+def load_policy(
+    folder: Path, *, home: Path, managed: Path = MANAGED, only_managed: bool = False
+) -> LoadedPolicy:
+    """What the settings files say about work in a folder; or the operator's alone.
 
     Raises:
         InvalidInput: a file, or a rule that is to forbid something, cannot be understood. Going on
             without it would permit what somebody meant to forbid.
     """
     place = Path(os.path.realpath(folder))
-    own = read_project(place)  # once: what is judged is what holds
+    own = {} if only_managed else read_project(place)  # once: what is judged is what holds
     files = list(_read_all(place, own, home=home, managed=managed))
+    files = files[-1:] if only_managed else files
     trusted = is_trusted(place, own, home=home)
     warnings = [warning for file in files for warning in file.warnings]
     if not trusted:

@@ -19,8 +19,9 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.sessions import Result, Runtime, unheard
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.models import Shelf
-from mainspring.wiring.outfit import Outfitter, Wish
+from mainspring.wiring.outfit import Outfitter
 from mainspring.wiring.stores import open_log
+from mainspring.wiring.wish import Wish, always
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ async def open_runtime(
         open_shelf(settings) as shelf,
         Bench(settings, is_unsandboxed=wish.is_unsandboxed) as bench,
     ):
-        outfit = Outfitter(settings, shelf, bench, wish, gates or OpenGates())
+        outfit = Outfitter(settings, shelf, bench, always(wish), gates or OpenGates())
         yield Runtime(log, shelf, outfit=outfit, purse=purse)
 
 

@@ -57,14 +57,21 @@ def credentials(settings: Settings) -> tuple[Credential, ...]:
     )
 
 
+def vault_key(settings: Settings, *, create: bool) -> bytes:
+    """
+    Raises:
+        InvalidInput: there is no key, or it is none.
+    """
+    keys = import_module("mainspring.capabilities.vault.keys")
+    if settings.vault_key is not None:
+        return cast("bytes", keys.decoded(settings.vault_key, source="MAINSPRING_VAULT_KEY"))
+    if settings.vault_in_keyring:
+        return cast("bytes", keys.from_keyring(create=create))
+    return cast("bytes", keys.from_file(Path(settings.vault).with_suffix(".key"), create=create))
+
+
 def _opened(settings: Settings, *, create: bool) -> Vault:
     # by name: without a vault no command has to wait for the cryptography to be imported
-    keys = import_module("mainspring.capabilities.vault.keys")
     sealed = import_module("mainspring.capabilities.vault.sealed")
-    if settings.vault_key is not None:
-        key = keys.decoded(settings.vault_key, source="MAINSPRING_VAULT_KEY")
-    elif settings.vault_in_keyring:
-        key = keys.from_keyring(create=create)
-    else:
-        key = keys.from_file(Path(settings.vault).with_suffix(".key"), create=create)
+    key = vault_key(settings, create=create)
     return cast("Vault", sealed.Vault(Path(settings.vault), key, clock=clock.now))

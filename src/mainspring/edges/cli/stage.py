@@ -24,8 +24,8 @@ from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
 from mainspring.wiring.models import OFFLINE
-from mainspring.wiring.outfit import Wish
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
 

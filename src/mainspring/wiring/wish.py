@@ -1,0 +1,44 @@
+"""What the caller of a session says about its hands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from mainspring.harness.permissions.policy import HeldRule, Mode
+from mainspring.runtime.kit import Opening
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.network.placeholders import Credential
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    workspace: Path | None = None
+    """Where to work; a session that has begun goes on where it was, a new one works here."""
+    mode: Mode | None = None
+    is_attended: bool = False
+    """Somebody is there to be asked."""
+    is_unsandboxed: bool = False
+    """The operator has said, for this run, that programs may run without isolation."""
+    is_served: bool = False
+    """It is a client's of the service: of all settings files only the operator's hold."""
+    rules: tuple[HeldRule, ...] = ()
+    """They hold beside those of the files."""
+    sandbox: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Settings of the sandbox; the files have the last word."""
+    credentials: tuple[Credential, ...] | None = None
+    """What programs may use without seeing it; `None`: what this user's vault has."""
+    notes: tuple[str, ...] = ()
+    """More for the model to know about where it works."""
+    warn: Callable[[str], None] = lambda _: None
+
+
+Wishes: TypeAlias = Callable[[Opening], Wish]
+
+
+def always(wish: Wish) -> Wishes:
+    """The same for every session."""
+    return lambda _opening: wish

@@ -1,0 +1,66 @@
+"""Tools of ours that the client does: it has hands of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from tests.harness.stage import echo, stage
+from tests.harness.test_pipeline import Watchful
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.core.content import TextBlock
+from mainspring.core.events import UserInterrupt, UserToolConfirmation, UserToolResult
+from mainspring.core.tool import Traits
+from mainspring.harness.gates import Decision
+from mainspring.harness.reasons import Ended
+
+HANDED = Traits(by_client=True)
+
+
+async def test_a_call_that_is_allowed_waits_for_the_result_of_the_client(tmp_path: Path):
+    model = Scripted(calls("echo", x="1"), says("done"))
+    ran: list[str] = []
+    async with stage(tmp_path, model, echo(traits=HANDED, ran=ran)) as play:
+        waiting = await play.play("go")
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        assert await play.play() is None  # a worker that wakes it finds nothing to do
+        assert "tool_call.in_doubt" not in await play.kinds()
+        result = UserToolResult(tool_use_id=call_id, content=(TextBlock("42"),))
+        assert await play.play(result) == Ended("completed")
+        assert b"42" in msgspec.json.encode(model.requests[1].messages[-1])
+        assert ran == []
+
+
+async def test_what_needs_a_yes_is_handed_over_only_after_it(tmp_path: Path):
+    model = Scripted(calls("echo", x="1"), says("done"))
+    gates = Watchful(decision=Decision(decision="ask", gate="default"))
+    async with stage(tmp_path, model, echo(traits=HANDED), gates=gates) as play:
+        waiting = await play.play("go")
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        hasty = UserToolResult(tool_use_id=call_id, content=(TextBlock("hasty"),))
+        await play.play(hasty)  # nobody has said yes: it counts for nothing
+        assert "tool_call.started" not in await play.kinds()
+        allowed = await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow"))
+        assert allowed == Ended("requires_action", waiting_for=(call_id,))
+        result = UserToolResult(tool_use_id=call_id, content=(TextBlock("42"),))
+        assert await play.play(result) == Ended("completed")
+        assert b"hasty" not in msgspec.json.encode(model.requests[1].messages)
+
+
+async def test_a_no_and_an_interrupt_settle_it_without_the_client(tmp_path: Path):
+    model = Scripted(calls("echo", x="1"), says("then not"), calls("echo", x="2"))
+    gates = Watchful(decision=Decision(decision="deny", gate="rule"))
+    async with stage(tmp_path, model, echo(traits=HANDED), gates=gates) as play:
+        assert await play.play("go") == Ended("completed")
+        gates.decision = Decision(decision="allow", gate="rule")
+        waiting = await play.play("again")
+        assert waiting is not None
+        [call_id] = waiting.waiting_for
+        await play.play(UserInterrupt())
+        late = UserToolResult(tool_use_id=call_id, content=(TextBlock("late"),))
+        await play.play(late)
+        results = [kind for kind in await play.kinds() if kind == "agent.tool_result"]
+        assert len(results) == 2
