@@ -12,6 +12,7 @@ import early
 import follow
 import growth
 import snapshots
+import streams
 import turns
 from report import Measure, as_json, as_table, note
 
@@ -29,6 +30,7 @@ BENCHES = {
     "early": early.measure,
     "monty": monty.measure,
     "snapshots": snapshots.measure,
+    "streams": streams.measure,
 }
 
 

@@ -58,6 +58,11 @@ class Settings:
     """What MAINSPRING_VAULT_KEY says."""
     vault_in_keyring: bool = False
     """Whether MAINSPRING_VAULT_KEYRING says that the key is in the keyring of the system."""
+    workspaces: str = ""
+    """Where the sessions of the service work, each in a folder of its own. Workers on several
+    machines need the same one."""
+    admin_key: str | None = field(default=None, repr=False)
+    """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
 
     @property
     def place(self) -> str:
@@ -74,8 +79,9 @@ def read_settings(
 ) -> Settings:
     """What was said on the command line first, then the environment, then what is usual."""
     here = folder or Path.cwd()
+    place = _located(store or environ.get("MAINSPRING_STORE") or "", here)
     return Settings(
-        store=_located(store or environ.get("MAINSPRING_STORE") or "", here),
+        store=place,
         keys=frozenset(name for name in KEYS if environ.get(name)),
         secrets={name: environ[name] for name in (*KEYS, *ADDRESSES) if environ.get(name)},
         model=environ.get("MAINSPRING_MODEL") or None,
@@ -87,6 +93,8 @@ def read_settings(
         vault=environ.get("MAINSPRING_VAULT") or os.path.expanduser(f"~/{FOLDER}/{VAULT}"),
         vault_key=environ.get("MAINSPRING_VAULT_KEY") or None,
         vault_in_keyring=environ.get("MAINSPRING_VAULT_KEYRING", "0") not in ("", "0"),
+        workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
+        admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
     )
 
 
@@ -109,6 +117,12 @@ def _located(store: str, here: Path) -> str:
     if not store:
         return str(_home_of(here) / DATABASE)
     return store if "://" in store else str(here / Path(store).expanduser())
+
+
+def _workspaces(store: str, here: Path) -> str:
+    """Beside the log, if that is a file."""
+    beside = here / FOLDER if "://" in store else Path(store).parent
+    return str(beside / "workspaces")
 
 
 def _home_of(here: Path) -> Path:

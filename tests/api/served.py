@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +14,22 @@ from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.route import Route
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
+from mainspring.service.knock import Admission, Knock
 from mainspring.service.principal import ROLES, Principal
 
 
 class Tags:
     """A doorkeeper for tests: the key says who it is, as `tenant:role`."""
 
-    async def admit(self, headers: Mapping[str, str], route: Route) -> Principal:
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        tenant, _, role = (headers.get("x-api-key") or bearer).partition(":")
+    async def admit(self, knock: Knock, route: Route) -> Admission:
+        bearer = knock.headers.get("authorization", "").removeprefix("Bearer ")
+        tenant, _, role = (knock.headers.get("x-api-key") or bearer).partition(":")
         if role not in ROLES:
             raise Unauthenticated("no such key")
         known = ROLES[ROLES.index(role)]
         principal = Principal(tenant=tenant, key_id="key_test", role=known, name=tenant)
         principal.require(route.role)
-        return principal
+        return Admission(who=principal)
 
 
 @dataclass(frozen=True, slots=True)

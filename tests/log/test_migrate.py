@@ -7,30 +7,38 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.log.stories import opened, texts, told
+from tests.log.stories import meddle, opened, texts, told
 
-from mainspring.core.errors import StoreMismatch
-from mainspring.log.migrate import Migration
-from mainspring.log.sqlite.connect import downgrade, prepare
+from mainspring.core.errors import InvalidInput, StoreMismatch
+from mainspring.log.migrate import Migration, Standing
+from mainspring.log.records import Put, Record
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.sqlite.connect import migrate, prepare, standing
 from mainspring.log.sqlite.schema import MIGRATIONS
 
+NEWEST = MIGRATIONS[-1].version
 NOTES = Migration(
-    version=2,
-    up=("create table note(text text)", "insert into note values ('made by 2')"),
+    version=NEWEST + 1,
+    up=("create table note(text text)", "insert into note values ('made here')"),
     down=("drop table note",),
 )
 MOODS = Migration(
-    version=3,
+    version=NEWEST + 2,
     up=("alter table note add column mood text", "update note set mood = 'good'"),
     down=("alter table note drop column mood",),
 )
-FINAL = Migration(version=4, up=("create table final(x)",), down=None)
+FINAL = Migration(version=NEWEST + 3, up=("create table final(x)",), down=None)
 BROKEN = Migration(
-    version=2, up=("create table half(x)", "create table session(x)"), down=("drop table half",)
+    version=NEWEST + 1,
+    up=("create table half(x)", "create table session(x)"),
+    down=("drop table half",),
 )
-TWO = (*MIGRATIONS, NOTES)
-THREE = (*TWO, MOODS)
-FOUR = (*THREE, FINAL)
+NOTED = (*MIGRATIONS, NOTES)
+MOODY = (*NOTED, MOODS)
+FINISHED = (*MOODY, FINAL)
+FIRST = MIGRATIONS[:1]
+KEPT = ("session", "event", "inbox", "blob", "blob_use")
+AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
 
 
 def version(path: Path) -> object:
@@ -60,51 +68,120 @@ async def aged(path: Path) -> str:
 async def test_a_file_is_brought_up_by_opening_it_and_keeps_what_it_held(tmp_path: Path):
     path = tmp_path / "log.db"
     session_id = await aged(path)
-    prepare(path, TWO).close()
-    assert (version(path), ask(path, "select text from note")) == (2, [("made by 2",)])
-    prepare(path, THREE).close()
-    assert (version(path), ask(path, "select mood from note")) == (3, [("good",)])
-    downgrade(path, 1, THREE)
+    prepare(path, NOTED).close()
+    assert (version(path), ask(path, "select text from note")) == (NEWEST + 1, [("made here",)])
+    prepare(path, MOODY).close()
+    assert (version(path), ask(path, "select mood from note")) == (NEWEST + 2, [("good",)])
+    migrate(path, NEWEST, MOODY)
     async with opened(path) as log:
         assert texts(await log.read(session_id)) == ["from before"]
 
 
 def test_a_new_file_goes_through_every_step(tmp_path: Path):
     path = tmp_path / "folder that is not there yet" / "log.db"
-    prepare(path, THREE).close()
-    assert version(path) == 3
-    assert {"session", "event", "note"} <= tables(path)
+    prepare(path, MOODY).close()
+    assert version(path) == NEWEST + 2
+    assert {"session", "event", "record", "note"} <= tables(path)
 
 
 def test_going_back_undoes_the_steps_in_reverse(tmp_path: Path):
     path = tmp_path / "log.db"
-    prepare(path, THREE).close()
-    downgrade(path, 2, THREE)
-    assert (version(path), ask(path, "select * from note")) == (2, [("made by 2",)])
-    downgrade(path, 0, THREE)
+    prepare(path, MOODY).close()
+    migrate(path, NEWEST + 1, MOODY)
+    assert (version(path), ask(path, "select * from note")) == (NEWEST + 1, [("made here",)])
+    migrate(path, NEWEST, MOODY)
+    assert "note" not in tables(path)
+    migrate(path, migrations=MOODY)
+    assert version(path) == NEWEST + 2
+
+
+def test_going_back_to_nothing_can_be_begun_again(tmp_path: Path):
+    path = tmp_path / "log.db"
+    prepare(path, FIRST).close()
+    migrate(path, 0, FIRST)
     assert (version(path), tables(path)) == (0, {"sqlite_sequence"})
-    prepare(path, THREE).close()
-    assert version(path) == 3
+    prepare(path).close()
+    assert version(path) == NEWEST
+
+
+def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):
+    path = tmp_path / "log.db"
+    prepare(path).close()
+    for target in (-1, NEWEST + 1):
+        with pytest.raises(InvalidInput, match=f"no version {target}"):
+            migrate(path, target)
+    assert standing(path) == Standing(NEWEST, NEWEST)
+
+
+async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: Path):
+    path = tmp_path / "log.db"
+    prepare(path, FIRST).close()
+    meddle(
+        path,
+        "insert into session(id, thread_id, created, updated, seq, hash, parent_seq, owner)"
+        " values ('sesn_1', 'sthr_1', 1, 1, 0, x'00', 0, 'worker that died')",
+        "insert into inbox values (1, 1, 'c', 'e', 'sthr_1', 1, 1, 'user.message', '{}', null)",
+        "insert into blob values ('sha256:0', x'0102')",
+        "insert into blob_use values (1, 'sha256:0')",
+    )
+    before = {table: ask(path, f"select * from {table}") for table in KEPT}
+    assert standing(path) == Standing(1, NEWEST)
+    async with open_sqlite(path) as store:
+        assert (await store.session("sesn_1")).thread_id == "sthr_1"
+        assert await store.runnable() == ["sesn_1"]
+        assert await store.blob("sha256:0") == b"\1\2"
+        await store.records.write(Put(record=AGENT))
+    assert standing(path) == Standing(NEWEST, NEWEST)
+    assert {table: ask(path, f"select * from {table}") for table in KEPT} == before
+
+
+async def test_going_back_would_lose_the_records_and_is_refused(tmp_path: Path):
+    path = tmp_path / "log.db"
+    async with open_sqlite(path) as store:
+        await store.records.write(Put(record=AGENT))
+        with pytest.raises(StoreMismatch, match="cannot go back from 2: that would lose data"):
+            migrate(path, 1)
+        assert (await store.records.get("agent", "agent_1")).rev == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other permissions")
+async def test_a_new_file_and_its_folder_are_their_owners_only(tmp_path: Path):
+    path = tmp_path / ".mainspring" / "log.db"
+    async with opened(path) as log:
+        await told(log, "in confidence")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert modes == {"log.db": 0o600, "log.db-wal": 0o600, "log.db-shm": 0o600}
+
+
+async def test_who_may_read_an_existing_file_is_left_as_it_was(tmp_path: Path):
+    path = tmp_path / "log.db"
+    await aged(path)
+    path.chmod(0o640)
+    await aged(path)
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_going_back_over_a_step_that_would_lose_something_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
-    prepare(path, FOUR).close()
+    prepare(path, FINISHED).close()
     before = bytes_of(path)
-    with pytest.raises(StoreMismatch, match="cannot go back from 4: that would lose data"):
-        downgrade(path, 1, FOUR)
-    assert (version(path), bytes_of(path)) == (4, before)
+    last = NEWEST + 3
+    with pytest.raises(StoreMismatch, match=f"cannot go back from {last}: that would lose data"):
+        migrate(path, 1, FINISHED)
+    assert (version(path), bytes_of(path)) == (last, before)
 
 
 async def test_a_newer_file_is_refused_and_nothing_is_changed(tmp_path: Path):
     path = tmp_path / "log.db"
     await aged(path)
-    prepare(path, THREE).close()
+    prepare(path, MOODY).close()
     before = path.read_bytes()
-    with pytest.raises(StoreMismatch, match=r"newer Mainspring \(tables 3, this one knows 1\)"):
+    versions = f"tables {NEWEST + 2}, this one knows {NEWEST}"
+    with pytest.raises(StoreMismatch, match=rf"newer Mainspring \({versions}\)"):
         await aged(path)
     with pytest.raises(StoreMismatch, match="newer Mainspring"):
-        downgrade(path, 1, TWO)
+        migrate(path, 1, NOTED)
     assert path.read_bytes() == before
 
 
@@ -114,9 +191,9 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
     before = bytes_of(path)
     with pytest.raises(Exception, match="session already exists"):
         prepare(path, (*MIGRATIONS, BROKEN))
-    assert (version(path), bytes_of(path)) == (1, before)
-    prepare(path, TWO).close()
-    assert version(path) == 2
+    assert (version(path), bytes_of(path)) == (NEWEST, before)
+    prepare(path, NOTED).close()
+    assert version(path) == NEWEST + 1
 
 
 async def test_a_copy_that_lost_its_write_ahead_log_gets_it_back(tmp_path: Path):
@@ -150,7 +227,9 @@ async def test_a_foreign_database_is_refused_and_untouched(
     with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
         await aged(path)
     with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
-        downgrade(path, 0)
+        migrate(path, 0)
+    with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
+        standing(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["log.db"]
 
@@ -171,7 +250,8 @@ from mainspring.log.migrate import Migration
 from mainspring.log.sqlite.connect import prepare
 from mainspring.log.sqlite.schema import MIGRATIONS
 
-notes = Migration(version=2, up=("create table note(text text)",), down=("drop table note",))
+version = MIGRATIONS[-1].version + 1
+notes = Migration(version=version, up=("create table note(text text)",), down=("drop table note",))
 sys.stdin.readline()  # all start at once
 prepare(Path(sys.argv[1]), (*MIGRATIONS, notes)).close()
 """
@@ -181,7 +261,7 @@ prepare(Path(sys.argv[1]), (*MIGRATIONS, notes)).close()
 def test_of_processes_that_open_a_file_at_once_one_migrates(tmp_path: Path, exists: bool):
     path = tmp_path / "log.db"
     if exists:
-        prepare(path).close()
+        prepare(path, FIRST).close()
     openers = [
         subprocess.Popen(
             [sys.executable, "-c", OPEN, str(path)],
@@ -197,4 +277,4 @@ def test_of_processes_that_open_a_file_at_once_one_migrates(tmp_path: Path, exis
         opener.stdin.flush()
     complaints = [opener.communicate(timeout=60)[1] for opener in openers]
     assert [text for text in complaints if text] == []
-    assert (version(path), "note" in tables(path)) == (2, True)
+    assert (version(path), "note" in tables(path)) == (NEWEST + 1, True)

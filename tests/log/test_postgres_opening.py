@@ -15,17 +15,22 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from mainspring.log.migrate import Migration
-from mainspring.log.postgres import downgrade, open_postgres
+from mainspring.log.migrate import Migration, Standing
+from mainspring.log.postgres import migrate as migrated
+from mainspring.log.postgres import open_postgres, standing
 from mainspring.log.postgres.connect import Address
 from mainspring.log.postgres.migrations import prepare
 from mainspring.log.postgres.schema import MIGRATIONS
+from mainspring.log.records import Put, Record
 from mainspring.log.session_log import SessionLog
 
+AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
 PASSWORD = "correct-horse-battery"
 
+NEWEST = MIGRATIONS[-1].version
+FIRST = MIGRATIONS[:1]
 LATER = Migration(
-    version=2,
+    version=NEWEST + 1,
     up=("create table mainspring.later(n integer)",),
     down=("drop table mainspring.later",),
 )
@@ -66,24 +71,55 @@ async def test_sessions_survive_an_upgrade_and_the_way_back(postgres_url: str):
         session = await SessionLog(store).create()
     await migrate(postgres_url, *MIGRATIONS, LATER)
     assert "later" in await tables(postgres_url)
-    await downgrade(postgres_url, 1, (*MIGRATIONS, LATER))
+    await migrated(postgres_url, NEWEST, (*MIGRATIONS, LATER))
     assert "later" not in await tables(postgres_url)
     async with open_postgres(postgres_url) as store:
         assert await store.session(session.id) == session
 
 
 async def test_a_downgrade_that_would_lose_data_is_refused(postgres_url: str):
-    final = Migration(version=2, up=("create table mainspring.later(n integer)",), down=None)
+    final = Migration(
+        version=NEWEST + 1, up=("create table mainspring.later(n integer)",), down=None
+    )
     await migrate(postgres_url, *MIGRATIONS, final)
     with pytest.raises(StoreMismatch, match="lose data"):
-        await downgrade(postgres_url, 0, (*MIGRATIONS, final))
+        await migrated(postgres_url, 0, (*MIGRATIONS, final))
     assert {"later", "event"} <= await tables(postgres_url)
 
 
-async def test_a_downgrade_to_nothing_can_be_begun_again(postgres_url: str):
+async def test_a_database_of_version_1_keeps_all_it_held_and_gets_records(
+    postgres: Postgres, postgres_url: str
+):
+    await migrate(postgres_url, *FIRST)
+    for statement in (
+        "session(id, thread_id, created, updated, seq, hash, parent_seq, owner)"
+        " values ('sesn_1', 'sthr_1', 1, 1, 0, '', 0, 'worker that died')",
+        "inbox values (1, 1, 'c', 'e', 'sthr_1', 1, 1, 'user.message', '{}', null)",
+        "blob values ('sha256:0', '\\x0102')",
+        "blob_use values (1, 'sha256:0')",
+    ):
+        postgres.execute(f"insert into mainspring.{statement}")
+    assert await standing(postgres_url) == Standing(1, NEWEST)
     async with open_postgres(postgres_url) as store:
-        await SessionLog(store).create()
-    await downgrade(postgres_url, 0)
+        assert (await store.session("sesn_1")).thread_id == "sthr_1"
+        assert await store.runnable() == ["sesn_1"]
+        [item] = await store.pending("sesn_1")
+        assert item.client_id == "c"
+        assert await store.blob("sha256:0") == b"\1\2"
+        await store.records.write(Put(record=AGENT))
+    assert await standing(postgres_url) == Standing(NEWEST, NEWEST)
+    with pytest.raises(StoreMismatch, match="cannot go back from 2: that would lose data"):
+        await migrated(postgres_url, 1)
+
+
+async def test_looking_at_a_database_leaves_nothing_in_it(postgres_url: str):
+    assert await standing(postgres_url) == Standing(0, NEWEST)
+    assert await tables(postgres_url) == set()
+
+
+async def test_a_downgrade_to_nothing_can_be_begun_again(postgres_url: str):
+    await migrate(postgres_url, *FIRST)
+    await migrated(postgres_url, 0, FIRST)
     assert await tables(postgres_url) == {"schema_version"}
     async with open_postgres(postgres_url) as store:
         assert await store.sessions() == []
@@ -92,7 +128,7 @@ async def test_a_downgrade_to_nothing_can_be_begun_again(postgres_url: str):
 async def test_a_failed_migration_leaves_everything_as_it_was(postgres_url: str):
     await migrate(postgres_url, *MIGRATIONS)
     before = await tables(postgres_url)
-    broken = Migration(version=2, up=(*LATER.up, "create nonsense"), down=())
+    broken = Migration(version=NEWEST + 1, up=(*LATER.up, "create nonsense"), down=())
     with pytest.raises(StoreFailed):
         await migrate(postgres_url, *MIGRATIONS, broken)
     assert await tables(postgres_url) == before

@@ -42,7 +42,6 @@ SessionPayload: TypeAlias = (
     facts.SessionCreated
     | facts.SessionForked
     | facts.SessionWoken
-    | events.SessionUpdated
     | events.SessionUsage
     | events.SessionDeleted
     | events.SessionFailed

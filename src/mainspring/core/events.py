@@ -100,6 +100,16 @@ class PermissionUpdated(Payload, frozen=True, kw_only=True, tag="permission.upda
     """The call whose approval brought it."""
 
 
+class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
+    """Somebody has changed how the session was asked for; what is absent has not changed."""
+
+    title: str | None = None
+    metadata: dict[str, str] | None = None
+    agent: dict[str, object] | None = None
+    """All of it, as it is from the next turn on."""
+    budget: dict[str, object] | None = None
+
+
 ClientPayload: TypeAlias = (
     UserMessage
     | UserInterrupt
@@ -109,6 +119,7 @@ ClientPayload: TypeAlias = (
     | UserDefineOutcome
     | SystemMessage
     | PermissionUpdated
+    | SessionUpdated
 )
 
 Permission: TypeAlias = Literal["allow", "ask", "deny"]
@@ -246,11 +257,6 @@ class StatusTerminated(Payload, frozen=True, kw_only=True, tag="session.status_t
 
 class SessionFailed(Payload, frozen=True, kw_only=True, tag="session.error"):
     error: ErrorDetail
-
-
-class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
-    title: str | None = None
-    metadata: dict[str, str] | None = None
 
 
 class SessionUsage(Payload, frozen=True, kw_only=True, tag="session.usage"):

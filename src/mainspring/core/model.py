@@ -88,6 +88,14 @@ class ThinkingDelta(Struct, frozen=True, tag_field="type", tag="thinking_delta")
     text: str
 
 
+class Announced(Struct, frozen=True, kw_only=True, tag_field="type", tag="announced"):
+    """The deltas of this kind that follow will be an event, with this id. The harness says so, no
+    model does; if the reply breaks off, there may be no such event."""
+
+    event_id: str
+    kind: Literal["agent.message", "agent.thinking"]
+
+
 class ToolInputDelta(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_input_delta"):
     id: str
     name: str
@@ -127,7 +135,14 @@ class ToolOutput(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_
 
 
 Delta: TypeAlias = (
-    TextDelta | ThinkingDelta | ToolInputDelta | ToolUseReady | Stalled | FailedOver | ToolOutput
+    TextDelta
+    | ThinkingDelta
+    | ToolInputDelta
+    | ToolUseReady
+    | Stalled
+    | FailedOver
+    | ToolOutput
+    | Announced
 )
 
 

@@ -7,24 +7,20 @@ goes on where the log ends.
 from __future__ import annotations
 
 from mainspring.core import facts as fact
-from mainspring.core.events import (
-    ModelRequestEnded,
-    StatusIdle,
-    StatusRunning,
-    Usage,
-)
-from mainspring.core.tool import Outcome
+from mainspring.core.events import StatusIdle, StatusRunning
+from mainspring.core.tool import InDoubt, Outcome
 from mainspring.harness import occasions
+from mainspring.harness.abandoned import abandoned
 from mainspring.harness.calling import look_up
 from mainspring.harness.calls import run_round
 from mainspring.harness.desk import Desk
 from mainspring.harness.early import early_calls
 from mainspring.harness.hearing import hear, listen
 from mainspring.harness.limits import continuation
+from mainspring.harness.open_call import OpenCall
 from mainspring.harness.pipeline import settle
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.repetition import NUDGE
-from mainspring.harness.thread import Thread
 from mainspring.harness.turn import take_turn
 
 WAKES_WITHOUT_PROGRESS = 5
@@ -77,12 +73,7 @@ def _begin(desk: Desk) -> Ended | None:
             owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
         )
     )
-    _abandon_request(desk)
-    for call in thread.unsettled():
-        if call.started and call.kind == "tool" and not call.in_doubt:
-            tool = look_up(desk, call.name)
-            policy = "report" if tool is None else tool.traits(call.input).in_doubt
-            desk.note(fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy))
+    desk.note(*abandoned(thread, lambda call: _policy_of(desk, call)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
     return None
@@ -94,31 +85,9 @@ def _is_answerable(desk: Desk) -> bool:
     return thread.interrupted or any(call.is_answered for call in thread.unsettled())
 
 
-def _abandon_request(desk: Desk) -> None:
-    """A model call died with its process: what it cost is unknown, so all it might have counts."""
-    thread = desk.thread
-    if thread.open_request is not None:
-        desk.note(
-            ModelRequestEnded(
-                model_request_start_id=thread.open_request,
-                model_usage=_all_reserved(thread),
-                is_error=True,
-                purpose=thread.open_purpose,
-                stop_reason="abandoned",
-            )
-        )
-    if thread.open_reservation is not None:
-        reserved = thread.open_reservation
-        desk.note(
-            fact.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
-        )
-
-
-def _all_reserved(thread: Thread) -> Usage:
-    reserved = thread.open_reservation
-    if reserved is None:
-        return Usage()
-    return Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
+def _policy_of(desk: Desk, call: OpenCall) -> InDoubt:
+    tool = look_up(desk, call.name)
+    return "report" if tool is None else tool.traits(call.input).in_doubt
 
 
 async def _is_overtaken(desk: Desk, ended: Ended) -> bool:

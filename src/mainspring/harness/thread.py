@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from mainspring.core import events, facts
+from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness import repetition
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.gear import Gear
 from mainspring.harness.open_call import Kind, OpenCall
+from mainspring.harness.outcome import assignment
 from mainspring.harness.repetition import Repetition
 
 JUDGEMENT = "judgement"
@@ -101,6 +103,13 @@ def _said(thread: Thread, event: Event, payload: events.UserMessage) -> None:
     thread.messages += 1
     thread.unsent[event.id] = event
     thread.transcript.add_user(event.seq, payload.content)
+
+
+def _outcome(thread: Thread, event: Event, payload: events.UserDefineOutcome) -> None:
+    thread.tries.stop_feedback = 0
+    thread.redirected = thread.interrupted
+    thread.messages += 1
+    thread.transcript.add_user(event.seq, (TextBlock(assignment(payload)),))
 
 
 def _withheld(thread: Thread, _event: Event, payload: facts.MessageWithheld) -> None:
@@ -337,6 +346,7 @@ def _settled(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> No
 
 _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserMessage: _said,
+    events.UserDefineOutcome: _outcome,
     facts.MessageWithheld: _withheld,
     events.SystemMessage: _system,
     events.ThreadMessageReceived: _received,

@@ -36,6 +36,7 @@ from mainspring.core.model import (
     ToolUse,
     ToolUseReady,
 )
+from mainspring.harness.announcing import Announcer
 from mainspring.harness.budget import status_block
 from mainspring.harness.context.compact import make_room, shrink
 from mainspring.harness.context.view import cache_break, view
@@ -76,6 +77,7 @@ class Asked:
     started_id: str
     reservation_id: str
     cap: int
+    announcer: Announcer
     cost_usd: Decimal = Decimal(0)
     """Once it has ended."""
 
@@ -91,7 +93,7 @@ async def take_turn(desk: Desk) -> Step | None:
     )
     if isinstance(reserved, Ended):
         return reserved
-    asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap)
+    asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap, _announcer(desk))
     if (refused := await desk.purse.reserve(asked.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
     step = await _ask(desk, asked, tokens, reserved)
@@ -128,7 +130,7 @@ async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step
     )
     await desk.commit()
     request = view(thread, desk.prefix, max_tokens=asked.cap, request_id=request_id)
-    answer = await _converse(desk, request)
+    answer = await _converse(desk, asked, request)
     match answer:
         case Reply():
             return _record(desk, asked, answer)
@@ -151,17 +153,22 @@ def _output_cap(desk: Desk, tokens: int, *, is_escalated: bool) -> int:
     return allowed if allowed >= SHORTEST_REPLY else cap
 
 
-async def _converse(desk: Desk, request: Request) -> Reply | Interrupted | Failed:
+async def _converse(desk: Desk, asked: Asked, request: Request) -> Reply | Interrupted | Failed:
     """Stream the reply, until it is whole, the user interrupts, or there will be none."""
-    answer = await _stream(desk, request)
+    answer = await _stream(desk, asked, request)
     if isinstance(answer, Failed) and answer.error.kind == "stalled" and request.stream:
-        return await _stream(desk, msgspec.structs.replace(request, stream=False))
+        asked.announcer = _announcer(desk)
+        return await _stream(desk, asked, msgspec.structs.replace(request, stream=False))
     return answer
 
 
-async def _stream(desk: Desk, request: Request) -> Reply | Interrupted | Failed:
+def _announcer(desk: Desk) -> Announcer:
+    return Announcer(desk.emit, desk.writer.new_event_id)
+
+
+async def _stream(desk: Desk, asked: Asked, request: Request) -> Reply | Interrupted | Failed:
     _forget_early(desk)  # what an earlier attempt had begun was asked for by another reply
-    hearing = _Hearing(desk, request)
+    hearing = _Hearing(desk, request, asked.announcer)
     is_interrupted = await until_interrupted(desk, hearing.listen)
     said = "".join(hearing.said)
     if hearing.reply is not None:
@@ -181,12 +188,13 @@ def _forget_early(desk: Desk) -> None:
 class _Hearing:
     """What has come of a request so far."""
 
-    def __init__(self, desk: Desk, request: Request) -> None:
+    def __init__(self, desk: Desk, request: Request, announcer: Announcer) -> None:
         self.said: list[str] = []
         self.reply: Reply | None = None
         self.error: ProviderFailed | None = None
         self._desk = desk
         self._request = request
+        self._announcer = announcer
 
     async def listen(self) -> None:
         try:
@@ -197,6 +205,8 @@ class _Hearing:
             self.error = failed
 
     def _take(self, delta: Delta | Reply) -> None:
+        if not isinstance(delta, Reply):
+            self._announcer.hear(delta)
         match delta:
             case Reply():
                 self.reply = delta
@@ -254,7 +264,8 @@ def _record(desk: Desk, asked: Asked, reply: Reply) -> Step | None:
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     for part in content:
         begun = desk.early.known(part) if desk.early and isinstance(part, ToolUse) else None
-        desk.note(_as_payload(desk, part), event_ids=() if begun is None else (begun.id,))
+        told = asked.announcer.event_ids(part) if begun is None else (begun.id,)
+        desk.note(_as_payload(desk, part), event_ids=told)
     _end(desk, asked, reply.usage, model=reply.model, stop_reason=reply.reason)
     match reply.reason:
         case "refusal":
@@ -291,7 +302,7 @@ def _as_payload(desk: Desk, part: TextBlock | Thinking | ToolUse) -> KnownPayloa
 def _record_interrupted(desk: Desk, asked: Asked, said: str) -> None:
     """Keep what was said; the interrupt itself is in the inbox and comes next."""
     if said:
-        desk.note(AgentMessage(content=(TextBlock(said),)))
+        desk.note(AgentMessage(content=(TextBlock(said),)), event_ids=asked.announcer.first_message)
     _end(
         desk,
         asked,

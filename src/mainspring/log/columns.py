@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from mainspring.log.records import Record
 from mainspring.log.store import Head, InboxItem, SessionRow
+
+RECORD: Final = (
+    "tenant, kind, id, created, updated, body, parent, name, label, due, is_archived, rev"
+)
+"""A record's fields, in the order of `record` and `record_values`."""
 
 
 def session_row(found: tuple[Any, ...]) -> SessionRow:
@@ -34,4 +40,38 @@ def inbox_item(found: tuple[Any, ...]) -> InboxItem:
         body=found[6],
         position=found[7],
         seq=found[8],
+    )
+
+
+def record(found: tuple[Any, ...]) -> Record:
+    return Record(
+        tenant=found[0],
+        kind=found[1],
+        id=found[2],
+        created=found[3],
+        updated=found[4],
+        body=found[5],
+        parent=found[6],
+        name=found[7],
+        label=found[8],
+        due=found[9],
+        is_archived=bool(found[10]),
+        rev=found[11],
+    )
+
+
+def record_values(kept: Record) -> tuple[Any, ...]:
+    return (
+        kept.tenant,
+        kept.kind,
+        kept.id,
+        kept.created,
+        kept.updated,
+        kept.body,
+        kept.parent,
+        kept.name,
+        kept.label,
+        kept.due,
+        kept.is_archived,
+        kept.rev,
     )

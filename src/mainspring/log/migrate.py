@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mainspring.core.errors import StoreMismatch
+from mainspring.core.errors import InvalidInput, StoreMismatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +17,21 @@ class Migration:
     """Undoes `up`; `None` when that would lose something, so that going back is refused."""
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The version of a database's tables, and the one that this Mainspring works with."""
+
+    current: int
+    newest: int
+
+
 def pending(
     place: str, migrations: Sequence[Migration], current: int, target: int | None = None
 ) -> list[tuple[int, tuple[str, ...]]]:
     """Steps to `target` (the newest by default): the version each ends at, and its statements.
 
     Raises:
+        InvalidInput: there is no such version.
         StoreMismatch: the database is newer than this Mainspring, or a step cannot be undone.
     """
     newest = migrations[-1].version
@@ -32,6 +41,8 @@ def pending(
             f" {newest}); upgrade Mainspring, nothing was changed"
         )
     target = newest if target is None else target
+    if not 0 <= target <= newest:
+        raise InvalidInput(f"{place}: there is no version {target}; this Mainspring knows {newest}")
     if target >= current:
         return [(step.version, step.up) for step in migrations if current < step.version <= target]
     steps: list[tuple[int, tuple[str, ...]]] = []

@@ -32,7 +32,8 @@ class Record:
     """When something is to be done about it, in microseconds since 1970."""
     is_archived: bool = False
     rev: int = 0
-    """Counts its changes; 0 before it is first written."""
+    """Counts its changes; 0 before it is first written. What is stored has one more than what was
+    given to be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,18 @@ class Wanted:
     limit: int = 100
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A record with its content, both of one moment."""
+
+    record: Record
+    content: bytes | None
+
+
 class Records(Protocol):
+    """Texts are Unicode without NUL and whole numbers have 64 bits: what asks for a record by
+    anything else finds none, and what would list or write by it is refused (`InvalidInput`)."""
+
     async def get(self, kind: str, id_: str) -> Record:
         """Raises: NotFound."""
         ...
@@ -102,8 +114,8 @@ class Records(Protocol):
         ...
 
     async def write(self, *changes: Change) -> tuple[Record, ...]:
-        """All of them or, when one is refused, none; gives back what is stored now, without what
-        was removed.
+        """All of them or, when one is refused, none; each finds what those before it left. Gives
+        back what they stored, in their order, without what was removed.
 
         Raises: AlreadyThere, Stale, NotFound (for one that is gone).
         """
@@ -114,9 +126,25 @@ class Records(Protocol):
         ...
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
-        """Add to counters, made on first use, and tell what each stands at now. 0 only asks."""
+        """Add to counters, made on first use, and tell what each stands at now: after all that
+        was added, also for one that is named twice. 0 only asks.
+
+        Raises: InvalidInput: one would no longer fit; nothing was added.
+        """
         ...
 
     async def forget_tallies(self, prefix: str) -> None:
         """Drop the counters whose names begin so."""
+        ...
+
+    async def everything(self, *, after: Record | None = None, limit: int = 100) -> list[Record]:
+        """Of all tenants and kinds, by kind and id; `after` is the last one seen. For backups."""
+        ...
+
+    async def whole(self, kind: str, id_: str) -> Whole:
+        """Raises: NotFound."""
+        ...
+
+    async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
+        """All counters, by name; `after` is the last name seen. For backups."""
         ...

@@ -54,6 +54,11 @@ class SessionLog:
         self._scrub = scrub
         self._lineages: dict[str, tuple[Segment, ...]] = {}
 
+    @property
+    def scrub(self) -> Scrub:
+        """What takes secrets out of all that is written."""
+        return self._scrub
+
     async def create(self, created: SessionCreated | None = None) -> SessionRow:
         return await self._begin(
             created or SessionCreated(),

@@ -11,12 +11,19 @@ import anyio
 class Watch:
     """One follower's ear on one session. Hears everything since it last stopped waiting."""
 
-    __slots__ = ("__weakref__", "_heard")
+    __slots__ = ("__weakref__", "_heard", "pokes")
 
     def __init__(self) -> None:
         self._heard = anyio.Event()
+        self.pokes = 0
+        """How often the session may have changed."""
 
     def poke(self) -> None:
+        self.pokes += 1
+        self._heard.set()
+
+    def nudge(self) -> None:
+        """Wake the follower for a reason of its own; the session has not changed."""
         self._heard.set()
 
     async def wait(self) -> None:

@@ -8,6 +8,7 @@ anything (leases), so machines whose clocks differ still exclude each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -134,6 +135,15 @@ class Store(Protocol):
     @property
     def records(self) -> Records:
         """What the service keeps, in the same database."""
+        ...
+
+    def transaction(self, *, writes: bool) -> AbstractAsyncContextManager[Store]:
+        """The store at one moment: what others write after it was entered is not seen there. What
+        is written there becomes so when the block is left, all of it, or nothing if it raises.
+
+        Not for every day: while it lasts the database keeps what it would tidy away and, with
+        `writes`, may keep other writers waiting.
+        """
         ...
 
     async def create(

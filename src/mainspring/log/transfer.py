@@ -39,49 +39,64 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
     """The session and what it inherits, a line at a time, without newlines."""
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
-        yield encode(header_line(session))
-        head = Head(segment.after, b"")
-        while rows := await log.store.read(
-            Span(session_id=session.id, after=head.seq, upto=segment.upto, limit=_PAGE)
-        ):
-            for row in rows:
-                event = to_event(session.id, row)
-                yield encode_line(event)
-                head = Head(event.seq, event.digest())
-        digests = await log.store.blobs(session.id)
-        for digest in digests:
-            content = base64.b64encode(await log.blob(digest)).decode()
-            yield encode(BlobLine(hash=digest, content=content))
-        items = [item async for item in _inbox(log, segment, is_whole=session.id == session_id)]
-        for item in items:
-            yield encode(inbox_line(item))
-        yield encode(
-            EndLine(
-                session_id=session.id,
-                seq=head.seq,
-                hash=head.hash.hex(),
-                blobs=len(digests),
-                inbox=len(items),
-            )
+        async for line in _exported(log, session, segment, is_whole=session.id == session_id):
+            yield line
+
+
+async def export_own_lines(log: SessionLog, session: SessionRow) -> AsyncGenerator[bytes, None]:
+    """The session without what it inherits, for a place where its parent comes before it."""
+    own = Segment(session.id, session.parent_seq, session.head.seq)
+    async for line in _exported(log, session, own, is_whole=True):
+        yield line
+
+
+async def _exported(
+    log: SessionLog, session: SessionRow, segment: Segment, *, is_whole: bool
+) -> AsyncGenerator[bytes, None]:
+    yield encode(header_line(session))
+    head = Head(segment.after, b"")
+    while rows := await log.store.read(
+        Span(session_id=session.id, after=head.seq, upto=segment.upto, limit=_PAGE)
+    ):
+        for row in rows:
+            event = to_event(session.id, row)
+            yield encode_line(event)
+            head = Head(event.seq, event.digest())
+    digests = await log.store.blobs(session.id)
+    for digest in digests:
+        content = base64.b64encode(await log.blob(digest)).decode()
+        yield encode(BlobLine(hash=digest, content=content))
+    items = [item async for item in _inbox(log, session.id, upto=head.seq, is_whole=is_whole)]
+    for item in items:
+        yield encode(inbox_line(item))
+    yield encode(
+        EndLine(
+            session_id=session.id,
+            seq=head.seq,
+            hash=head.hash.hex(),
+            blobs=len(digests),
+            inbox=len(items),
         )
+    )
 
 
 async def _inbox(
-    log: SessionLog, segment: Segment, *, is_whole: bool
+    log: SessionLog, session_id: str, *, upto: int, is_whole: bool
 ) -> AsyncGenerator[InboxItem, None]:
     """What an import needs, so that nothing is lost and nothing repeated is folded twice.
 
     Of an ancestor, only what its exported events carry: the rest is not the fork's.
     """
     after = 0
-    while items := await log.store.inbox(segment.session_id, after=after, limit=_PAGE):
+    while items := await log.store.inbox(session_id, after=after, limit=_PAGE):
         after = items[-1].position
         for item in items:
-            if item.seq is None:
-                is_needed = is_whole
-            else:  # an id that no client has given is not sent again
-                is_needed = item.seq <= segment.upto and item.client_id != item.event_id
-            if is_needed:
+            if item.seq is None or item.seq > upto:
+                if is_whole:  # one folded meanwhile waits, as of our last event
+                    yield replace(item, seq=None)
+            elif (
+                item.client_id != item.event_id
+            ):  # an id that no client has given is not sent again
                 yield item
 
 
@@ -93,49 +108,53 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
     Raises:
         InvalidInput: a line is wrong (it says which), or a session here differs from the file's.
     """
-    reading = _Import(log)
+    parts, added = Parts(), list[str]()
     number = 0
     async for raw in lines:
         number += 1
         try:
-            if raw.strip():
-                await reading.take(decode(raw))
+            if raw.strip() and (part := parts.take(decode(raw))) and await part.store(log):
+                added.append(part.header.session_id)
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}") from error
-    if reading.part is not None:
+    if parts.open is not None:
         raise InvalidInput(f"line {number}: the file ends in the middle of a session")
-    if not reading.sessions:
+    if not parts.count:
         raise InvalidInput("the file is empty")
-    return reading.added
+    return added
 
 
-class _Import:
-    """Where in the file we are: between sessions, or in the middle of one."""
+class Parts:
+    """Lines put together to sessions: we are between two of them, or in the middle of one."""
 
-    def __init__(self, log: SessionLog) -> None:
-        self.log = log
-        self.part: _Part | None = None
-        self.sessions = 0
-        self.added: list[str] = []
+    def __init__(self) -> None:
+        self.open: Part | None = None
+        self.count = 0
+        """Of sessions that are complete."""
 
-    async def take(self, line: Line) -> None:
+    def take(self, line: Line) -> Part | None:
+        """The session that is complete with this line, if one is.
+
+        Raises: InvalidInput.
+        """
         if isinstance(line, SessionLine):
-            if self.part is not None:
-                ended = self.part.header.session_id
+            if self.open is not None:
+                ended = self.open.header.session_id
                 raise InvalidInput(f"session {ended} was not ended before this one")
-            self.part = _Part(line)
-            self.sessions += 1
-        elif self.part is None:
+            self.open = Part(line)
+        elif self.open is None:
             raise InvalidInput("comes before the session it belongs to")
         elif isinstance(line, EndLine):
-            if await self.part.store(self.log, line):
-                self.added.append(line.session_id)
-            self.part = None
+            ended, self.open = self.open, None
+            ended.end(line)
+            self.count += 1
+            return ended
         else:
-            self.part.take(line)
+            self.open.take(line)
+        return None
 
 
-class _Part:
+class Part:
     """One session of the file, gathered and checked before any of it is stored."""
 
     def __init__(self, header: SessionLine) -> None:
@@ -221,12 +240,10 @@ class _Part:
             raise InvalidInput(f"clients cannot send {event.type}")
         return event
 
-    async def store(self, log: SessionLog, end: EndLine) -> bool:
-        """Whether the session is new here."""
+    def end(self, end: EndLine) -> None:
         if not self.events or end.session_id != self.header.session_id:
             raise InvalidInput(f"session {self.header.session_id} is not complete")
-        head = Head(self.events[-1].seq, self.events[-1].digest())
-        if (end.seq, end.hash) != (head.seq, head.hash.hex()):
+        if (end.seq, end.hash) != (self._head.seq, self._head.hash.hex()):
             raise InvalidInput(f"session {end.session_id} does not end as it should")
         if end.blobs != len(self.blobs):
             raise InvalidInput(f"{end.blobs} blobs belong here, and there are {len(self.blobs)}")
@@ -234,15 +251,26 @@ class _Part:
             raise InvalidInput(
                 f"{end.inbox} client events belong here, and there are {len(self.inbox)}"
             )
+
+    @property
+    def _head(self) -> Head:
+        return Head(self.events[-1].seq, self.events[-1].digest())
+
+    async def store(self, log: SessionLog) -> bool:
+        """Whether the session is new here.
+
+        Raises:
+            InvalidInput: it is here and differs, or its parent does or is not.
+        """
         try:
-            existing = await log.session(end.session_id)
+            existing = await log.session(self.header.session_id)
         except SessionNotFound:
-            await self._create(log, head)
+            await self._create(log)
             return True
-        await self._extend(log, existing, head)
+        await self._extend(log, existing)
         return False
 
-    async def _create(self, log: SessionLog, head: Head) -> None:
+    async def _create(self, log: SessionLog) -> None:
         header = self.header
         if header.parent_id is not None:
             await self._check_parent(log, header.parent_id)
@@ -251,7 +279,7 @@ class _Part:
             thread_id=header.thread_id,
             created=to_micros(header.created),
             updated=to_micros(self.events[-1].time),
-            head=head,
+            head=self._head,
             parent_id=header.parent_id,
             parent_seq=header.parent_seq,
         )
@@ -266,9 +294,9 @@ class _Part:
         if not found or found[0].digest() != self.events[0].prev:
             raise InvalidInput(f"does not follow from session {parent_id} as it is here")
 
-    async def _extend(self, log: SessionLog, existing: SessionRow, head: Head) -> None:
+    async def _extend(self, log: SessionLog, existing: SessionRow) -> None:
         """Here already: the same, longer, or the beginning of it that came with a fork."""
-        common = min(existing.head.seq, head.seq)
+        common = min(existing.head.seq, self._head.seq)
         [last] = await log.read(existing.id, after=common - 1, limit=1)
         if header_line(existing) != self.header or not self._has(last):
             raise InvalidInput(f"session {existing.id} is here already and is not the same")
@@ -281,7 +309,7 @@ class _Part:
             append = Append(
                 lease=lease,
                 expected=existing.head,
-                head=head,
+                head=self._head,
                 rows=[to_row(event) for event in missing],
                 folded=await self._folded(log, existing.id, missing),
             )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import anyio
 
 from mainspring.core import ids
-from mainspring.core.errors import LeaseHeld, StoreFailed, StoreUnavailable
+from mainspring.core.errors import Fenced, LeaseHeld, StoreFailed, StoreUnavailable
 from mainspring.log.background import running
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
@@ -32,9 +33,13 @@ async def held(
     try:
         async with running(lambda: _keep(writer)):
             yield writer
-    finally:
-        with anyio.CancelScope(shield=True), suppress(StoreFailed):
-            await writer.release()  # if it fails, the lease runs out by itself
+    except BaseException:
+        with anyio.CancelScope(shield=True), suppress(StoreFailed, Fenced):
+            # not given back but run out: whoever looks for what is to be done finds it
+            await log.store.renew(replace(writer.lease, seconds=0.0))
+        raise
+    with anyio.CancelScope(shield=True), suppress(StoreFailed):
+        await writer.release()  # if it fails, the lease runs out by itself
 
 
 async def _taken(log: SessionLog, session_id: str, owner: str) -> Writer:

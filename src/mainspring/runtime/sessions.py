@@ -121,6 +121,14 @@ class Runtime:
         session = await self.log.session(session_id)
         return Session(self, self._resolved(agent), session.id)
 
+    def known(self, agent: Agent, session_id: str, before: Session | None = None) -> Session:
+        """A session that is there for sure; `before` is the same one as it was run last, of whose
+        log then only the rest has to be read."""
+        session = Session(self, self._resolved(agent), session_id)
+        if before is not None:
+            session.recall(before)
+        return session
+
     def _resolved(self, agent: Agent) -> Agent:
         return replace(agent, model=self.models.resolve(agent.model))
 
@@ -148,6 +156,10 @@ class Session:
     @property
     def log(self) -> SessionLog:
         return self._log
+
+    def recall(self, before: Session) -> None:
+        """Take over what another object of the same session knows of its log."""
+        self._known, self._is_begun = before._known, before._is_begun
 
     async def send(
         self, message: str | Sequence[Block], *, client_id: str | None = None

@@ -37,6 +37,8 @@ class Tabs:
     label: str = ""
     due: datetime | None = None
     is_archived: bool = False
+    created: datetime | None = None
+    """When it says that it was made, for lists to filter by; when it is put, unless given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +153,14 @@ class Drawer(Generic[T]):
 
     def putting(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, for several of them in one write."""
-        moment = to_micros(self._clock())
+        moment = to_micros(self._tabs(thing).created or self._clock())
         empty = Record(
             tenant=tenant, kind=self.kind, id=thing.id, created=moment, updated=moment, body=b""
         )
         return Put(record=self._filled(empty, thing), content=content)
 
-    def replacing(self, record: Record, thing: T) -> Replace:
-        return Replace(record=self._filled(record, thing))
+    def replacing(self, record: Record, thing: T, *, content: bytes | None = None) -> Replace:
+        return Replace(record=self._filled(record, thing), content=content)
 
     def _filled(self, record: Record, thing: T) -> Record:
         tabs = self._tabs(thing)

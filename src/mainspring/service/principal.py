@@ -40,3 +40,13 @@ class Principal:
         """Raises: Forbidden: the key is for another agent."""
         if self.agent_id not in (None, agent_id):
             raise Forbidden(f"the key {self.name!r} is for the agent {self.agent_id} only")
+
+    def require_human(self) -> None:
+        """For what no agent may do: let itself or others do more than they may.
+
+        Raises: Forbidden.
+        """
+        if self.acting_agent is not None:
+            raise Forbidden(f"this is for people to decide; {self.acting_agent} is an agent")
+        if self.environment_id is not None:
+            raise Forbidden("this is for people to decide; the key is that of a worker")

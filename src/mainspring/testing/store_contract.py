@@ -20,14 +20,18 @@ import anyio
 from mainspring.testing.contract import (
     append,
     blobs,
+    counters,
     deletion,
     durability,
     follow,
     inbox,
     leases,
     reading,
+    records,
+    runnable,
     searching,
     sessions,
+    transactions,
 )
 from mainspring.testing.contract.scene import Check, StoreFactory
 
@@ -39,9 +43,13 @@ _THEMES = (
     follow,
     inbox,
     leases,
+    runnable,
     blobs,
     searching,
     deletion,
+    records,
+    counters,
+    transactions,
 )
 
 

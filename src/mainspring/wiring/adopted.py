@@ -58,7 +58,7 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
         lambda: load_policy(workspace, home=home, only_managed=wish.is_served)
     )
     if opening.thread.gear.policy is not None:
-        return await _kept(opening, loaded, wish.mode)
+        return await _kept(opening, loaded, wish)
     kept_hooks, odd = hooks.read_hooks(loaded.hooks) if loaded.hooks else ((), ())
     policy = replace(
         loaded.policy,
@@ -74,12 +74,16 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     return Rules(adopted=adopted, loaded=loaded, facts=(fact,), warnings=warnings)
 
 
-async def _kept(opening: Opening, loaded: LoadedPolicy, mode: Mode | None) -> Rules:
+async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
     assert opening.thread.gear.policy is not None
     adopted = await still_adopted(opening.log, opening.thread.gear.policy, loaded)
+    if wish.is_served:  # the client may have given the session other tools meanwhile
+        lasting = [rule for rule in adopted.policy.rules if rule.scope != "session"]
+        policy = replace(adopted.policy, rules=(*lasting, *wish.rules))
+        adopted = replace(adopted, policy=policy)
     facts: tuple[KnownPayload, ...] = ()
-    if mode is not None and mode != _mode_of(opening, adopted):
-        update = PermissionUpdate(type="setMode", mode=mode)
+    if wish.mode is not None and wish.mode != _mode_of(opening, adopted):
+        update = PermissionUpdate(type="setMode", mode=wish.mode)
         facts = (PermissionUpdated(updates=(update,), by="operator"),)
     return Rules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
 

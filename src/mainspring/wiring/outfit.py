@@ -26,7 +26,7 @@ from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Policy, remove_denied
-from mainspring.runtime.kit import Kit, Opening, bare
+from mainspring.runtime.kit import Kit, Opening, Outfit, bare
 from mainspring.wiring.adopted import adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
 from mainspring.wiring.deferring import deferred_of, loading
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from mainspring.wiring import hooks
 else:
     hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
+
+
+_ELSEWHERE = "/workspace"
+"""What stands for the folder of a client with hands of its own; nobody looks into it here."""
 
 
 class Outfitter:
@@ -68,7 +72,7 @@ class Outfitter:
         wish = self._wishes(opening)
         places = self._places(opening, wish) if opening.agent.built_ins else None
         if places is None:
-            async with self._bare(opening) as kit:
+            async with self._handless(opening, wish)(opening) as kit:
                 yield kit
             return
         session_id = opening.writer.session_id
@@ -117,6 +121,13 @@ class Outfitter:
             )
             if hands is not None:
                 await hands.forget_all()
+
+    def _handless(self, opening: Opening, wish: Wish) -> Outfit:
+        """A client of the service may have hands of its own: the rules hold for those as well."""
+        if not wish.is_served:
+            return self._bare
+        policy = Policy(workspace=_ELSEWHERE, home="/root", rules=wish.rules, mode=wish.mode)
+        return bare(self._gatekeeper(opening, policy, None))
 
     def _places(self, opening: Opening, wish: Wish) -> Places | None:
         """Where it works; `None`, with a warning, if that is no place for an agent.

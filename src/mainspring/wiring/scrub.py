@@ -21,6 +21,7 @@ from mainspring.capabilities.vault.detectors import (
 from mainspring.capabilities.vault.forms import SHORTEST, forms
 from mainspring.capabilities.vault.patterns import Hints, compiled, literally
 from mainspring.log.chain import Scrub
+from mainspring.service.veil import BOUNDARIES
 
 _KNOWN = 0
 """The automaton's first pattern; those of the detectors follow."""
@@ -35,6 +36,12 @@ def scrubber(secrets: Mapping[str, str]) -> Scrub:
     """Puts `[NAME]` in the place of each value, however it is written, and `[redacted:KIND]` in
     that of what only looks like a secret."""
     return _Scrubber(secrets).scrub
+
+
+def passages(secrets: Mapping[str, str]) -> tuple[str, ...]:
+    """Ways to write the values that are several words: a `Veil` cannot know those by one."""
+    written = {form.decode(errors="replace") for value in secrets.values() for form in forms(value)}
+    return tuple(sorted(form for form in written if any(each in form for each in BOUNDARIES)))
 
 
 class _Scrubber:

@@ -38,7 +38,11 @@ class AesSeal:
         Raises:
             StoreCorrupt: it was sealed with another key or for something else, or was changed.
         """
-        version, nonce, content = sealed[:1], sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
+        version, nonce, content = (
+            sealed[:1],
+            sealed[1 : 1 + _NONCE_BYTES],
+            sealed[1 + _NONCE_BYTES :],
+        )
         try:
             if version != _VERSION:
                 raise ValueError("another version")

@@ -6,12 +6,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TypeAlias, cast
+
+import anyio
 
 from mainspring.config import Settings, is_postgres, without_password
 from mainspring.core.errors import InvalidInput
+from mainspring.log import sqlite
+from mainspring.log.migrate import Standing
 from mainspring.log.session_log import SessionLog
-from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.wiring.scrub import scrubber
 from mainspring.wiring.vaults import known_secrets
@@ -26,25 +30,46 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
         InvalidInput: no store goes by such a URL, or its driver is not installed.
     """
     if is_postgres(url):
-        return _postgres()(url)
+        return _opener()(url)
     if "://" in url:
         raise InvalidInput(
             f"{without_password(url)}: no store goes by such a URL;"
             " give the path of a SQLite file or postgresql://..."
         )
-    return open_sqlite(Path(url))
+    return sqlite.open_sqlite(Path(url))
 
 
-def _postgres() -> Opener:
+def _opener() -> Opener:
+    return cast("Opener", _postgres().open_postgres)
+
+
+def _postgres() -> ModuleType:
     try:  # by name: the driver is an extra, and takes long to import
-        module = import_module("mainspring.log.postgres")
+        return import_module("mainspring.log.postgres")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("psycopg"):
             raise
         missing = InvalidInput("the PostgreSQL driver is not installed")
         missing.add_note("pip install 'mainspring[postgres]'")
         raise missing from error
-    return cast("Opener", module.open_postgres)
+
+
+async def standing(url: str) -> Standing:
+    """Which version's tables a store has; it is left as it is."""
+    if is_postgres(url):
+        return await _postgres().standing(url)
+    return await anyio.to_thread.run_sync(sqlite.standing, Path(url))
+
+
+async def migrate(url: str, target: int | None) -> None:
+    """Bring a store to a version's tables, the newest by default, or back to an older's.
+
+    Raises:
+        StoreMismatch: a step in between cannot be undone without losing something.
+    """
+    if is_postgres(url):
+        return await _postgres().migrate(url, target)
+    await anyio.to_thread.run_sync(sqlite.migrate, Path(url), target)
 
 
 def has_store(settings: Settings) -> bool:

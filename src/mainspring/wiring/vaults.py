@@ -38,6 +38,8 @@ def known_secrets(settings: Settings) -> Mapping[str, str]:
     keys = {name: settings.secrets[name] for name in settings.keys}
     if settings.vault_key is not None:
         keys["MAINSPRING_VAULT_KEY"] = settings.vault_key
+    if settings.admin_key is not None:
+        keys["MAINSPRING_ADMIN_KEY"] = settings.admin_key
     if not has_vault(settings):
         return keys
     kept = _opened(settings, create=False).secrets()

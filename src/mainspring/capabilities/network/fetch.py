@@ -80,7 +80,7 @@ class WebFetch:
         try:
             addresses = await dialable(wish.host, self._resolver, besides=besides)
             connector = aiohttp.TCPConnector(
-                resolver=_Pinned(wish.host, addresses), ssl=self._trust, use_dns_cache=False
+                resolver=Pinned(wish.host, addresses), ssl=self._trust, use_dns_cache=False
             )
             async with (
                 aiohttp.ClientSession(
@@ -113,7 +113,7 @@ class WebFetch:
         )
 
 
-class _Pinned(AbstractResolver):
+class Pinned(AbstractResolver):
     """Answers with the addresses that were judged, whatever the name leads to by now."""
 
     def __init__(self, host: str, addresses: tuple[str, ...]) -> None:

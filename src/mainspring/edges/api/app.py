@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -15,23 +15,22 @@ from aiohttp import web
 
 from mainspring.core import ids
 from mainspring.core.errors import MainspringError, RateLimited
-from mainspring.edges.api.errors import error_body, status_of
+from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
+from mainspring.service.knock import Admission, Knock, client_address, joined
 from mainspring.service.principal import Principal
 
 _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()
 REQUEST_ID = "request-id"
-ACTING_AGENT = "x-mainspring-agent"
-"""An agent's own request says whose it is with this header."""
 
 
 class Doorkeeper(Protocol):
-    async def admit(self, headers: Mapping[str, str], route: Route) -> Principal:
-        """Who it is, if it may ask for this, and as often as it does.
+    async def admit(self, knock: Knock, route: Route) -> Admission:
+        """Who it is, and whether it may ask for this, and as often as it does.
 
-        Raises: Unauthenticated, Forbidden, RateLimited.
+        Raises: Unauthenticated, and RateLimited for who was it too often.
         """
         ...
 
@@ -46,6 +45,8 @@ class Answered:
     status: int
     seconds: float
     request_id: str
+    address: str = ""
+    """Of the client."""
     made: str | None = None
     """The id of what the answer is about, if it says one."""
 
@@ -63,8 +64,11 @@ class _Exchange:
 
     request: web.Request
     request_id: str
+    knock: Knock
     route: Route | None = None
     who: Principal | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For the answer: how much more may be asked."""
     made: str | None = None
 
 
@@ -77,10 +81,13 @@ class Api:
         *,
         doorkeeper: Doorkeeper,
         witness: Witness = unwitnessed,
+        proxies: frozenset[str] = frozenset(),
     ) -> None:
+        """`proxies` are the addresses of our own, whose `x-forwarded-for` is believed."""
         self.routes = tuple(routes)
         self._doorkeeper = doorkeeper
         self._witness = witness
+        self._proxies = proxies
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
@@ -92,8 +99,10 @@ class Api:
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
-            exchange = _Exchange(request, _request_id(request), route)
+            exchange = _Exchange(request, _request_id(request), self._knock(request), route)
             response = await self._answered(exchange)
+            if not response.prepared:
+                response.headers.update(exchange.headers)
             await self._witness(
                 Answered(
                     route=route,
@@ -102,12 +111,18 @@ class Api:
                     status=response.status,
                     seconds=time.monotonic() - begun,
                     request_id=exchange.request_id,
+                    address=exchange.knock.address,
                     made=exchange.made,
                 )
             )
             return response
 
         return handle
+
+    def _knock(self, request: web.Request) -> Knock:
+        headers = joined(request.headers.items())
+        address = client_address(request.remote or "", headers, self._proxies)
+        return Knock(headers=headers, path=request.match_info, address=address)
 
     async def _answered(self, exchange: _Exchange) -> web.StreamResponse:
         try:
@@ -126,9 +141,12 @@ class Api:
         request, route = exchange.request, exchange.route
         if route is None:
             return self._nowhere(exchange)
-        exchange.who = await self._doorkeeper.admit(request.headers, route)
+        admission = await self._doorkeeper.admit(exchange.knock, route)
+        exchange.who, exchange.headers = admission.who, admission.headers
+        if admission.refusal is not None:
+            raise admission.refusal
         call = Call(
-            who=exchange.who,
+            who=admission.who,
             path=request.match_info,
             query=read_query(route, request.query),
             body=await read_body(route, request),
@@ -168,16 +186,24 @@ def _refusal(error: MainspringError, request_id: str) -> web.Response:
     status = status_of(error)
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
-    told = _told(status, str(error), request_id)
+    told = _response(
+        status,
+        error_body(status, str(error), request_id, type_=type_of(error), details=details_of(error)),
+        request_id,
+    )
     if isinstance(error, RateLimited):
         told.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
     return told
 
 
 def _told(status: int, message: str, request_id: str) -> web.Response:
+    return _response(status, error_body(status, message, request_id), request_id)
+
+
+def _response(status: int, body: bytes, request_id: str) -> web.Response:
     return web.Response(
         status=status,
-        body=error_body(status, message, request_id),
+        body=body,
         content_type="application/json",
         headers={REQUEST_ID: request_id},
     )

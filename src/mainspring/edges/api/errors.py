@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from mainspring.core import errors
 
@@ -41,6 +42,11 @@ _TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
+_NAMED: tuple[tuple[type[errors.MainspringError], str], ...] = (
+    (errors.MemoryChanged, "memory_precondition_failed_error"),
+    (errors.PathTaken, "memory_path_conflict_error"),
+)
+"""Those that have a type of their own, whatever others of their status are called."""
 
 
 def status_of(error: errors.MainspringError) -> int:
@@ -51,6 +57,25 @@ def error_type(status: int) -> str:
     return _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
-def error_body(status: int, message: str, request_id: str, *, type_: str | None = None) -> bytes:
-    told = {"type": type_ or error_type(status), "message": message}
+def type_of(error: errors.MainspringError) -> str:
+    own = next((name for kind, name in _NAMED if isinstance(error, kind)), None)
+    return own or error_type(status_of(error))
+
+
+def details_of(error: errors.MainspringError) -> Mapping[str, str]:
+    """What else the client is told about it, beside the message."""
+    if isinstance(error, errors.PathTaken):
+        return {"conflicting_memory_id": error.memory_id, "conflicting_path": error.taken}
+    return {}
+
+
+def error_body(
+    status: int,
+    message: str,
+    request_id: str,
+    *,
+    type_: str | None = None,
+    details: Mapping[str, str] | None = None,
+) -> bytes:
+    told = {"type": type_ or error_type(status), "message": message, **(details or {})}
     return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()

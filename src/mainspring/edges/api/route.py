@@ -62,6 +62,11 @@ class Route:
     """The least that may ask."""
     is_open: bool = False
     """Needs no key: it says nothing, or checks who asks itself."""
+    for_agent_keys: bool = False
+    """A key of one agent may ask it too: the handler asks `require_agent`. With the agent or the
+    session in the path it need not say so; the doorkeeper looks."""
+    for_worker_keys: bool = False
+    """The key of a self-hosted worker may ask it, for its environment and the sessions in it."""
     is_extension: bool = False
     """Ours; the Managed Agents API does not have it."""
     media_type: str = "application/json"

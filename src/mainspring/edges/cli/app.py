@@ -8,7 +8,20 @@ import typer
 
 from mainspring import __version__
 from mainspring.core.lazy import LazyModule
-from mainspring.edges.cli import doctor, insight, log, model, policy, session, talk, vault
+from mainspring.edges.cli import (
+    audit,
+    backup,
+    doctor,
+    insight,
+    keys,
+    log,
+    model,
+    policy,
+    session,
+    talk,
+    tenants,
+    vault,
+)
 from mainspring.edges.cli.action import Action
 
 if TYPE_CHECKING:
@@ -41,6 +54,14 @@ app.add_typer(insight.test, name="test")
 app.add_typer(model.app, name="models")
 app.add_typer(vault.app, name="vault")
 app.add_typer(policy.app, name="policy")
+app.add_typer(keys.app, name="keys")
+app.add_typer(tenants.app, name="tenants")
+app.command("halt")(tenants.halt)
+app.command("resume")(tenants.resume)
+app.add_typer(audit.app, name="audit")
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
+app.command("migrate")(backup.migrate)
 app.command("doctor")(doctor.doctor)
 
 

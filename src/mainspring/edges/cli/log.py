@@ -134,7 +134,7 @@ def rm(
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def _duration(text: str) -> timedelta:
+def duration(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is not a time such as 90m, 12h, 30d or 8w")
@@ -146,7 +146,7 @@ def expire(
     older_than: Annotated[
         timedelta,
         typer.Option(
-            parser=_duration, metavar="TIME", help="Unchanged for so long: 90m, 12h, 30d, 8w."
+            parser=duration, metavar="TIME", help="Unchanged for so long: 90m, 12h, 30d, 8w."
         ),
     ],
     yes: Yes = False,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.files import replacing, translated
 from mainspring.edges.cli.log_read import view
 from mainspring.edges.cli.render import Screen, counted, minute
 from mainspring.edges.cli.sessions import every_session, existing_log, find_session
@@ -96,7 +95,7 @@ async def export(settings: Settings, *, meant: str, output: str) -> int:
         if output == "-":
             await _write(log, session.id, sys.stdout.buffer)
             return 0
-        with _translated(output), _replacing(Path(output)) as file:
+        with translated(output), replacing(Path(output)) as file:
             lines = await _write(log, session.id, file)
     Screen(settings, stderr=True).whole(
         (f"wrote {session.id} to {output}: {counted(lines, 'line')}", "dim")
@@ -113,40 +112,9 @@ async def _write(log: SessionLog, session_id: str, file: IO[bytes]) -> int:
     return count
 
 
-@contextmanager
-def _replacing(path: Path) -> Generator[IO[bytes], None, None]:
-    """A file that takes `path`'s place when all of it is on disk; before that, nothing is there."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():  # a pipe or a device: to be written, not replaced
-        with path.open("wb") as file:
-            yield file
-        return
-    # readable by its owner only: it holds all that was said
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _translated(name: str) -> Generator[None, None, None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise InvalidInput(f"{name}: {error.strerror or error}") from error
-
-
 async def import_(settings: Settings, *, name: str, json: bool) -> int:
     screen = Screen(settings)
-    with _translated(name):
+    with translated(name):
         file = sys.stdin.buffer if name == "-" else await anyio.to_thread.run_sync(open, name, "rb")
     with file:
         async with open_log(settings) as log, aclosing(_lines(name, file)) as lines:
@@ -168,7 +136,7 @@ async def import_(settings: Settings, *, name: str, json: bool) -> int:
 
 async def _lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]:
     while True:
-        with _translated(name):
+        with translated(name):
             some = await anyio.to_thread.run_sync(partial(file.readlines, _CHUNK))
         if not some:
             return

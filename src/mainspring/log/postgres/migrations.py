@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mainspring.core.errors import StoreMismatch
-from mainspring.log.migrate import Migration, pending
+from mainspring.log.migrate import Migration, Standing, pending
 from mainspring.log.postgres.connect import Address, Connection, connect, translated
 from mainspring.log.postgres.schema import MIGRATIONS
 
@@ -38,19 +38,31 @@ async def prepare(address: Address, migrations: Sequence[Migration] = MIGRATIONS
         return connection
 
 
-async def downgrade(url: str, target: int, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Take the database back to an older version's tables.
+async def standing(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> Standing:
+    """Which version's tables the database has (0: none yet); it is left as it is.
 
     Raises:
+        StoreMismatch: the schema is somebody else's.
+    """
+    address = Address.of(url)
+    with translated(address):
+        async with await connect(address) as connection:
+            return Standing(await _version(address, connection), migrations[-1].version)
+
+
+async def migrate(
+    url: str, target: int | None = None, migrations: Sequence[Migration] = MIGRATIONS
+) -> None:
+    """Bring the database to a version's tables, the newest by default, or back to an older's.
+
+    Raises:
+        InvalidInput: there is no such version.
         StoreMismatch: a step in between cannot be undone without losing something.
     """
     address = Address.of(url)
     with translated(address):
-        connection = await connect(address)
-        try:
+        async with await connect(address) as connection:
             await _migrate(address, connection, migrations, target)
-        finally:
-            await connection.close()
 
 
 async def _migrate(

@@ -75,6 +75,17 @@ class Pool:
             await self._idle.pop().close()
 
 
+class Pinned(Pool):
+    """All work on one connection, in turns, inside the transaction that it is in."""
+
+    def __init__(self, address: Address, connection: Connection) -> None:
+        super().__init__(address, size=1)
+        self._connection = connection
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        return await work(self._connection)
+
+
 def _is_sound(connection: Connection) -> bool:
     """A server says nothing on an idle connection, except good-bye."""
     if connection.closed:

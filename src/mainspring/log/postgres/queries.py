@@ -33,13 +33,13 @@ from mainspring.log.store import (
     Text,
 )
 
-_Found: TypeAlias = list[tuple[Any, ...]]
+Found: TypeAlias = list[tuple[Any, ...]]
 _ROW_FIELDS = len(Row._fields)
 
 
-async def _ask(
+async def ask(
     db: Connection, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any]
-) -> _Found:
+) -> Found:
     answer = await db.asking.execute(statement, values, prepare=True, binary=True)
     return await answer.fetchall()
 
@@ -49,7 +49,7 @@ def _columns(rows: Sequence[Row]) -> list[list[Any]]:
 
 
 async def _key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
-    found = await _ask(db, how, [session_id])
+    found = await ask(db, how, [session_id])
     if not found:
         raise SessionNotFound(session_id)
     return int(found[0][0])
@@ -74,7 +74,7 @@ async def create(
 
 async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
     names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs")
-    made = await _ask(
+    made = await ask(
         db,
         sql.CREATE,
         {
@@ -96,7 +96,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
 
 
 async def session(db: Connection, session_id: str) -> SessionRow:
-    found = await _ask(db, sql.SESSION, [session_id])
+    found = await ask(db, sql.SESSION, [session_id])
     if not found:
         raise SessionNotFound(session_id)
     return session_row(found[0])
@@ -104,38 +104,42 @@ async def session(db: Connection, session_id: str) -> SessionRow:
 
 async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
-    found = await _ask(db, sql.SESSIONS, [*cursor, limit])
+    found = await ask(db, sql.SESSIONS, [*cursor, limit])
     return [session_row(each) for each in found]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
-    return [session_id for (session_id,) in await _ask(db, sql.STALE, [updated_before, limit])]
+    return [session_id for (session_id,) in await ask(db, sql.STALE, [updated_before, limit])]
+
+
+async def runnable(db: Connection, limit: int) -> list[str]:
+    return [session_id for (session_id,) in await ask(db, sql.RUNNABLE, [limit])]
 
 
 async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, int]:
     """Where the logs end, with what their inboxes got: grows with every append and submit."""
-    return {session_id: head for session_id, head in await _ask(db, sql.HEADS, [session_ids])}
+    return {session_id: head for session_id, head in await ask(db, sql.HEADS, [session_ids])}
 
 
 async def delete(db: Connection, session_id: str) -> None:
     async with db.transaction():
         key = await _key_of(db, session_id, sql.LOCKED)
-        if forks := await _ask(db, sql.FORKS, [key]):
+        if forks := await ask(db, sql.FORKS, [key]):
             raise SessionHasForks(session_id, tuple(name for (name,) in forks))
         await _delete(db, key)
 
 
 async def expire(db: Connection, session_id: str, updated_before: int) -> bool:
     async with db.transaction():
-        locked = await _ask(db, sql.LOCKED, [session_id])
-        if not locked or not await _ask(db, sql.EXPIRED, [updated_before, locked[0][0]]):
+        locked = await ask(db, sql.LOCKED, [session_id])
+        if not locked or not await ask(db, sql.EXPIRED, [updated_before, locked[0][0]]):
             return False
         await _delete(db, locked[0][0])
         return True
 
 
 async def _delete(db: Connection, key: int) -> None:
-    hashes = [digest for (digest,) in await _ask(db, sql.DELETE_USES, [key])]
+    hashes = [digest for (digest,) in await ask(db, sql.DELETE_USES, [key])]
     await db.execute(sql.DELETE_BLOBS, [hashes])
     for statement in sql.DELETES:
         await db.execute(statement, [key])
@@ -165,7 +169,7 @@ async def append(db: Connection, append: Append) -> None:
 
 async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | SessionNotFound:
     lease = append.lease
-    found = await _ask(db, sql.STANDING, [lease.session_id])
+    found = await ask(db, sql.STANDING, [lease.session_id])
     if not found:
         return SessionNotFound(lease.session_id)
     seq, epoch = found[0]
@@ -187,11 +191,11 @@ async def read(db: Connection, span: Span) -> list[Row]:
         statement = sql.READ_FILTERED_BACKWARDS if span.backwards else sql.READ_FILTERED
         for name, wanted in (("types", span.types), ("threads", span.threads)):
             values[name] = None if wanted is None else sorted(wanted)
-    return list(map(Row._make, await _ask(db, statement, values)))
+    return list(map(Row._make, await ask(db, statement, values)))
 
 
 async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
-    found = await _ask(
+    found = await ask(
         db,
         sql.SUBMIT,
         {
@@ -220,12 +224,12 @@ async def pending(
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return [inbox_item(each) for each in await _ask(db, sql.PENDING, asked)]
+    return [inbox_item(each) for each in await ask(db, sql.PENDING, asked)]
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await _key_of(db, session_id)
-    return [inbox_item(each) for each in await _ask(db, sql.INBOX, [key, after, limit])]
+    return [inbox_item(each) for each in await ask(db, sql.INBOX, [key, after, limit])]
 
 
 async def acquire(
@@ -243,21 +247,21 @@ async def acquire(
         "holder": holder,
         "epoch": epoch,
     }
-    taken = await _ask(db, sql.ACQUIRE, asked)
+    taken = await ask(db, sql.ACQUIRE, asked)
     if not taken:
         held = await _holder(db, session_id)
         if held.seconds > 0:
             raise held
         async with db.transaction():  # let go since: ask again, with nobody in between
             await _key_of(db, session_id, sql.LOCKED)
-            taken = await _ask(db, sql.ACQUIRE, asked)
+            taken = await ask(db, sql.ACQUIRE, asked)
             if not taken:
                 raise await _holder(db, session_id)
     return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
 
 
 async def _holder(db: Connection, session_id: str) -> LeaseHeld:
-    found = await _ask(db, sql.HOLDER, [session_id])
+    found = await ask(db, sql.HOLDER, [session_id])
     if not found:
         raise SessionNotFound(session_id)
     owner, epoch, left = found[0]
@@ -265,7 +269,7 @@ async def _holder(db: Connection, session_id: str) -> LeaseHeld:
 
 
 async def renew(db: Connection, lease: Lease) -> None:
-    if not await _ask(db, sql.RENEW, [lease.seconds, lease.session_id, lease.epoch]):
+    if not await ask(db, sql.RENEW, [lease.seconds, lease.session_id, lease.epoch]):
         current = (await session(db, lease.session_id)).epoch
         raise Fenced(lease.session_id, epoch=lease.epoch, current=current)
 
@@ -276,12 +280,12 @@ async def release(db: Connection, lease: Lease) -> None:
 
 async def put_blob(db: Connection, session_id: str, digest: str, content: bytes) -> None:
     asked = {"session_id": session_id, "hash": digest, "content": content}
-    if not await _ask(db, sql.PUT_BLOB, asked):
+    if not await ask(db, sql.PUT_BLOB, asked):
         raise SessionNotFound(session_id)
 
 
 async def blob(db: Connection, digest: str) -> bytes:
-    found = await _ask(db, sql.BLOB, [digest])
+    found = await ask(db, sql.BLOB, [digest])
     if not found:
         raise BlobNotFound(digest)
     return bytes(found[0][0])
@@ -289,14 +293,14 @@ async def blob(db: Connection, digest: str) -> bytes:
 
 async def blobs(db: Connection, session_id: str) -> list[str]:
     key = await _key_of(db, session_id)
-    return [digest for (digest,) in await _ask(db, sql.BLOBS, [key])]
+    return [digest for (digest,) in await ask(db, sql.BLOBS, [key])]
 
 
 async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
     if session_id is None:
-        found = await _ask(db, sql.UNINDEXED, [limit])
+        found = await ask(db, sql.UNINDEXED, [limit])
     else:
-        found = await _ask(db, sql.UNINDEXED_IN, [session_id, limit])
+        found = await ask(db, sql.UNINDEXED_IN, [session_id, limit])
     return [(each[0], Row._make(each[1:])) for each in found]
 
 
@@ -321,7 +325,7 @@ async def search(
 ) -> list[Hit]:
     for span in spans:
         await _key_of(db, span.session_id)
-    found = await _ask(
+    found = await ask(
         db,
         sql.SEARCH,
         {

@@ -99,4 +99,54 @@ MIGRATIONS = (
             "drop table mainspring.session",
         ),
     ),
+    Migration(
+        version=2,
+        up=(
+            # names and ids by their bytes, so that a list is in one order wherever the server is
+            """
+            create table mainspring.record(
+              kind text collate "C" not null,
+              id text collate "C" not null,
+              tenant text collate "C" not null,
+              parent text collate "C" not null,
+              name text collate "C",
+              label text collate "C" not null,
+              created bigint not null,
+              updated bigint not null,
+              due bigint,
+              is_archived boolean not null,
+              rev bigint not null,
+              body bytea not null,
+              primary key(kind, id)
+            )
+            """,
+            "create index record_by_created on mainspring.record(kind, tenant, created, id)",
+            "create index record_by_parent on mainspring.record(kind, parent, created, id)"
+            " where parent <> ''",
+            "create index record_by_label on mainspring.record(kind, label, tenant, created, id)"
+            " where label <> ''",
+            "create unique index record_by_name on mainspring.record(kind, tenant, parent, name)"
+            " where name is not null",
+            "create index record_by_due on mainspring.record(kind, due, id) where due is not null",
+            """
+            create table mainspring.record_content(
+              kind text collate "C" not null,
+              id text collate "C" not null,
+              content bytea not null,
+              primary key(kind, id)
+            )
+            """,
+            # a counter is changed often and has one index: room for the change on the same page
+            """
+            create table mainspring.tally(
+              name text collate "C" primary key,
+              amount bigint not null
+            ) with (fillfactor = 50)
+            """,
+            # Sessions that somebody holds, or held when it died. Who holds one is not changed by
+            # an append, whose update goes on touching no index.
+            "create index session_held on mainspring.session(key) where owner is not null",
+        ),
+        down=None,  # agents, keys and schedules are nowhere else
+    ),
 )

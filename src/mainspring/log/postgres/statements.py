@@ -49,6 +49,15 @@ _STALE: Final = f"""
 STALE: Final = f"""
     select id from mainspring.session s where {_STALE} order by updated limit %s
 """
+# A union, because `or` would look at every session there is.
+RUNNABLE: Final = f"""
+    select id from mainspring.session
+     where key in (
+           select key from mainspring.session where owner is not null
+           union select session_key from mainspring.inbox where seq is null)
+       and lease_until <= {_NOW}
+     order by updated limit %s
+"""
 # Asked once the row is locked, so that it sees whatever was written until then.
 EXPIRED: Final = f"""
     select key from mainspring.session s where {_STALE} and key = %s

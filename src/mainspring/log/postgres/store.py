@@ -9,15 +9,16 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from anyio import CancelScope
-from psycopg import errors
+from psycopg import IsolationLevel, errors
 
 from mainspring.core import ids
 from mainspring.core.errors import StoreFailed, StoreUnavailable
 from mainspring.log.background import running
 from mainspring.log.postgres import queries
-from mainspring.log.postgres.connect import Address, Connection
+from mainspring.log.postgres.connect import Address, Connection, connect, translated
 from mainspring.log.postgres.migrations import prepare
-from mainspring.log.postgres.pool import Pool
+from mainspring.log.postgres.pool import Pinned, Pool
+from mainspring.log.postgres.records import PostgresRecords
 from mainspring.log.postgres.wakeups import Wakeups
 from mainspring.log.signals import Signals, Watch
 from mainspring.log.store import (
@@ -44,6 +45,17 @@ class PostgresStore:
         self.signals = Signals()
         self.wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
         self._pool = pool
+        self.records = PostgresRecords(pool.read, self._collide)
+
+    @asynccontextmanager
+    async def transaction(self, *, writes: bool) -> AsyncGenerator[PostgresStore, None]:
+        with translated(self.address):
+            async with await connect(self.address) as connection:
+                await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+                await connection.set_read_only(not writes)
+                async with connection.transaction():
+                    await connection.execute("select 1")  # it begins with the first look
+                    yield PostgresStore(Pinned(self.address, connection))
 
     async def create(
         self,
@@ -62,6 +74,9 @@ class PostgresStore:
         self, *, before: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
         return await self._pool.read(lambda db: queries.sessions(db, before, limit))
+
+    async def runnable(self, *, limit: int = 100) -> list[str]:
+        return await self._pool.read(lambda db: queries.runnable(db, limit))
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
         return await self._pool.read(lambda db: queries.stale(db, updated_before, limit))

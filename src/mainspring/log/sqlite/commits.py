@@ -24,10 +24,11 @@ _LOCKED_SECONDS = 0.002
 class _Job(Generic[T]):
     """One writer's statements and, afterwards, what came of them."""
 
-    __slots__ = ("outcome", "work")
+    __slots__ = ("is_long", "outcome", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool) -> None:
         self.work = work
+        self.is_long = is_long
         self.outcome: tuple[T] | Exception | None = None
 
 
@@ -43,9 +44,12 @@ class Commits:
         self._pace = Pace()
         connection.execute("pragma busy_timeout = 0")  # we wait without holding up the loop
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do `work` in a transaction; what it did is on disk when this returns."""
-        job = _Job(work)
+    async def run(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
+        """Do `work` in a transaction; what it did is on disk when this returns.
+
+        `is_long`: it writes so much that the loop should not be there meanwhile.
+        """
+        job = _Job(work, is_long=is_long)
         await self._group.run(cast("_Job[object]", job))
         assert job.outcome is not None
         if isinstance(job.outcome, Exception):
@@ -57,7 +61,9 @@ class Commits:
 
     async def _commit(self, jobs: Sequence[_Job[object]]) -> None:
         deadline = time.monotonic() + BUSY_SECONDS
-        while not await self._pace.run(partial(self._attempt, jobs)):
+        is_long = any(job.is_long for job in jobs)
+        run = anyio.to_thread.run_sync if is_long else self._pace.run
+        while not await run(partial(self._attempt, jobs)):
             if time.monotonic() > deadline:
                 locked = f"{self._path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
                 for job in jobs:

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from mainspring.core.errors import (
@@ -25,7 +25,7 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from mainspring.log.migrate import Migration, pending
+from mainspring.log.migrate import Migration, Standing, pending
 from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_SECONDS = 10.0
@@ -105,7 +105,7 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
         StoreMismatch: it is somebody else's database, or a newer Mainspring's.
     """
     with translated(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_place(path)
         connection = connect(path)
         try:
             _claim(path, connection)
@@ -115,6 +115,14 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
             connection.close()
             raise
         return connection
+
+
+def _make_place(path: Path) -> None:
+    """A folder and a file for their owner only, unless they are there: all that is said is in it.
+    What SQLite puts beside the file gets the file's permissions."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _claim(path: Path, connection: sqlite3.Connection) -> None:
@@ -164,16 +172,26 @@ def _migrate(
         raise
 
 
-def downgrade(path: Path, target: int, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
-    """Take the file back to an older version's tables.
+def standing(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> Standing:
+    """Which version's tables the file has; it is left as it is.
 
     Raises:
+        StoreMismatch: it is somebody else's database.
+    """
+    with translated(path), closing(connect(path)) as connection:
+        _is_ours(path, connection)
+        return Standing(_version(connection), migrations[-1].version)
+
+
+def migrate(
+    path: Path, target: int | None = None, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> None:
+    """Bring an existing file to a version's tables, the newest by default, or back to an older's.
+
+    Raises:
+        InvalidInput: there is no such version.
         StoreMismatch: a step in between cannot be undone without losing something.
     """
-    with translated(path):
-        connection = connect(path)
-        try:
-            _is_ours(path, connection)
-            _migrate(path, connection, migrations, target)
-        finally:
-            connection.close()
+    with translated(path), closing(connect(path)) as connection:
+        _is_ours(path, connection)
+        _migrate(path, connection, migrations, target)

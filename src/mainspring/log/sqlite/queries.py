@@ -108,11 +108,13 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
 
 
 def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
-    found = db.execute(
+    found = db.execute(  # a union, because `or` would look at every session there is
         f"""
-        select id from session s
-         where lease_until <= {_NOW} and (owner is not null
-            or key in (select session_key from inbox where seq is null))
+        select id from session
+         where key in (
+               select key from session where owner is not null
+               union select session_key from inbox where seq is null)
+           and lease_until <= {_NOW}
          order by updated limit ?
         """,
         (limit,),

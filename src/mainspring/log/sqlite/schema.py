@@ -105,10 +105,13 @@ MIGRATIONS = (
               primary key(kind, id)
             ) strict, without rowid
             """,
-            "create index record_by_created on record(tenant, kind, parent, created, id)",
-            "create unique index record_by_name on record(tenant, kind, parent, name)"
+            "create index record_by_created on record(kind, tenant, created, id)",
+            "create index record_by_parent on record(kind, parent, created, id) where parent <> ''",
+            "create index record_by_label on record(kind, label, tenant, created, id)"
+            " where label <> ''",
+            "create unique index record_by_name on record(kind, tenant, parent, name)"
             " where name is not null",
-            "create index record_by_due on record(kind, due) where due is not null",
+            "create index record_by_due on record(kind, due, id) where due is not null",
             """
             create table record_content(
               kind text not null,
@@ -119,9 +122,10 @@ MIGRATIONS = (
             """,
             "create table tally(name text primary key, amount integer not null)"
             " strict, without rowid",
-            # sessions that somebody holds, or held when it died
-            "create index session_by_owner on session(lease_until) where owner is not null",
+            # Sessions that somebody holds, or held when it died. Of nothing that an append changes:
+            # it touches no index but its own event's.
+            "create index session_held on session(key) where owner is not null",
         ),
-        down=None,
+        down=None,  # agents, keys and schedules are nowhere else
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +21,7 @@ from mainspring.log.signals import Signals, Watch
 from mainspring.log.sqlite import queries, text_index
 from mainspring.log.sqlite.commits import Commits
 from mainspring.log.sqlite.connect import connect, prepare, translated
-from mainspring.log.sqlite.records import SqliteRecords
+from mainspring.log.sqlite.records import LONG_BYTES, SqliteRecords
 from mainspring.log.store import (
     Append,
     Hit,
@@ -56,7 +57,17 @@ class SqliteStore:
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
         self._polling: sqlite3.Connection | None = None
-        self.records = SqliteRecords(self._glance, self._write)
+        self.records = SqliteRecords(self._glance, self._read, self._write)
+
+    @asynccontextmanager
+    async def transaction(self, *, writes: bool) -> AsyncGenerator[SqliteStore, None]:
+        pinned = await anyio.to_thread.run_sync(_begun, self.path, writes)
+        try:
+            yield _Pinned(self.path, pinned)
+            if writes:
+                await anyio.to_thread.run_sync(_committed, self.path, pinned)
+        finally:
+            pinned.close()
 
     async def create(
         self,
@@ -147,7 +158,10 @@ class SqliteStore:
         await self._write(lambda db: queries.release(db, lease))
 
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
-        await self._write(lambda db: queries.put_blob(db, session_id, digest, content))
+        await self._write(
+            lambda db: queries.put_blob(db, session_id, digest, content),
+            is_long=len(content) > LONG_BYTES,
+        )
 
     async def blob(self, digest: str) -> bytes:
         found = await self._read(
@@ -190,8 +204,8 @@ class SqliteStore:
         """Read a row or two, which takes less than asking a thread to."""
         return await self._glances.run(partial(self._read_now, work))
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        result = await self._commits.run(work)
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
+        result = await self._commits.run(work, is_long=is_long)
         if self._commits.count >= self._checkpointed + _CHECKPOINT_JOBS:
             self._checkpoint_due.set()
         return result
@@ -236,6 +250,37 @@ class SqliteStore:
         for connection in (self._polling, *self._idle):
             if connection is not None:
                 connection.close()
+
+
+class _Pinned(SqliteStore):
+    """The store inside one transaction of one connection; everybody takes turns."""
+
+    def __init__(self, path: Path, pinned: sqlite3.Connection) -> None:
+        super().__init__(path, pinned)
+        self._pinned = pinned
+        self._turn = threading.Lock()
+
+    def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._turn, translated(self.path):
+            return work(self._pinned)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
+        return await self._read(work)
+
+
+def _begun(path: Path, writes: bool) -> sqlite3.Connection:
+    with translated(path):
+        pinned = connect(path)
+        if not writes:
+            pinned.execute("pragma query_only = on")
+        pinned.execute("begin immediate" if writes else "begin")
+        pinned.execute("select count(*) from sqlite_master")  # it begins with the first look
+        return pinned
+
+
+def _committed(path: Path, pinned: sqlite3.Connection) -> None:
+    with translated(path):
+        pinned.execute("commit")
 
 
 def _delete(session_id: str, db: sqlite3.Connection) -> None:

@@ -1,0 +1,109 @@
+"""Uploads as `multipart/form-data`, read part by part and never more than is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from mainspring.core.errors import InvalidInput, TooLarge
+
+MULTIPART = "multipart/form-data"
+
+_CHUNK = 1 << 18
+_MAX_FIELD_BYTES = 65_536
+"""Of the lines around a part, and of a part that is no file."""
+_PLAIN = ("binary", "8bit", "7bit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    name: str
+    """Without the `[]` that marks a list."""
+    content: bytes
+    filename: str | None = None
+    media_type: str | None = None
+
+    def text(self) -> str:
+        """Raises: InvalidInput."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{self.name}: not UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    parts: Sequence[Part]
+
+    def files(self, name: str) -> list[Part]:
+        return [part for part in self.parts if part.name == name]
+
+    def field(self, name: str) -> str | None:
+        """Raises: InvalidInput: it is there twice, or no text."""
+        found = self.files(name)
+        if len(found) > 1:
+            raise InvalidInput(f"{name}: must be there once only")
+        return found[0].text() if found else None
+
+
+async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> Form:
+    """`max_bytes` is that of all parts together.
+
+    Raises: InvalidInput, TooLarge.
+    """
+    if request.content_type != MULTIPART:
+        raise InvalidInput(f"the request must be {MULTIPART}, not {request.content_type}")
+    overhead = max_parts * _MAX_FIELD_BYTES
+    if request.content_length is not None and request.content_length > max_bytes + overhead:
+        raise _too_large(max_bytes)
+    try:
+        return await _read(request, max_bytes, max_parts)
+    # aiohttp has no error of its own for a malformed body: these are what its reader raises.
+    except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
+        raise InvalidInput(f"the request is not well-formed {MULTIPART}") from error
+
+
+async def _read(request: web.Request, max_bytes: int, max_parts: int) -> Form:
+    parts: list[Part] = []
+    left = max_bytes
+    reader = await request.multipart()
+    while (body := await reader.next()) is not None:
+        if not isinstance(body, BodyPartReader) or not body.name:
+            raise InvalidInput("every part must have a name, and none may have parts itself")
+        if len(parts) == max_parts:
+            raise TooLarge(f"a request has {max_parts} parts at most")
+        if body.headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN:
+            raise InvalidInput(f"{body.name}: send it as it is, without an encoding")
+        content = await _content(body, left)
+        if content is None:
+            raise _too_large(max_bytes)
+        left -= len(content)
+        parts.append(
+            Part(
+                name=body.name.removesuffix("[]"),
+                content=content,
+                filename=body.filename,
+                media_type=body.headers.get("content-type"),
+            )
+        )
+    return Form(parts)
+
+
+async def _content(body: BodyPartReader, max_bytes: int) -> bytes | None:
+    """Nothing if it is more than that."""
+    chunks: list[bytes] = []
+    size = 0
+    while not body.at_eof():
+        chunk = await body.read_chunk(_CHUNK)
+        size += len(chunk)
+        if size > max_bytes:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"an upload has {max_bytes} bytes at most")

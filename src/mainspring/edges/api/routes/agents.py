@@ -1,0 +1,131 @@
+"""`/v1/agents`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.agent_roster import Version
+from mainspring.service.agents import AgentObject, Agents, CreateAgent, UpdateAgent
+from mainspring.service.drawer import Listing
+from mainspring.service.page import Page
+
+AgentLimit = Annotated[int, Meta(ge=1, le=100)]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class ListAgents(Struct, frozen=True, kw_only=True):
+    limit: AgentLimit = 20
+    page: str | None = None
+    include_archived: bool = False
+    created_at_gte: Moment | None = None
+    created_at_lte: Moment | None = None
+
+
+class GetAgent(Struct, frozen=True, kw_only=True):
+    version: Version | None = None
+
+
+class ListVersions(Struct, frozen=True, kw_only=True):
+    limit: AgentLimit = 20
+    page: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRoutes:
+    agents: Agents
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/agents/{agent_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/agents",
+                handle=self.create,
+                summary="Make an agent",
+                body=CreateAgent,
+                answer=AgentObject,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path="/v1/agents",
+                handle=self.list,
+                summary="List agents",
+                query=ListAgents,
+                answer=Page[AgentObject],
+                for_agent_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at an agent, as it is or as it was at a version",
+                query=GetAgent,
+                answer=AgentObject,
+            ),
+            Route(
+                method="POST",
+                path=one,
+                handle=self.update,
+                summary="Change an agent, which makes a new version of it",
+                body=UpdateAgent,
+                answer=AgentObject,
+                role="operator",
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/archive",
+                handle=self.archive,
+                summary="Have no new sessions with an agent",
+                answer=AgentObject,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/versions",
+                handle=self.versions,
+                summary="List the versions of an agent",
+                query=ListVersions,
+                answer=Page[AgentObject],
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateAgent]) -> AgentObject:
+        call.who.require_human()
+        return await self.agents.create(call.tenant, call.body)
+
+    async def list(self, call: Call[ListAgents, Nothing]) -> Page[AgentObject]:
+        query = call.query
+        if call.who.agent_id is not None:  # the key is for that one only
+            return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
+        return await self.agents.page(
+            call.tenant,
+            Listing(
+                limit=query.limit,
+                page=query.page,
+                include_archived=query.include_archived,
+                created_from=query.created_at_gte,
+                created_upto=query.created_at_lte,
+            ),
+        )
+
+    async def get(self, call: Call[GetAgent, Nothing]) -> AgentObject:
+        return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
+
+    async def update(self, call: Call[Nothing, UpdateAgent]) -> AgentObject:
+        call.who.require_human()
+        return await self.agents.update(call.tenant, call["agent_id"], call.body)
+
+    async def archive(self, call: Call[Nothing, Nothing]) -> AgentObject:
+        return await self.agents.archive(call.tenant, call["agent_id"])
+
+    async def versions(self, call: Call[ListVersions, Nothing]) -> Page[AgentObject]:
+        query = call.query
+        return await self.agents.versions(
+            call.tenant, call["agent_id"], limit=query.limit, page=query.page
+        )

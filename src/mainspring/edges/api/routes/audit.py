@@ -1,0 +1,73 @@
+"""`/v1/mainspring/audit`: what was done in a tenant, and whether the record of it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.audit import Audit, Entry, Verified
+from mainspring.service.drawer import Listing
+from mainspring.service.page import Limit, Page
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class ListAudit(Struct, frozen=True, kw_only=True):
+    limit: Limit = 100
+    page: str | None = None
+    key_id: str | None = None
+    created_at_gte: Moment | None = None
+    created_at_lte: Moment | None = None
+
+
+class VerifyAudit(Struct, frozen=True, kw_only=True):
+    head: str | None = None
+    """A hash that was kept elsewhere: it must be in the chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRoutes:
+    audit: Audit
+
+    def routes(self) -> tuple[Route, ...]:
+        path = "/v1/mainspring/audit"
+        return (
+            Route(
+                method="GET",
+                path=path,
+                handle=self.list,
+                summary="List what was done, newest first",
+                query=ListAudit,
+                answer=Page[Entry],
+                role="operator",
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{path}/verify",
+                handle=self.verify,
+                summary="Check that the audit is whole",
+                query=VerifyAudit,
+                answer=Verified,
+                role="operator",
+                is_extension=True,
+            ),
+        )
+
+    async def list(self, call: Call[ListAudit, Nothing]) -> Page[Entry]:
+        query = call.query
+        listing = Listing(
+            limit=query.limit,
+            page=query.page,
+            label=query.key_id,
+            created_from=query.created_at_gte,
+            created_upto=query.created_at_lte,
+        )
+        return await self.audit.page(call.tenant, listing)
+
+    async def verify(self, call: Call[VerifyAudit, Nothing]) -> Verified:
+        return await self.audit.verify(call.tenant, head=call.query.head)

@@ -1,0 +1,73 @@
+"""`/v1/sessions/{session_id}/events`: sent and listed. Following them is `streams`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.event_pages import EventPages, ListEvents, sought
+from mainspring.service.page import Page
+from mainspring.service.sending import Sending
+from mainspring.service.sending_params import SendEvents
+from mainspring.service.sessions import Sessions
+from mainspring.service.wire_events import View, WireEvent
+
+IDEMPOTENCY_KEY = "idempotency-key"
+
+
+class SentEvents(Struct, frozen=True, kw_only=True):
+    data: Sequence[WireEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRoutes:
+    sessions: Sessions
+    sending: Sending
+    pages: EventPages
+
+    def routes(self) -> tuple[Route, ...]:
+        events = "/v1/sessions/{session_id}/events"
+        return (
+            Route(
+                method="POST",
+                path=events,
+                handle=self.send,
+                summary="Send events to a session",
+                body=SendEvents,
+                answer=SentEvents,
+                role="user",
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=events,
+                handle=self.list,
+                summary="List the events of a session",
+                query=ListEvents,
+                answer=Page[WireEvent],
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+        )
+
+    async def send(self, call: Call[Nothing, SendEvents]) -> SentEvents:
+        sent = await self.sending.send(
+            call.who,
+            call["session_id"],
+            call.body.events,
+            key=call.request.headers.get(IDEMPOTENCY_KEY),
+        )
+        return SentEvents(data=sent)
+
+    async def list(self, call: Call[ListEvents, Nothing]) -> Page[WireEvent]:
+        standing = await self.sessions.find(call.who, call["session_id"])
+        view = View(
+            session_id=standing.record.id,
+            main_thread_id=standing.row.thread_id,
+            is_internal="internal" in call.query.include,
+        )
+        return await self.pages.page(sought(view, call.query), call.query.page)

@@ -1,0 +1,135 @@
+"""`/v1/files`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.api.attachment import attachment
+from mainspring.edges.api.multipart import MULTIPART, Form, read_form
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.files import File, Files, Lifetime, NewFile
+from mainspring.service.page import Limit, Page
+
+_MAX_PARTS = 8
+
+
+class ListFiles(Struct, frozen=True, kw_only=True):
+    ids: Annotated[tuple[str, ...], Meta(max_length=1000)] | None = None
+    limit: Limit | None = None
+    page: str | None = None
+    scope_id: str | None = None
+
+
+class DeletedFile(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["file_deleted"] = "file_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRoutes:
+    files: Files
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/files/{file_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/files",
+                handle=self.upload,
+                summary="Upload a file",
+                upload=MULTIPART,
+                answer=File,
+                role="user",
+                for_agent_keys=True,
+            ),
+            Route(
+                method="GET",
+                path="/v1/files",
+                handle=self.list,
+                summary="List files",
+                query=ListFiles,
+                answer=Page[File],
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at what a file is",
+                answer=File,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/content",
+                handle=self.download,
+                summary="Download a file",
+                media_type="application/octet-stream",
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handle=self.delete,
+                summary="Delete a file",
+                answer=DeletedFile,
+                role="user",
+            ),
+        )
+
+    async def upload(self, call: Call[Nothing, Nothing]) -> File:
+        form = await read_form(call.request, max_bytes=self.files.max_bytes, max_parts=_MAX_PARTS)
+        return await self.files.create(call.tenant, _new_file(form))
+
+    async def list(self, call: Call[ListFiles, Nothing]) -> Page[File]:
+        query = call.query
+        if query.ids is None:
+            return await self.files.page(
+                call.tenant,
+                Listing(limit=query.limit or 20, page=query.page, label=query.scope_id),
+            )
+        if query.page is not None or query.limit is not None:
+            raise InvalidInput("ids: not together with page or limit")
+        if len(set(query.ids)) > 100:
+            raise InvalidInput("ids: at most 100")
+        found = await self.files.those(call.tenant, query.ids)
+        return Page(data=[file for file in found if _is_of(file, query.scope_id)])
+
+    async def get(self, call: Call[Nothing, Nothing]) -> File:
+        return await self.files.get(call.tenant, call["file_id"])
+
+    async def download(self, call: Call[Nothing, Nothing]) -> web.Response:
+        file, content = await self.files.content(call.tenant, call["file_id"])
+        return attachment(content, filename=file.filename, media_type=file.mime_type)
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedFile:
+        await self.files.delete(call.tenant, call["file_id"])
+        return DeletedFile(id=call["file_id"])
+
+
+def _is_of(file: File, scope_id: str | None) -> bool:
+    return scope_id is None or (file.scope is not None and file.scope.id == scope_id)
+
+
+def _new_file(form: Form) -> NewFile:
+    match form.files("file"):
+        case [part]:
+            return NewFile(
+                content=part.content,
+                filename=part.filename,
+                mime_type=part.media_type,
+                expires_in_seconds=_lifetime(form.field("expires_in_seconds")),
+            )
+        case _:
+            raise InvalidInput("file: exactly one file must be sent, in the field `file`")
+
+
+def _lifetime(given: str | None) -> int | None:
+    try:
+        return msgspec.convert(given, Lifetime | None, strict=False)
+    except msgspec.ValidationError:
+        raise InvalidInput("expires_in_seconds: must be a number from 3600 to 7776000") from None

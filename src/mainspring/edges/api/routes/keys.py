@@ -1,0 +1,83 @@
+"""`/v1/mainspring/keys`: the keys of a tenant, for its administrators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.page import Limit, Page
+
+
+class ListKeys(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+    include_revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRoutes:
+    keys: Keys
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/mainspring/keys/{key_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/mainspring/keys",
+                handle=self.create,
+                summary="Make a key; its secret is told this once",
+                body=CreateKey,
+                answer=NewKey,
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path="/v1/mainspring/keys",
+                handle=self.list,
+                summary="List keys",
+                query=ListKeys,
+                answer=Page[Key],
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at a key",
+                answer=Key,
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/revoke",
+                handle=self.revoke,
+                summary="Revoke a key for good",
+                answer=Key,
+                role="admin",
+                is_extension=True,
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateKey]) -> NewKey:
+        return await self.keys.create(call.who, call.body)
+
+    async def list(self, call: Call[ListKeys, Nothing]) -> Page[Key]:
+        query = call.query
+        return await self.keys.page(
+            call.tenant,
+            Listing(limit=query.limit, page=query.page, include_archived=query.include_revoked),
+        )
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Key:
+        return await self.keys.get(call.tenant, call["key_id"])
+
+    async def revoke(self, call: Call[Nothing, Nothing]) -> Key:
+        call.who.require_human()
+        return await self.keys.revoke(call.tenant, call["key_id"])

@@ -1,0 +1,299 @@
+"""`/v1/memory_stores`, the memories in them and their versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.memories import Memories, MemoryListing
+from mainspring.service.memory import (
+    CreateMemory,
+    Digest,
+    Memory,
+    MemoryPrefix,
+    MemoryVersion,
+    UpdateMemory,
+    View,
+    actor_of,
+)
+from mainspring.service.memory_stores import (
+    CreateMemoryStore,
+    MemoryStore,
+    MemoryStores,
+    UpdateMemoryStore,
+)
+from mainspring.service.memory_versions import MemoryVersions, VersionListing
+from mainspring.service.page import Page
+
+_ALL = "/v1/memory_stores"
+_ONE = f"{_ALL}/{{memory_store_id}}"
+_MEMORIES = f"{_ONE}/memories"
+_MEMORY = f"{_MEMORIES}/{{memory_id}}"
+_VERSIONS = f"{_ONE}/memory_versions"
+_VERSION = f"{_VERSIONS}/{{memory_version_id}}"
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class ListMemoryStores(Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    page: str | None = None
+    include_archived: bool = False
+    created_at_gte: Moment | None = None
+    created_at_lte: Moment | None = None
+
+
+class BasicView(Struct, frozen=True, kw_only=True):
+    view: View = "basic"
+
+
+class FullView(Struct, frozen=True, kw_only=True):
+    view: View = "full"
+
+
+class DeleteMemory(Struct, frozen=True, kw_only=True):
+    expected_content_sha256: Digest | None = None
+
+
+class DeletedMemoryStore(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["memory_store_deleted"] = "memory_store_deleted"
+
+
+class DeletedMemory(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["memory_deleted"] = "memory_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStoreRoutes:
+    stores: MemoryStores
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=_ALL,
+                handle=self.create,
+                summary="Make a memory store",
+                body=CreateMemoryStore,
+                answer=MemoryStore,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path=_ALL,
+                handle=self.list,
+                summary="List memory stores",
+                query=ListMemoryStores,
+                answer=Page[MemoryStore],
+            ),
+            Route(
+                method="GET",
+                path=_ONE,
+                handle=self.get,
+                summary="Look at a memory store",
+                answer=MemoryStore,
+            ),
+            Route(
+                method="POST",
+                path=_ONE,
+                handle=self.update,
+                summary="Change a memory store",
+                body=UpdateMemoryStore,
+                answer=MemoryStore,
+                role="operator",
+            ),
+            Route(
+                method="POST",
+                path=f"{_ONE}/archive",
+                handle=self.archive,
+                summary="Make a memory store read-only for good",
+                answer=MemoryStore,
+                role="operator",
+            ),
+            Route(
+                method="DELETE",
+                path=_ONE,
+                handle=self.delete,
+                summary="Delete a memory store with its memories and their versions",
+                answer=DeletedMemoryStore,
+                role="operator",
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateMemoryStore]) -> MemoryStore:
+        return await self.stores.create(call.tenant, call.body)
+
+    async def list(self, call: Call[ListMemoryStores, Nothing]) -> Page[MemoryStore]:
+        query = call.query
+        return await self.stores.page(
+            call.tenant,
+            Listing(
+                limit=query.limit,
+                page=query.page,
+                include_archived=query.include_archived,
+                created_from=query.created_at_gte,
+                created_upto=query.created_at_lte,
+            ),
+        )
+
+    async def get(self, call: Call[Nothing, Nothing]) -> MemoryStore:
+        return await self.stores.get(call.tenant, call["memory_store_id"])
+
+    async def update(self, call: Call[Nothing, UpdateMemoryStore]) -> MemoryStore:
+        return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
+
+    async def archive(self, call: Call[Nothing, Nothing]) -> MemoryStore:
+        return await self.stores.archive(call.tenant, call["memory_store_id"])
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedMemoryStore:
+        await self.stores.delete(call.tenant, call["memory_store_id"])
+        return DeletedMemoryStore(id=call["memory_store_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRoutes:
+    memories: Memories
+    versions: MemoryVersions
+
+    def routes(self) -> tuple[Route, ...]:
+        return (*self._memory_routes(), *self._version_routes())
+
+    def _memory_routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=_MEMORIES,
+                handle=self.create,
+                summary="Make a memory",
+                query=BasicView,
+                body=CreateMemory,
+                answer=Memory,
+                role="user",
+            ),
+            Route(
+                method="GET",
+                path=_MEMORIES,
+                handle=self.list,
+                summary="List memories, and folders of those that are deeper than asked for",
+                query=MemoryListing,
+                answer=Page[Memory | MemoryPrefix],
+            ),
+            Route(
+                method="GET",
+                path=_MEMORY,
+                handle=self.get,
+                summary="Read a memory",
+                query=FullView,
+                answer=Memory,
+            ),
+            Route(
+                method="POST",
+                path=_MEMORY,
+                handle=self.update,
+                summary="Change the content or the path of a memory",
+                query=BasicView,
+                body=UpdateMemory,
+                answer=Memory,
+                role="user",
+            ),
+            Route(
+                method="DELETE",
+                path=_MEMORY,
+                handle=self.delete,
+                summary="Delete a memory; its versions stay",
+                query=DeleteMemory,
+                answer=DeletedMemory,
+                role="user",
+            ),
+        )
+
+    def _version_routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path=_VERSIONS,
+                handle=self.list_versions,
+                summary="List the changes of memories",
+                query=VersionListing,
+                answer=Page[MemoryVersion],
+            ),
+            Route(
+                method="GET",
+                path=_VERSION,
+                handle=self.get_version,
+                summary="Look at a change of a memory",
+                query=FullView,
+                answer=MemoryVersion,
+            ),
+            Route(
+                method="POST",
+                path=f"{_VERSION}/redact",
+                handle=self.redact,
+                summary="Forget the content of a past version for good",
+                answer=MemoryVersion,
+                role="operator",
+            ),
+        )
+
+    async def create(self, call: Call[BasicView, CreateMemory]) -> Memory:
+        return await self.memories.create(
+            call.tenant,
+            call["memory_store_id"],
+            call.body,
+            actor_of(call.who),
+            view=call.query.view,
+        )
+
+    async def list(self, call: Call[MemoryListing, Nothing]) -> Page[Memory | MemoryPrefix]:
+        return await self.memories.page(call.tenant, call["memory_store_id"], call.query)
+
+    async def get(self, call: Call[FullView, Nothing]) -> Memory:
+        return await self.memories.get(
+            call.tenant, call["memory_store_id"], call["memory_id"], view=call.query.view
+        )
+
+    async def update(self, call: Call[BasicView, UpdateMemory]) -> Memory:
+        return await self.memories.update(
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_id"],
+            call.body,
+            actor_of(call.who),
+            view=call.query.view,
+        )
+
+    async def delete(self, call: Call[DeleteMemory, Nothing]) -> DeletedMemory:
+        await self.memories.delete(
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_id"],
+            actor_of(call.who),
+            expected_sha256=call.query.expected_content_sha256,
+        )
+        return DeletedMemory(id=call["memory_id"])
+
+    async def list_versions(self, call: Call[VersionListing, Nothing]) -> Page[MemoryVersion]:
+        return await self.versions.page(call.tenant, call["memory_store_id"], call.query)
+
+    async def get_version(self, call: Call[FullView, Nothing]) -> MemoryVersion:
+        return await self.versions.get(
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_version_id"],
+            view=call.query.view,
+        )
+
+    async def redact(self, call: Call[Nothing, Nothing]) -> MemoryVersion:
+        return await self.versions.redact(
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_version_id"],
+            actor_of(call.who),
+        )

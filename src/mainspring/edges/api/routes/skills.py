@@ -1,0 +1,191 @@
+"""`/v1/skills`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.api.attachment import attachment
+from mainspring.edges.api.multipart import MULTIPART, Form, read_form
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.page import Limit, Page
+from mainspring.service.skill_archive import Upload
+from mainspring.service.skills import DisplayName, Skill, Skills, SkillVersion
+
+_ZIP = "application/zip"
+
+
+class ListSkills(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+    source: str | None = None
+
+
+class ListSkillVersions(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+
+
+class DeletedSkill(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["skill_deleted"] = "skill_deleted"
+
+
+class DeletedSkillVersion(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["skill_version_deleted"] = "skill_version_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRoutes:
+    skills: Skills
+
+    def routes(self) -> tuple[Route, ...]:
+        return (*self._skill_routes(), *self._version_routes())
+
+    def _skill_routes(self) -> tuple[Route, ...]:
+        one = "/v1/skills/{skill_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/skills",
+                handle=self.create,
+                summary="Upload a skill",
+                upload=MULTIPART,
+                answer=Skill,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path="/v1/skills",
+                handle=self.list,
+                summary="List skills",
+                query=ListSkills,
+                answer=Page[Skill],
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at a skill",
+                answer=Skill,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handle=self.delete,
+                summary="Delete a skill with all its versions",
+                answer=DeletedSkill,
+                role="operator",
+            ),
+        )
+
+    def _version_routes(self) -> tuple[Route, ...]:
+        all_ = "/v1/skills/{skill_id}/versions"
+        one = f"{all_}/{{version}}"
+        return (
+            Route(
+                method="POST",
+                path=all_,
+                handle=self.create_version,
+                summary="Upload a new version of a skill",
+                upload=MULTIPART,
+                answer=SkillVersion,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path=all_,
+                handle=self.list_versions,
+                summary="List the versions of a skill",
+                query=ListSkillVersions,
+                answer=Page[SkillVersion],
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get_version,
+                summary="Look at a version of a skill, or at the `latest`",
+                answer=SkillVersion,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/content",
+                handle=self.download,
+                summary="Download the files of a version as a zip archive",
+                media_type=_ZIP,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handle=self.delete_version,
+                summary="Delete a version of a skill",
+                answer=DeletedSkillVersion,
+                role="operator",
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, Nothing]) -> Skill:
+        form = await self._form(call.request)
+        name = _display_name(form.field("display_name"))
+        return await self.skills.create(call.tenant, _uploads(form), name)
+
+    async def list(self, call: Call[ListSkills, Nothing]) -> Page[Skill]:
+        query = call.query
+        if query.source not in (None, "custom"):
+            return Page(data=())
+        return await self.skills.page(call.tenant, Listing(limit=query.limit, page=query.page))
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Skill:
+        return await self.skills.get(call.tenant, call["skill_id"])
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedSkill:
+        await self.skills.delete(call.tenant, call["skill_id"])
+        return DeletedSkill(id=call["skill_id"])
+
+    async def create_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
+        uploads = _uploads(await self._form(call.request))
+        return await self.skills.add_version(call.tenant, call["skill_id"], uploads)
+
+    async def list_versions(self, call: Call[ListSkillVersions, Nothing]) -> Page[SkillVersion]:
+        query = call.query
+        return await self.skills.versions(
+            call.tenant, call["skill_id"], limit=query.limit, page=query.page
+        )
+
+    async def get_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
+        return await self.skills.version(call.tenant, call["skill_id"], call["version"])
+
+    async def download(self, call: Call[Nothing, Nothing]) -> web.Response:
+        version, archive = await self.skills.archive(call.tenant, call["skill_id"], call["version"])
+        return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
+
+    async def delete_version(self, call: Call[Nothing, Nothing]) -> DeletedSkillVersion:
+        gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
+        return DeletedSkillVersion(id=gone.id)
+
+    async def _form(self, request: web.Request) -> Form:
+        limits = self.skills.limits
+        return await read_form(request, max_bytes=limits.max_bytes, max_parts=limits.max_files + 1)
+
+
+def _uploads(form: Form) -> list[Upload]:
+    parts = form.files("files")
+    if not parts:
+        raise InvalidInput("files: the files of the skill must be sent, in the field `files[]`")
+    return [Upload(path=part.filename or "", content=part.content) for part in parts]
+
+
+def _display_name(given: str | None) -> str | None:
+    try:
+        return msgspec.convert(given or None, DisplayName | None)
+    except msgspec.ValidationError:
+        raise InvalidInput("display_name: one line of at most 255 characters") from None

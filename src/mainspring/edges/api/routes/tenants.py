@@ -1,0 +1,114 @@
+"""`/v1/mainspring/tenants`: for administrators of the platform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.page import Limit, Page
+from mainspring.service.tenants import (
+    CreateTenant,
+    Tenant,
+    Tenants,
+    UpdateTenant,
+    require_platform,
+)
+
+
+class ListTenants(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRoutes:
+    tenants: Tenants
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/mainspring/tenants/{tenant_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/mainspring/tenants",
+                handle=self.create,
+                summary="Make a tenant",
+                body=CreateTenant,
+                answer=Tenant,
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path="/v1/mainspring/tenants",
+                handle=self.list,
+                summary="List tenants",
+                query=ListTenants,
+                answer=Page[Tenant],
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at a tenant",
+                answer=Tenant,
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=one,
+                handle=self.update,
+                summary="Change a tenant's name and limits",
+                body=UpdateTenant,
+                answer=Tenant,
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/disable",
+                handle=self.disable,
+                summary="Let nobody of a tenant in",
+                answer=Tenant,
+                role="admin",
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/enable",
+                handle=self.enable,
+                summary="Let a tenant in again",
+                answer=Tenant,
+                role="admin",
+                is_extension=True,
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateTenant]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.create(call.body)
+
+    async def list(self, call: Call[ListTenants, Nothing]) -> Page[Tenant]:
+        require_platform(call.who)
+        return await self.tenants.page(Listing(limit=call.query.limit, page=call.query.page))
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.get(call["tenant_id"])
+
+    async def update(self, call: Call[Nothing, UpdateTenant]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.update(call["tenant_id"], call.body)
+
+    async def disable(self, call: Call[Nothing, Nothing]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.disable(call["tenant_id"])
+
+    async def enable(self, call: Call[Nothing, Nothing]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.enable(call["tenant_id"])

@@ -1,0 +1,109 @@
+"""`/v1/sessions/{session_id}/threads`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.event_pages import EventPages, ListEvents, sought
+from mainspring.service.page import Limit, Page
+from mainspring.service.session_digest import Status
+from mainspring.service.sessions import Sessions
+from mainspring.service.threads import ThreadObject, Threads
+from mainspring.service.wire_events import View, WireEvent
+
+
+class ListThreads(Struct, frozen=True, kw_only=True):
+    limit: Limit = 1000
+    page: str | None = None
+    statuses: tuple[Status, ...] = ()
+
+
+class ListThreadEvents(Struct, frozen=True, kw_only=True):
+    limit: Limit = 100
+    page: str | None = None
+    include: tuple[Literal["internal"], ...] = ()
+    """Ours: `internal` shows what the API has no word for, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRoutes:
+    sessions: Sessions
+    threads: Threads
+    pages: EventPages
+
+    def routes(self) -> tuple[Route, ...]:
+        all_ = "/v1/sessions/{session_id}/threads"
+        one = f"{all_}/{{thread_id}}"
+        return (
+            Route(
+                method="GET",
+                path=all_,
+                handle=self.list,
+                summary="List the threads of a session",
+                query=ListThreads,
+                answer=Page[ThreadObject],
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at a thread",
+                answer=ThreadObject,
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/archive",
+                handle=self.archive,
+                summary="Take no more events in a thread",
+                answer=ThreadObject,
+                role="user",
+                for_agent_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/events",
+                handle=self.events,
+                summary="List the events of a thread",
+                query=ListThreadEvents,
+                answer=Page[WireEvent],
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+        )
+
+    async def list(self, call: Call[ListThreads, Nothing]) -> Page[ThreadObject]:
+        query = call.query
+        return await self.threads.page(
+            call.who,
+            call["session_id"],
+            statuses=query.statuses,
+            limit=query.limit,
+            page=query.page,
+        )
+
+    async def get(self, call: Call[Nothing, Nothing]) -> ThreadObject:
+        return await self.threads.get(call.who, call["session_id"], call["thread_id"])
+
+    async def archive(self, call: Call[Nothing, Nothing]) -> ThreadObject:
+        return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
+
+    async def events(self, call: Call[ListThreadEvents, Nothing]) -> Page[WireEvent]:
+        thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
+        standing = await self.sessions.find(call.who, thread.session_id)
+        view = View(
+            session_id=thread.session_id,
+            main_thread_id=standing.row.thread_id,
+            thread_id=thread.id,
+            is_internal="internal" in call.query.include,
+        )
+        return await self.pages.page(
+            sought(view, ListEvents(limit=call.query.limit)), call.query.page
+        )

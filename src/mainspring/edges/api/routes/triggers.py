@@ -1,0 +1,135 @@
+"""`/v1/mainspring/triggers`: signed calls from outside. Ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aiohttp import web
+from msgspec import Struct
+
+from mainspring.core.errors import TooLarge
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.drawer import Listing
+from mainspring.service.intake import MAX_PAYLOAD_BYTES, Intake
+from mainspring.service.knock import joined
+from mainspring.service.page import Limit, Page
+from mainspring.service.signing import Delivered
+from mainspring.service.trigger_model import (
+    CreateTrigger,
+    Fired,
+    Trigger,
+    TriggerWithSecret,
+    UpdateTrigger,
+)
+from mainspring.service.triggers import Triggers
+
+
+class ListTriggers(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+
+
+class DeletedTrigger(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["trigger_deleted"] = "trigger_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerRoutes:
+    triggers: Triggers
+    intake: Intake
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/mainspring/triggers/{trigger_id}"
+        return (
+            Route(
+                method="POST",
+                path="/v1/mainspring/triggers",
+                handle=self.create,
+                summary="Make a trigger; the answer alone has its secret",
+                body=CreateTrigger,
+                answer=TriggerWithSecret,
+                role="operator",
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path="/v1/mainspring/triggers",
+                handle=self.list,
+                summary="List triggers",
+                query=ListTriggers,
+                answer=Page[Trigger],
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handle=self.get,
+                summary="Look at a trigger",
+                answer=Trigger,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=one,
+                handle=self.update,
+                summary="Change, enable or disable a trigger",
+                body=UpdateTrigger,
+                answer=Trigger,
+                role="operator",
+                is_extension=True,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handle=self.delete,
+                summary="Delete a trigger",
+                answer=DeletedTrigger,
+                role="operator",
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/fire",
+                handle=self.fire,
+                summary="What a sender calls: signed, as the trigger's scheme says",
+                answer=Fired,
+                upload="application/json",
+                is_open=True,
+                is_extension=True,
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateTrigger]) -> TriggerWithSecret:
+        return await self.triggers.create(call.tenant, call.body)
+
+    async def list(self, call: Call[ListTriggers, Nothing]) -> Page[Trigger]:
+        listing = Listing(limit=call.query.limit, page=call.query.page)
+        return await self.triggers.page(call.tenant, listing)
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Trigger:
+        return await self.triggers.get(call.tenant, call["trigger_id"])
+
+    async def update(self, call: Call[Nothing, UpdateTrigger]) -> Trigger:
+        return await self.triggers.update(call.tenant, call["trigger_id"], call.body)
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedTrigger:
+        await self.triggers.delete(call.tenant, call["trigger_id"])
+        return DeletedTrigger(id=call["trigger_id"])
+
+    async def fire(self, call: Call[Nothing, Nothing]) -> Fired:
+        delivered = Delivered(
+            headers=joined(call.request.headers.items()), body=await _raw(call.request)
+        )
+        return await self.intake.take(call["trigger_id"], delivered)
+
+
+async def _raw(request: web.Request) -> bytes:
+    """The body to the byte, as it was signed."""
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > MAX_PAYLOAD_BYTES:
+            raise TooLarge(f"at most {MAX_PAYLOAD_BYTES} bytes are taken")
+    return bytes(body)

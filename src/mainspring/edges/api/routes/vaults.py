@@ -1,0 +1,213 @@
+"""`/v1/vaults` and the credentials in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.credential import Credential
+from mainspring.service.credentials import CreateCredential, Credentials, UpdateCredential
+from mainspring.service.drawer import Listing
+from mainspring.service.page import Page
+from mainspring.service.validating import Validation, Validator
+from mainspring.service.vaults import CreateVault, UpdateVault, Vault, Vaults
+
+_ALL = "/v1/vaults"
+_ONE = "/v1/vaults/{vault_id}"
+_CREDENTIALS = f"{_ONE}/credentials"
+_CREDENTIAL = f"{_CREDENTIALS}/{{credential_id}}"
+
+
+class ListVaults(Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    page: str | None = None
+    include_archived: bool = False
+
+    def listing(self) -> Listing:
+        return Listing(limit=self.limit, page=self.page, include_archived=self.include_archived)
+
+
+class DeletedVault(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["vault_deleted"] = "vault_deleted"
+
+
+class DeletedCredential(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["vault_credential_deleted"] = "vault_credential_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class VaultRoutes:
+    vaults: Vaults
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=_ALL,
+                handle=self.create,
+                summary="Make a vault",
+                body=CreateVault,
+                answer=Vault,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path=_ALL,
+                handle=self.list,
+                summary="List vaults",
+                query=ListVaults,
+                answer=Page[Vault],
+                role="user",
+            ),
+            Route(
+                method="GET",
+                path=_ONE,
+                handle=self.get,
+                summary="Look at a vault",
+                answer=Vault,
+                role="user",
+            ),
+            Route(
+                method="POST",
+                path=_ONE,
+                handle=self.update,
+                summary="Change a vault",
+                body=UpdateVault,
+                answer=Vault,
+                role="operator",
+            ),
+            Route(
+                method="POST",
+                path=f"{_ONE}/archive",
+                handle=self.archive,
+                summary="Forget the secrets of a vault and have no new sessions with it",
+                answer=Vault,
+                role="operator",
+            ),
+            Route(
+                method="DELETE",
+                path=_ONE,
+                handle=self.delete,
+                summary="Delete a vault with all that is in it",
+                answer=DeletedVault,
+                role="operator",
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateVault]) -> Vault:
+        return await self.vaults.create(call.tenant, call.body)
+
+    async def list(self, call: Call[ListVaults, Nothing]) -> Page[Vault]:
+        return await self.vaults.page(call.tenant, call.query.listing())
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Vault:
+        return await self.vaults.get(call.tenant, call["vault_id"])
+
+    async def update(self, call: Call[Nothing, UpdateVault]) -> Vault:
+        return await self.vaults.update(call.tenant, call["vault_id"], call.body)
+
+    async def archive(self, call: Call[Nothing, Nothing]) -> Vault:
+        return await self.vaults.archive(call.tenant, call["vault_id"])
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedVault:
+        await self.vaults.delete(call.tenant, call["vault_id"])
+        return DeletedVault(id=call["vault_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRoutes:
+    credentials: Credentials
+    validator: Validator
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=_CREDENTIALS,
+                handle=self.create,
+                summary="Put a credential into a vault",
+                body=CreateCredential,
+                answer=Credential,
+                role="operator",
+            ),
+            Route(
+                method="GET",
+                path=_CREDENTIALS,
+                handle=self.list,
+                summary="List the credentials of a vault, without their secrets",
+                query=ListVaults,
+                answer=Page[Credential],
+                role="user",
+            ),
+            Route(
+                method="GET",
+                path=_CREDENTIAL,
+                handle=self.get,
+                summary="Look at a credential, without its secrets",
+                answer=Credential,
+                role="user",
+            ),
+            Route(
+                method="POST",
+                path=_CREDENTIAL,
+                handle=self.update,
+                summary="Change a credential or its secrets",
+                body=UpdateCredential,
+                answer=Credential,
+                role="operator",
+            ),
+            Route(
+                method="POST",
+                path=f"{_CREDENTIAL}/archive",
+                handle=self.archive,
+                summary="Forget the secrets of a credential",
+                answer=Credential,
+                role="operator",
+            ),
+            Route(
+                method="POST",
+                path=f"{_CREDENTIAL}/mcp_oauth_validate",
+                handle=self.validate,
+                summary="Ask the MCP server whether a credential works",
+                answer=Validation,
+                role="operator",
+            ),
+            Route(
+                method="DELETE",
+                path=_CREDENTIAL,
+                handle=self.delete,
+                summary="Delete a credential",
+                answer=DeletedCredential,
+                role="operator",
+            ),
+        )
+
+    async def create(self, call: Call[Nothing, CreateCredential]) -> Credential:
+        return await self.credentials.create(call.tenant, call["vault_id"], call.body)
+
+    async def list(self, call: Call[ListVaults, Nothing]) -> Page[Credential]:
+        listing = call.query.listing()
+        return await self.credentials.page(call.tenant, call["vault_id"], listing)
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Credential:
+        return await self.credentials.get(call.tenant, call["vault_id"], call["credential_id"])
+
+    async def update(self, call: Call[Nothing, UpdateCredential]) -> Credential:
+        return await self.credentials.update(
+            call.tenant, call["vault_id"], call["credential_id"], call.body
+        )
+
+    async def archive(self, call: Call[Nothing, Nothing]) -> Credential:
+        return await self.credentials.archive(call.tenant, call["vault_id"], call["credential_id"])
+
+    async def validate(self, call: Call[Nothing, Nothing]) -> Validation:
+        return await self.validator.validate(call.tenant, call["vault_id"], call["credential_id"])
+
+    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedCredential:
+        await self.credentials.delete(call.tenant, call["vault_id"], call["credential_id"])
+        return DeletedCredential(id=call["credential_id"])

@@ -1,0 +1,98 @@
+"""Server-Sent Events on the wire: frames, heartbeats, and readers that do not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import anyio
+from aiohttp import web
+
+from mainspring.core.errors import MainspringError
+from mainspring.edges.api.errors import error_body, status_of
+from mainspring.service.streams import Stream, Told
+
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # proxies would gather what is to come at once
+}
+_CHUNK_BYTES = 64 * 1024
+_GRACE_SECONDS = 2.0
+"""For what is left to be read after a reader was given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    heartbeat_seconds: float = 15.0
+    """Silence after which a stream says that it is still there."""
+    patience_seconds: float = 30.0
+    """How long a reader may take nothing of what waits for it."""
+
+
+PACE = Pace()
+
+
+def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
+    id_ = b"" if seq is None else b"id: %d\n" % seq
+    return b"%sevent: %s\ndata: %s\n\n" % (id_, name.encode(), data)
+
+
+PING = frame("ping", b'{"type":"ping"}')
+
+
+async def send(request: web.Request, stream: Stream, pace: Pace) -> web.StreamResponse:
+    """Write a stream out until it is over, its reader has gone, or does not read."""
+    response = web.StreamResponse(headers=HEADERS)
+    await response.prepare(request)
+    try:
+        await _write(response, stream, pace)
+    except ConnectionError:  # the reader has gone
+        pass
+    except TimeoutError:
+        what = f"nothing was read for {pace.patience_seconds:g} s"
+        await _give_up(response, request, _failure(408, what))
+    except MainspringError as error:
+        await _give_up(response, request, _failure(status_of(error), str(error)))
+    return response
+
+
+async def _write(response: web.StreamResponse, stream: Stream, pace: Pace) -> None:
+    while not stream.is_over:
+        told = await stream.next(seconds=pace.heartbeat_seconds)
+        if not told and stream.is_over:
+            break
+        for chunk in _chunks(told) if told else (PING,):
+            with anyio.fail_after(pace.patience_seconds):
+                await response.write(chunk)
+
+
+def _chunks(told: Iterable[Told]) -> Iterator[bytes]:
+    """Frames put together, as a write for each costs more than it carries."""
+    chunk = bytearray()
+    for each in told:
+        chunk += frame(each.name, each.data, each.seq)
+        if len(chunk) >= _CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+    if chunk:
+        yield bytes(chunk)
+
+
+def _failure(status: int, what: str) -> bytes:
+    told = f"{what}; nothing is lost: resume with the header Last-Event-ID"
+    return frame("error", error_body(status, told, ""))
+
+
+async def _give_up(response: web.StreamResponse, request: web.Request, last: bytes) -> None:
+    """Say why, if that can still be heard; then close, whatever has not been read."""
+    is_heard = False
+    with anyio.move_on_after(_GRACE_SECONDS):
+        try:
+            await response.write(last)
+            await response.write_eof()
+            is_heard = True
+        except ConnectionError:
+            return
+    if not is_heard and request.transport is not None:
+        request.transport.abort()

@@ -1,0 +1,82 @@
+"""What `mainspring audit` does, straight on the store."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from datetime import timedelta
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.edges.cli.operating import operating
+from mainspring.edges.cli.render import Screen, minute
+from mainspring.service.audit import Audit, Entry
+from mainspring.service.drawer import Listing
+
+
+async def ls(settings: Settings, *, tenant: str, limit: int, key: str | None, json: bool) -> int:
+    async with operating(settings) as operator:
+        found = await Audit(operator.records).page(tenant, Listing(limit=limit, label=key))
+    screen = Screen(settings)
+    if json:
+        for entry in found.data:
+            screen.json(msgspec.json.encode(entry))
+        return 0
+    heads = ["SEQ", "TIME", "WHO", "WHAT", "STATUS", "ON", "FROM"]
+    screen.table(heads, [_row(entry) for entry in found.data])
+    return 0
+
+
+def _row(entry: Entry) -> list[tuple[str, str]]:
+    who = entry.key_name or "nobody"
+    agent = f" (agent {entry.agent_id})" if entry.agent_id else ""
+    targets = [*entry.targets.values(), entry.made or ""]
+    return [
+        (str(entry.seq), "dim"),
+        (minute(entry.time), "dim"),
+        (who + agent, "bold"),
+        (entry.operation, ""),
+        (str(entry.status), "red" if entry.status >= 400 else "green"),
+        (" ".join(dict.fromkeys(each for each in targets if each)), ""),
+        (entry.address, "dim"),
+    ]
+
+
+async def verify(settings: Settings, *, tenant: str, head: str | None, json: bool) -> int:
+    async with operating(settings) as operator:
+        found = await Audit(operator.records).verify(tenant, head=head)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(found))
+    elif found.ok:
+        entries = "1 entry" if found.entries == 1 else f"{found.entries} entries"
+        screen.line(("ok  ", "green"), (tenant, "bold"), (f"  {entries}", "dim"))
+        screen.whole((f"head {found.head}", "dim"))
+    else:
+        screen.line(("BAD  ", "bold red"), (tenant, "bold"))
+        for problem in found.problems:
+            screen.whole((problem, ""), indent=5)
+    return 0 if found.ok else 1
+
+
+async def export(settings: Settings, *, tenant: str) -> int:
+    async with (
+        operating(settings) as operator,
+        aclosing(Audit(operator.records).entries(tenant)) as entries,
+    ):
+        async for entry in entries:
+            sys.stdout.buffer.write(msgspec.json.encode(entry) + b"\n")
+    return 0
+
+
+async def prune(settings: Settings, *, tenant: str, keep: timedelta, json: bool) -> int:
+    async with operating(settings) as operator:
+        gone = await Audit(operator.records).prune(tenant, keep=keep)
+        await operator.note(tenant, "audit prune")
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode({"tenant_id": tenant, "removed": gone}))
+    else:
+        screen.line((f"let go of {gone} entries" if gone != 1 else "let go of 1 entry", ""))
+    return 0

@@ -1,0 +1,142 @@
+"""What `mainspring backup`, `restore` and `migrate` do."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.files import replacing, translated
+from mainspring.edges.cli.render import Screen, counted
+from mainspring.edges.cli.sessions import require_store
+from mainspring.log.backup import Counts, restore_backup, write_backup
+from mainspring.log.migrate import Standing
+from mainspring.wiring import stores
+
+_TOLD_SECONDS = 5.0
+_LEFT_OUT = "not in it: the vault and its key, which its sealed secrets need, and workspaces"
+
+
+class CountsView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    file: str
+    sessions: int
+    records: int
+    tallies: int
+    damaged: tuple[str, ...] = ()
+
+
+class StandingView(Struct, frozen=True, kw_only=True):
+    version: int
+    newest: int
+
+
+class _Progress:
+    """Tells now and then how far it has come."""
+
+    def __init__(self, notes: Screen) -> None:
+        self._notes = notes
+        self._told = time.monotonic()
+
+    def tell(self, counts: Counts) -> None:
+        if time.monotonic() - self._told >= _TOLD_SECONDS:
+            self._told = time.monotonic()
+            self._notes.line((f"{_shown(counts)} so far", "dim"))
+
+
+async def backup(settings: Settings, *, name: str, json: bool) -> int:
+    require_store(settings)
+    notes = Screen(settings, stderr=True)
+    async with stores.open_store(settings.store) as store:
+        with _written(name) as file:
+            counts = await write_backup(store, file, time=clock.now(), tell=_Progress(notes).tell)
+    for session_id in counts.damaged:
+        notes.whole((f"warning: {session_id} is damaged and was left out", "yellow"))
+    if counts.damaged:
+        notes.whole(("hint: `mainspring log verify` says what is wrong with it", "dim"))
+    # what is piped elsewhere is the backup itself
+    _report(Screen(settings, stderr=name == "-"), "wrote", name, counts, json=json)
+    notes.whole((_LEFT_OUT, "dim"))
+    return 1 if counts.damaged else 0
+
+
+@contextmanager
+def _written(name: str) -> Generator[IO[bytes], None, None]:
+    if name == "-":
+        yield sys.stdout.buffer
+        return
+    with translated(name), replacing(Path(name)) as file:
+        yield file
+
+
+async def restore(settings: Settings, *, name: str, into: str | None, json: bool) -> int:
+    settings = settings if into is None else replace(settings, store=into)
+    notes = Screen(settings, stderr=True)
+    with translated(name):
+        file = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115, ASYNC230
+    with file:
+        async with stores.open_store(settings.store) as store:
+            try:
+                counts = await restore_backup(store, file, tell=_Progress(notes).tell)
+            except InvalidInput as error:
+                refused = InvalidInput(f"{name}: {error}")
+                refused.add_note(f"nothing was restored into {settings.place}")
+                raise refused from error
+    _report(Screen(settings), "restored", name, counts, json=json)
+    return 0
+
+
+def _report(screen: Screen, did: str, name: str, counts: Counts, *, json: bool) -> None:
+    if json:
+        view = CountsView(
+            file=name,
+            sessions=counts.sessions,
+            records=counts.records,
+            tallies=counts.tallies,
+            damaged=tuple(counts.damaged),
+        )
+        screen.json(msgspec.json.encode(view))
+    else:
+        screen.whole((f"{did} ", "green"), (name, ""), (f"  {_shown(counts)}", "dim"))
+
+
+def _shown(counts: Counts) -> str:
+    return ", ".join(
+        (
+            counted(counts.sessions, "session"),
+            counted(counts.records, "record"),
+            counted(counts.tallies, "counter"),
+        )
+    )
+
+
+async def migrate(settings: Settings, *, target: int | None, is_check: bool, json: bool) -> int:
+    require_store(settings)
+    if not is_check:
+        await stores.migrate(settings.store, target)
+    found = await stores.standing(settings.store)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(StandingView(version=found.current, newest=found.newest)))
+    else:
+        screen.whole((f"{settings.place}  ", ""), (_told(found), "dim"))
+    return int(is_check and found.current != found.newest)
+
+
+def _told(found: Standing) -> str:
+    if found.current == found.newest:
+        return f"tables of version {found.current}, as this Mainspring needs them"
+    if found.current > found.newest:
+        return (
+            f"tables of version {found.current}; this Mainspring knows {found.newest}: upgrade it"
+        )
+    return f"tables of version {found.current}; `mainspring migrate` brings them to {found.newest}"

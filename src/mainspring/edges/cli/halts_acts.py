@@ -1,0 +1,73 @@
+"""What `mainspring halt` and `resume` do, straight on the store."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.edges.cli.operating import operating
+from mainspring.edges.cli.render import Screen, minute
+from mainspring.service.halts import EVERYBODY, SECONDS, CreateHalt, Halt, Halts
+
+
+async def halt(
+    settings: Settings, *, scope: tuple[str, str | None], reason: str, json: bool
+) -> int:
+    tenant, agent_id = scope
+    async with operating(settings, is_new=True) as operator:
+        asked = CreateHalt(agent_id=agent_id, reason=reason)
+        made = await Halts(operator.records).halt(tenant, operator.of(tenant), asked)
+        await operator.note(tenant, "halt", made.id)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(made))
+    else:
+        screen.line(("stopped ", "green"), (_named(made), "bold"))
+        note = f"workers know within {SECONDS:.0f} s"
+        Screen(settings, stderr=True).whole((note, "dim"))
+    return 0
+
+
+async def resume(settings: Settings, *, scope: tuple[str, str | None], json: bool) -> int:
+    tenant, agent_id = scope
+    async with operating(settings) as operator:
+        await Halts(operator.records).resume(tenant, operator.of(tenant), agent_id)
+        await operator.note(tenant, "resume", agent_id)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode({"tenant_id": tenant, "agent_id": agent_id}))
+    else:
+        screen.line(("goes on", "green"))
+    return 0
+
+
+async def ls(settings: Settings, *, json: bool) -> int:
+    async with operating(settings) as operator:
+        found = await Halts(operator.records).everything()
+    screen = Screen(settings)
+    if json:
+        for each in found:
+            screen.json(msgspec.json.encode(each))
+        return 0
+    if not found:
+        Screen(settings, stderr=True).whole(("nothing is stopped", "dim"))
+        return 0
+    screen.table(
+        ["STOPPED", "SINCE", "BY", "WHY"],
+        [
+            [
+                (_named(each), "bold"),
+                (minute(each.created_at), "dim"),
+                (each.created_by, ""),
+                (each.reason, ""),
+            ]
+            for each in found
+        ],
+    )
+    return 0
+
+
+def _named(halt: Halt) -> str:
+    if halt.tenant_id == EVERYBODY:
+        return "everything"
+    return halt.tenant_id if halt.agent_id is None else f"{halt.agent_id} of {halt.tenant_id}"

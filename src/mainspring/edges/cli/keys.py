@@ -1,0 +1,94 @@
+"""`mainspring keys`: how its commands are called."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from mainspring.core.lazy import LazyModule
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.log import Json, duration
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import keys_acts
+else:
+    keys_acts = LazyModule("mainspring.edges.cli.keys_acts")
+
+app = typer.Typer(help="Keys of the API.", no_args_is_help=True, rich_markup_mode=None)
+
+TenantOption: TypeAlias = Annotated[str, typer.Option("--tenant", help="Whose.", metavar="ID")]
+
+
+class RoleName(StrEnum):
+    viewer = "viewer"
+    user = "user"
+    operator = "operator"
+    admin = "admin"
+
+
+def dollars(text: str) -> Decimal:
+    try:
+        return Decimal(text.removeprefix("$"))
+    except InvalidOperation:
+        raise typer.BadParameter(f"{text!r} is no amount such as 25 or 0.50") from None
+
+
+@app.command()
+def create(  # noqa: PLR0913, PLR0917 (the options of the command)
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What people call it.")],
+    tenant: TenantOption = "default",
+    role: Annotated[RoleName, typer.Option(help="What it may do.")] = RoleName.user,
+    agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
+    environment: Annotated[
+        str | None, typer.Option(help="Only for the work of this environment.", metavar="ID")
+    ] = None,
+    lent_to: Annotated[
+        str | None, typer.Option(help="For an agent's own requests.", metavar="AGENT")
+    ] = None,
+    expires_in: Annotated[
+        timedelta | None,
+        typer.Option(parser=duration, metavar="TIME", help="Not longer than: 12h, 30d, 8w."),
+    ] = None,
+    rate: Annotated[int | None, typer.Option(help="Requests a minute.", min=1, metavar="N")] = None,
+    daily_budget: Annotated[
+        Decimal | None,
+        typer.Option(parser=dollars, metavar="USD", help="What its sessions may cost a day."),
+    ] = None,
+    json: Json = False,
+) -> Action:
+    """Make a key. It is shown this once and cannot be shown again."""
+    asked = keys_acts.Asked(
+        name=name,
+        role=role.value,
+        agent_id=agent,
+        environment_id=environment,
+        lent_to=lent_to,
+        expires_in=expires_in,
+        requests_per_minute=rate,
+        daily_budget_usd=daily_budget,
+    )
+    return partial(keys_acts.create, tenant=tenant, asked=asked, json=json)
+
+
+@app.command()
+def ls(
+    tenant: TenantOption = "default",
+    everything: Annotated[bool, typer.Option("--all", help="Revoked ones too.")] = False,
+    json: Json = False,
+) -> Action:
+    """List keys, newest first; never their secrets."""
+    return partial(keys_acts.ls, tenant=tenant, everything=everything, json=json)
+
+
+@app.command()
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or the secret itself.")],
+    json: Json = False,
+) -> Action:
+    """Have a key open nothing any more, within seconds and for good."""
+    return partial(keys_acts.revoke, meant=key, json=json)

@@ -1,0 +1,128 @@
+"""What `mainspring keys` does, straight on the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.edges.cli.operating import operating
+from mainspring.edges.cli.render import Screen, minute
+from mainspring.service.drawer import Listing
+from mainspring.service.keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.principal import Role
+from mainspring.service.tenants import ROOT, Tenants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    name: str
+    role: Role
+    agent_id: str | None
+    environment_id: str | None
+    lent_to: str | None
+    expires_in: timedelta | None
+    requests_per_minute: int | None
+    daily_budget_usd: Decimal | None
+
+
+async def create(settings: Settings, *, tenant: str, asked: Asked, json: bool) -> int:
+    expires = None if asked.expires_in is None else clock.now() + asked.expires_in
+    async with operating(settings, is_new=True) as operator:
+        tenants = Tenants(operator.records)
+        if tenant == ROOT:
+            await tenants.ensure_root()
+        await tenants.get(tenant)
+        made = await Keys(operator.records).create(
+            operator.of(tenant),
+            CreateKey(
+                name=asked.name,
+                role=asked.role,
+                agent_id=asked.agent_id,
+                environment_id=asked.environment_id,
+                lent_to=asked.lent_to,
+                expires_at=expires,
+                requests_per_minute=asked.requests_per_minute,
+                daily_budget_usd=asked.daily_budget_usd,
+            ),
+        )
+        await operator.note(tenant, "keys create", made.id)
+    _show_new(settings, made, json=json)
+    return 0
+
+
+def _show_new(settings: Settings, made: NewKey, *, json: bool) -> None:
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(made))
+        return
+    screen.whole((made.key, "bold"))
+    note = f"{made.id}, {made.role} of {made.tenant_id}; keep it: it is not shown again"
+    Screen(settings, stderr=True).whole((note, "dim"))
+
+
+async def ls(settings: Settings, *, tenant: str, everything: bool, json: bool) -> int:
+    async with operating(settings) as operator:
+        await Tenants(operator.records).get(tenant)
+        found = await _all(Keys(operator.records), tenant, everything=everything)
+    screen = Screen(settings)
+    if json:
+        for key in found:
+            screen.json(msgspec.json.encode(key))
+        return 0
+    heads = ["ID", "NAME", "ROLE", "FOR", "CREATED", "USED", "STATE"]
+    screen.table(heads, [_row(key) for key in found])
+    return 0
+
+
+async def _all(keys: Keys, tenant: str, *, everything: bool) -> list[Key]:
+    found: list[Key] = []
+    page: str | None = None
+    while True:
+        listing = Listing(limit=1000, page=page, include_archived=everything)
+        shown = await keys.page(tenant, listing)
+        found += shown.data
+        if (page := shown.next_page) is None:
+            return found
+
+
+def _row(key: Key) -> list[tuple[str, str]]:
+    scope = key.agent_id or key.environment_id or ""
+    lent = f"lent to {key.lent_to}" if key.lent_to else ""
+    used = "" if key.last_used_at is None else minute(key.last_used_at)
+    return [
+        (key.id, ""),
+        (key.name, "bold"),
+        (key.role, ""),
+        (" ".join(part for part in (scope, lent) if part), ""),
+        (minute(key.created_at), "dim"),
+        (used, "dim"),
+        _state(key),
+    ]
+
+
+def _state(key: Key) -> tuple[str, str]:
+    if key.revoked_at is not None:
+        return "revoked", "red"
+    if key.expires_at is None:
+        return "", ""
+    is_over = key.expires_at <= clock.now()
+    return ("expired", "red") if is_over else (f"until {minute(key.expires_at)}", "dim")
+
+
+async def revoke(settings: Settings, *, meant: str, json: bool) -> int:
+    async with operating(settings) as operator:
+        keys = Keys(operator.records)
+        key = await keys.meant(meant)
+        revoked = await keys.revoke(key.tenant_id, key.id)
+        await operator.note(key.tenant_id, "keys revoke", key.id)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(revoked))
+    else:
+        screen.line(("revoked ", "green"), (revoked.id, "bold"), (f"  {revoked.name}", "dim"))
+    return 0

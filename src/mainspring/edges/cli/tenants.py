@@ -1,0 +1,163 @@
+"""`mainspring tenants`, `halt` and `resume`: how they are called."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from mainspring.core.lazy import LazyModule
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.keys import dollars
+from mainspring.edges.cli.log import Json
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import halts_acts, tenants_acts
+else:
+    halts_acts = LazyModule("mainspring.edges.cli.halts_acts")
+    tenants_acts = LazyModule("mainspring.edges.cli.tenants_acts")
+
+app = typer.Typer(
+    help="Tenants: who shares nothing with whom.", no_args_is_help=True, rich_markup_mode=None
+)
+
+TenantId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="acme, team-7.")]
+NameOption: TypeAlias = Annotated[
+    str | None, typer.Option("--name", help="What people call it.", metavar="NAME")
+]
+RateOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--rate", help="Requests a minute, of all its keys.", min=1, metavar="N"),
+]
+BudgetOption: TypeAlias = Annotated[
+    Decimal | None,
+    typer.Option(parser=dollars, metavar="USD", help="What its sessions may cost a day."),
+]
+AgentBudgets: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent-budget",
+        metavar="NAME=USD",
+        help="What one agent's may; * for all that are not named. May be given several times.",
+    ),
+]
+
+
+@app.command()
+def create(
+    tenant: TenantId,
+    name: NameOption = None,
+    rate: RateOption = None,
+    daily_budget: BudgetOption = None,
+    agent_budget: AgentBudgets = None,
+    json: Json = False,
+) -> Action:
+    """Make a tenant."""
+    return partial(
+        tenants_acts.create,
+        tenant=tenant,
+        given=_given(name, rate, daily_budget, agent_budget),
+        json=json,
+    )
+
+
+@app.command("set")
+def change(
+    tenant: TenantId,
+    name: NameOption = None,
+    rate: RateOption = None,
+    daily_budget: BudgetOption = None,
+    agent_budget: AgentBudgets = None,
+    json: Json = False,
+) -> Action:
+    """Change a tenant's name or limits; what is not given stays."""
+    return partial(
+        tenants_acts.change,
+        tenant=tenant,
+        given=_given(name, rate, daily_budget, agent_budget),
+        json=json,
+    )
+
+
+def _given(
+    name: str | None, rate: int | None, daily_budget: Decimal | None, agents: list[str] | None
+) -> dict[str, object]:
+    budgets: dict[str, Decimal] = {}
+    for each in agents or ():
+        agent, equals, amount = each.rpartition("=")
+        if not (agent and equals):
+            raise typer.BadParameter(f"{each!r} is not as NAME=USD")
+        budgets[agent] = dollars(amount)
+    given = {
+        "name": name,
+        "requests_per_minute": rate,
+        "daily_budget_usd": daily_budget,
+        "agent_daily_budgets_usd": budgets or None,
+    }
+    return {field: value for field, value in given.items() if value is not None}
+
+
+@app.command()
+def ls(json: Json = False) -> Action:
+    """List tenants, newest first."""
+    return partial(tenants_acts.ls, json=json)
+
+
+@app.command()
+def show(tenant: TenantId, json: Json = False) -> Action:
+    """Show a tenant, its limits and what it has spent today."""
+    return partial(tenants_acts.show, tenant=tenant, json=json)
+
+
+@app.command()
+def disable(tenant: TenantId, json: Json = False) -> Action:
+    """Let nobody of a tenant in, within seconds; nothing of it is lost."""
+    return partial(tenants_acts.switch, tenant=tenant, is_enabled=False, json=json)
+
+
+@app.command()
+def enable(tenant: TenantId, json: Json = False) -> Action:
+    """Let a tenant in again."""
+    return partial(tenants_acts.switch, tenant=tenant, is_enabled=True, json=json)
+
+
+Agent: TypeAlias = Annotated[
+    str | None, typer.Option(help="This agent of the tenant only.", metavar="ID")
+]
+OfTenant: TypeAlias = Annotated[str | None, typer.Option(help="Whose.", metavar="ID")]
+Everything: TypeAlias = Annotated[bool, typer.Option("--all", help="Everything, of all tenants.")]
+
+
+def halt(
+    agent: Agent = None,
+    tenant: OfTenant = None,
+    everything: Everything = False,
+    reason: Annotated[str, typer.Option(help="Why; people will ask.")] = "",
+    json: Json = False,
+) -> Action:
+    """Stop an agent, a tenant or everything; without any of these, show what is stopped."""
+    if not (agent or tenant or everything):
+        return partial(halts_acts.ls, json=json)
+    scope = _scope(agent, tenant, everything=everything)
+    return partial(halts_acts.halt, scope=scope, reason=reason, json=json)
+
+
+def resume(
+    agent: Agent = None,
+    tenant: OfTenant = None,
+    everything: Everything = False,
+    json: Json = False,
+) -> Action:
+    """Let what was stopped go on, named as it was when it was stopped."""
+    if not (agent or tenant or everything):
+        raise typer.BadParameter("what? --agent, --tenant or --all")
+    scope = _scope(agent, tenant, everything=everything)
+    return partial(halts_acts.resume, scope=scope, json=json)
+
+
+def _scope(agent: str | None, tenant: str | None, *, everything: bool) -> tuple[str, str | None]:
+    if everything and (agent or tenant):
+        raise typer.BadParameter("--all is everything: no --agent or --tenant with it")
+    return ("", None) if everything else (tenant or "default", agent)

@@ -1,0 +1,121 @@
+"""What `mainspring tenants` does, straight on the store."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.operating import operating
+from mainspring.edges.cli.render import Screen, dollars, minute
+from mainspring.service.drawer import Listing
+from mainspring.service.ledger import TallyLedger
+from mainspring.service.tenants import CreateTenant, Tenant, Tenants, UpdateTenant
+
+
+class TenantView(Struct, frozen=True, kw_only=True):
+    tenant: Tenant
+    spent_today_usd: Decimal
+
+
+async def create(settings: Settings, *, tenant: str, given: dict[str, object], json: bool) -> int:
+    try:
+        asked = msgspec.convert({"id": tenant, **given}, CreateTenant)
+    except msgspec.ValidationError as error:
+        wrong = InvalidInput(f"{tenant}: {error}")
+        wrong.add_note("an id is made of small letters, digits, - and _")
+        raise wrong from error
+    async with operating(settings, is_new=True) as operator:
+        made = await Tenants(operator.records).create(asked)
+        await operator.note(tenant, "tenants create", tenant)
+    _show(settings, "made", made, json=json)
+    return 0
+
+
+async def change(settings: Settings, *, tenant: str, given: dict[str, object], json: bool) -> int:
+    asked = msgspec.convert(given, UpdateTenant)
+    async with operating(settings) as operator:
+        changed = await Tenants(operator.records).update(tenant, asked)
+        await operator.note(tenant, "tenants set", tenant)
+    _show(settings, "changed", changed, json=json)
+    return 0
+
+
+async def switch(settings: Settings, *, tenant: str, is_enabled: bool, json: bool) -> int:
+    async with operating(settings) as operator:
+        tenants = Tenants(operator.records)
+        changed = await (tenants.enable if is_enabled else tenants.disable)(tenant)
+        command = "enable" if is_enabled else "disable"
+        await operator.note(tenant, f"tenants {command}", tenant)
+    _show(settings, f"{command}d", changed, json=json)
+    return 0
+
+
+def _show(settings: Settings, what: str, tenant: Tenant, *, json: bool) -> None:
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(tenant))
+    else:
+        screen.line((f"{what} ", "green"), (tenant.id, "bold"))
+
+
+async def ls(settings: Settings, *, json: bool) -> int:
+    found: list[Tenant] = []
+    async with operating(settings) as operator:
+        tenants = Tenants(operator.records)
+        shown = await tenants.page(Listing(limit=1000))
+        found += shown.data
+        while shown.next_page is not None:
+            shown = await tenants.page(Listing(limit=1000, page=shown.next_page))
+            found += shown.data
+    screen = Screen(settings)
+    if json:
+        for tenant in found:
+            screen.json(msgspec.json.encode(tenant))
+        return 0
+    screen.table(
+        ["ID", "NAME", "BUDGET", "CREATED", "STATE"],
+        [
+            [
+                (tenant.id, "bold"),
+                (tenant.name, ""),
+                (_amount(tenant.daily_budget_usd), ""),
+                (minute(tenant.created_at), "dim"),
+                ("disabled" if tenant.disabled_at else "", "red"),
+            ]
+            for tenant in found
+        ],
+    )
+    return 0
+
+
+async def show(settings: Settings, *, tenant: str, json: bool) -> int:
+    async with operating(settings) as operator:
+        known = await Tenants(operator.records).get(tenant)
+        spent = await TallyLedger(operator.records).spent_usd(tenant, "tenant", tenant)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(TenantView(tenant=known, spent_today_usd=spent)))
+        return 0
+    rate = known.requests_per_minute
+    budgets = known.agent_daily_budgets_usd
+    lines = [
+        ("name", known.name),
+        ("created", minute(known.created_at)),
+        ("state", f"disabled {minute(known.disabled_at)}" if known.disabled_at else "enabled"),
+        ("requests a minute", "as the platform grants" if rate is None else str(rate)),
+        ("budget a day", _amount(known.daily_budget_usd) or "none"),
+        ("spent today", dollars(spent)),
+        *((f"agent {name}", f"{dollars(amount)} a day") for name, amount in budgets.items()),
+    ]
+    screen.line((known.id, "bold"))
+    for what, value in lines:
+        screen.line((f"  {what:<18}", "dim"), (value, ""))
+    return 0
+
+
+def _amount(usd: Decimal | None) -> str:
+    return "" if usd is None else dollars(usd)

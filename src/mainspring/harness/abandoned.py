@@ -1,0 +1,56 @@
+"""What a run that died has left open, as the facts that close it: its request, its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mainspring.core import facts as fact
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import ModelRequestEnded, Usage
+from mainspring.core.tool import InDoubt
+from mainspring.harness.open_call import OpenCall
+from mainspring.harness.thread import Thread
+
+PolicyOf: TypeAlias = Callable[[OpenCall], InDoubt]
+"""How a call is settled of which nobody knows whether it was done."""
+
+
+def abandoned(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
+    return [*_request(thread), *_calls(thread, policy_of)]
+
+
+def _request(thread: Thread) -> list[KnownPayload]:
+    """A model call died with its process: what it cost is unknown, so all it might have counts."""
+    closing: list[KnownPayload] = []
+    if thread.open_request is not None:
+        closing.append(
+            ModelRequestEnded(
+                model_request_start_id=thread.open_request,
+                model_usage=_all_reserved(thread),
+                is_error=True,
+                purpose=thread.open_purpose,
+                stop_reason="abandoned",
+            )
+        )
+    if thread.open_reservation is not None:
+        reserved = thread.open_reservation
+        closing.append(
+            fact.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
+        )
+    return closing
+
+
+def _all_reserved(thread: Thread) -> Usage:
+    reserved = thread.open_reservation
+    if reserved is None:
+        return Usage()
+    return Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
+
+
+def _calls(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
+    return [
+        fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
+        for call in thread.unsettled()
+        if call.started and call.kind == "tool" and not call.in_doubt
+    ]

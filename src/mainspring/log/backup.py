@@ -1,0 +1,334 @@
+"""A whole store in one file: compressed JSON lines that any store can be made from again.
+
+A beginning; every session as `transfer.py` exports it, parents before forks; every record with its
+content; every counter; a seal with how many there are and the hash of all lines before it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import IO, Annotated, Final, TypeAlias
+
+import anyio.lowlevel
+import msgspec
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput, ServiceError
+from mainspring.log import lines
+from mainspring.log.records import Put, Record, Records
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow, Store
+from mainspring.log.transfer import Part, Parts, export_own_lines
+from mainspring.log.verify import verify
+
+_FORMAT: Final = 1
+_PAGE: Final = 500
+_CHUNK: Final = 1 << 20
+_LEVEL: Final = 6
+
+
+class BeginLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="backup"):
+    format: int = _FORMAT
+    time: Annotated[datetime, Meta(tz=True)]
+    """When it was begun, which is what all of it is as of."""
+
+
+class RecordLine(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="record"
+):
+    record: Record
+    chunks: int | None = None
+    """Lines that follow with its content; `None` when it has none."""
+
+
+class ContentLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="content"):
+    content: bytes
+
+
+class TallyLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="tally"):
+    name: str
+    amount: int
+
+
+class SealLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="seal"):
+    sessions: int
+    records: int
+    tallies: int
+    sha256: str
+
+
+_Own: TypeAlias = BeginLine | RecordLine | ContentLine | TallyLine | SealLine
+_OWN: Final = msgspec.json.Decoder(_Own)
+_TAGS: Final = tuple(
+    b'{"line":"%s"' % tag for tag in (b"backup", b"record", b"content", b"tally", b"seal")
+)
+Item: TypeAlias = Part | Put | TallyLine
+
+
+@dataclass(slots=True)
+class Counts:
+    """What went into a backup, or came out of it, so far."""
+
+    sessions: int = 0
+    records: int = 0
+    tallies: int = 0
+    damaged: list[str] = field(default_factory=list[str])
+    """Sessions that were left out: their logs, or those they begin with, are not what was
+    written."""
+
+
+Tell: TypeAlias = Callable[[Counts], None]
+
+
+async def write_backup(store: Store, file: IO[bytes], *, time: datetime, tell: Tell) -> Counts:
+    """All that the store holds at this moment; others may go on using it."""
+    counts = Counts()
+    async with store.transaction(writes=False) as then:
+        with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+            page = _Page(packed)
+            page.write(lines.encode(BeginLine(time=time)))
+            await _write_sessions(SessionLog(then), page, counts, tell)
+            await _write_records(then.records, page, counts, tell)
+            page.write(
+                lines.encode(
+                    SealLine(
+                        sessions=counts.sessions,
+                        records=counts.records,
+                        tallies=counts.tallies,
+                        sha256=page.hash.hexdigest(),
+                    )
+                )
+            )
+    return counts
+
+
+class _Page:
+    """Where lines are written, and the hash of those that were."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
+        self._file = file
+        self.hash = hashlib.sha256()
+
+    def write(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+        self.hash.update(line + b"\n")
+
+
+async def _write_sessions(log: SessionLog, page: _Page, counts: Counts, tell: Tell) -> None:
+    left_out: set[str] = set()
+    for session in _parents_first([each async for each in _sessions(log)]):
+        if session.parent_id in left_out or not (await verify(log, session.id)).ok:
+            left_out.add(session.id)
+            counts.damaged.append(session.id)
+            continue
+        async for line in export_own_lines(log, session):
+            page.write(line)
+        counts.sessions += 1
+        tell(counts)
+
+
+async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
+    before: SessionRow | None = None
+    while page := await log.sessions(before=before, limit=_PAGE):
+        for session in page:
+            yield session
+        before = page[-1]
+
+
+def _parents_first(sessions: Sequence[SessionRow]) -> Iterator[SessionRow]:
+    waiting = {session.id: session for session in reversed(sessions)}
+    while waiting:
+        line = [next(iter(waiting.values()))]
+        while (parent := waiting.get(line[-1].parent_id or "")) is not None:
+            line.append(parent)
+        for session in reversed(line):
+            del waiting[session.id]
+            yield session
+
+
+async def _write_records(records: Records, page: _Page, counts: Counts, tell: Tell) -> None:
+    last: Record | None = None
+    while some := await records.everything(after=last, limit=_PAGE):
+        for each in some:
+            await _write_record(records, page, each)
+            counts.records += 1
+            tell(counts)
+        last = some[-1]
+    after = ""
+    while tallies := await records.tallies(after=after):
+        for name, amount in tallies:
+            page.write(lines.encode(TallyLine(name=name, amount=amount)))
+            counts.tallies += 1
+        after = tallies[-1][0]
+
+
+async def _write_record(records: Records, page: _Page, record: Record) -> None:
+    content = (await records.whole(record.kind, record.id)).content
+    if content is None:
+        page.write(lines.encode(RecordLine(record=record)))
+        return
+    starts = range(0, len(content), _CHUNK)
+    page.write(lines.encode(RecordLine(record=record, chunks=len(starts))))
+    for start in starts:
+        page.write(lines.encode(ContentLine(content=content[start : start + _CHUNK])))
+
+
+async def restore_backup(store: Store, file: IO[bytes], *, tell: Tell) -> Counts:
+    """Make an empty store hold what the backup does: all of it or, when that fails, nothing.
+
+    Raises:
+        InvalidInput: the store is not empty, or the file is not a whole, unchanged backup.
+    """
+    counts = Counts()
+    async with store.transaction(writes=True) as together:
+        await _require_empty(together)
+        log = SessionLog(together)
+        async for item in _items(file):
+            await _restore(log, item)
+            match item:
+                case Part():
+                    counts.sessions += 1
+                case Put():
+                    counts.records += 1
+                case TallyLine():
+                    counts.tallies += 1
+            tell(counts)
+    return counts
+
+
+async def _require_empty(store: Store) -> None:
+    records = store.records
+    if (
+        await store.sessions(limit=1)
+        or await records.everything(limit=1)
+        or await records.tallies(limit=1)
+    ):
+        raise InvalidInput("the store is not empty: a backup is restored into a new one")
+
+
+async def _restore(log: SessionLog, item: Item) -> None:
+    match item:
+        case Part():
+            if not await item.store(log):
+                raise InvalidInput(f"session {item.header.session_id} is in it twice")
+        case Put():
+            # stored with one more than what is given
+            record = replace(item.record, rev=item.record.rev - 1)
+            try:
+                await log.store.records.write(Put(record=record, content=item.content))
+            except ServiceError as error:
+                raise InvalidInput(f"a record is in it twice: {error}") from error
+        case TallyLine():
+            await log.store.records.tally([(item.name, item.amount)])
+
+
+async def _items(file: IO[bytes]) -> AsyncGenerator[Item, None]:
+    """What the file holds, each thing once it is complete; it ends with the seal or raises."""
+    reading = _Reading()
+    for number, raw in enumerate(_unpacked(file), 1):
+        if number % _PAGE == 0:
+            await anyio.lowlevel.checkpoint()
+        try:
+            item = reading.take(raw)
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number}: {error}") from error
+        if item is not None:
+            yield item
+    if not reading.is_sealed:
+        raise InvalidInput("the backup was cut short")
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    try:
+        with gzip.GzipFile("", "rb", fileobj=file) as packed:
+            yield from packed
+    except gzip.BadGzipFile as error:
+        raise InvalidInput(f"this is no backup, or a damaged one: {error}") from error
+    except (EOFError, zlib.error) as error:
+        raise InvalidInput(f"the backup is damaged or was cut short: {error}") from error
+
+
+class _Reading:
+    """Where in the file we are."""
+
+    def __init__(self) -> None:
+        self.is_sealed = False
+        self._has_begun = False
+        self._hash = hashlib.sha256()
+        self._parts = Parts()
+        self._records = 0
+        self._tallies = 0
+        self._open: tuple[RecordLine, list[bytes]] | None = None
+        """A record whose content is not complete yet."""
+
+    def take(self, raw: bytes) -> Item | None:
+        if self.is_sealed:
+            raise InvalidInput("comes after the end")
+        line = _decoded(raw)
+        if self._has_begun == isinstance(line, BeginLine):
+            raise InvalidInput("this is not the beginning of a backup")
+        if isinstance(line, SealLine):
+            self._check(line)
+            self.is_sealed = True
+            return None
+        self._hash.update(raw)
+        return self._taken(line)
+
+    def _taken(
+        self, line: BeginLine | RecordLine | ContentLine | TallyLine | lines.Line
+    ) -> Item | None:
+        if isinstance(line, ContentLine):
+            return self._complete(line.content)
+        if self._open is not None:
+            raise InvalidInput("a record's content is not complete")
+        match line:
+            case BeginLine():
+                return self._begin(line)
+            case RecordLine():
+                self._open = (line, [])
+                return self._complete(None)
+            case TallyLine():
+                self._tallies += 1
+                return line
+            case _:
+                return self._parts.take(line)
+
+    def _begin(self, line: BeginLine) -> None:
+        self._has_begun = True
+        if line.format > _FORMAT:
+            raise InvalidInput("the backup is a newer Mainspring's; upgrade, then restore it")
+
+    def _complete(self, chunk: bytes | None) -> Put | None:
+        if self._open is None:
+            raise InvalidInput("content comes before the record it belongs to")
+        line, chunks = self._open
+        if chunk is not None:
+            chunks.append(chunk)
+        if len(chunks) < (line.chunks or 0):
+            return None
+        self._open = None
+        self._records += 1
+        content = None if line.chunks is None else b"".join(chunks)
+        return Put(record=line.record, content=content)
+
+    def _check(self, seal: SealLine) -> None:
+        counted = (self._parts.count, self._records, self._tallies)
+        is_complete = self._parts.open is None and self._open is None
+        if not is_complete or counted != (seal.sessions, seal.records, seal.tallies):
+            raise InvalidInput("the backup is not complete")
+        if seal.sha256 != self._hash.hexdigest():
+            raise InvalidInput("the backup is not as it was written: its hash differs")
+
+
+def _decoded(raw: bytes) -> _Own | lines.Line:
+    if not raw.startswith(_TAGS):
+        return lines.decode(raw)
+    try:
+        return _OWN.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"not a line of a backup: {error}") from error

@@ -1,0 +1,365 @@
+"""How credentials authenticate: as it is asked for with secrets, as it is told without, and the
+secrets apart. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core.errors import InvalidInput
+
+SecretText = Annotated[str, Meta(min_length=1, max_length=65_536)]
+Url = Annotated[str, Meta(min_length=1, max_length=2048)]
+SecretName = Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Moment = Annotated[datetime, Meta(tz=True)]
+Short = Annotated[str, Meta(min_length=1, max_length=1024)]
+Scope = Annotated[str, Meta(max_length=4096)]
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*{_LABEL}")
+_ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)")
+_PORTS = {"https": 443, "http": 80}
+
+
+def hidden(self: object) -> str:
+    """As `__repr__` of what has secrets in it."""
+    return f"<{type(self).__name__}: secret>"
+
+
+class Unrestricted(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
+    """On every host that the environment lets the session reach."""
+
+
+class Limited(Struct, frozen=True, kw_only=True, tag_field="type", tag="limited"):
+    allowed_hosts: Annotated[tuple[str, ...], Meta(max_length=16)]
+
+
+Networking: TypeAlias = Unrestricted | Limited
+
+
+class Injection(Struct, frozen=True, kw_only=True):
+    """Where in a request the placeholder becomes the secret."""
+
+    header: bool = True
+    body: bool = False
+
+
+class InjectionPatch(Struct, frozen=True, kw_only=True):
+    header: bool | UnsetType = UNSET
+    body: bool | UnsetType = UNSET
+
+
+class NoClientAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="none"):
+    pass
+
+
+class BasicAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_basic"):
+    pass
+
+
+class PostAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_post"):
+    pass
+
+
+ClientAuth: TypeAlias = NoClientAuth | BasicAuth | PostAuth
+
+
+class Refresh(Struct, frozen=True, kw_only=True):
+    client_id: str
+    token_endpoint: str
+    token_endpoint_auth: ClientAuth
+    resource: str | None = None
+    scope: str | None = None
+
+
+class StaticBearer(Struct, frozen=True, kw_only=True, tag_field="type", tag="static_bearer"):
+    mcp_server_url: str
+
+
+class McpOauth(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
+    mcp_server_url: str
+    expires_at: datetime | None = None
+    refresh: Refresh | None = None
+
+
+class EnvironmentVariable(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="environment_variable"
+):
+    secret_name: str
+    networking: Networking
+    injection_location: Injection
+
+
+Auth: TypeAlias = McpOauth | StaticBearer | EnvironmentVariable
+
+
+class Secrets(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a credential keeps sealed."""
+
+    value: str
+    """The token, the access token or the value of the variable."""
+    refresh_token: str | None = None
+    client_secret: str | None = None
+    __repr__ = hidden
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.value, self.refresh_token, self.client_secret)))
+
+
+class NewBasicAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_basic"):
+    client_secret: SecretText
+    __repr__ = hidden
+
+
+class NewPostAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_post"):
+    client_secret: SecretText
+    __repr__ = hidden
+
+
+class NewRefresh(Struct, frozen=True, kw_only=True):
+    client_id: Short
+    refresh_token: SecretText
+    token_endpoint: Url
+    token_endpoint_auth: NoClientAuth | NewBasicAuth | NewPostAuth
+    resource: Url | None = None
+    scope: Scope | None = None
+    __repr__ = hidden
+
+
+class NewStaticBearer(Struct, frozen=True, kw_only=True, tag_field="type", tag="static_bearer"):
+    token: SecretText
+    mcp_server_url: Url
+    __repr__ = hidden
+
+
+class NewMcpOauth(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
+    access_token: SecretText
+    mcp_server_url: Url
+    expires_at: Moment | None = None
+    refresh: NewRefresh | None = None
+    __repr__ = hidden
+
+
+class NewEnvironmentVariable(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="environment_variable"
+):
+    secret_name: SecretName
+    secret_value: SecretText
+    networking: Networking
+    injection_location: Injection = Injection()
+    __repr__ = hidden
+
+
+NewAuth: TypeAlias = NewMcpOauth | NewStaticBearer | NewEnvironmentVariable
+
+
+class BasicAuthPatch(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_basic"
+):
+    client_secret: SecretText | None = None
+    __repr__ = hidden
+
+
+class PostAuthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_post"):
+    client_secret: SecretText | None = None
+    __repr__ = hidden
+
+
+class RefreshPatch(Struct, frozen=True, kw_only=True):
+    refresh_token: SecretText | None = None
+    scope: Scope | None = None
+    """Empty: none any more."""
+    token_endpoint_auth: BasicAuthPatch | PostAuthPatch | None = None
+    __repr__ = hidden
+
+
+class StaticBearerPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="static_bearer"):
+    token: SecretText | None = None
+    __repr__ = hidden
+
+
+class McpOauthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
+    access_token: SecretText | None = None
+    expires_at: Moment | UnsetType | None = UNSET
+    """`None`: not known any more."""
+    refresh: RefreshPatch | None = None
+    __repr__ = hidden
+
+
+class EnvironmentVariablePatch(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="environment_variable"
+):
+    secret_value: SecretText | None = None
+    networking: Networking | None = None
+    injection_location: InjectionPatch = InjectionPatch()
+    __repr__ = hidden
+
+
+AuthPatch: TypeAlias = McpOauthPatch | StaticBearerPatch | EnvironmentVariablePatch
+
+
+def key_of(auth: Auth) -> str:
+    """By which it is told from the others of its vault, and found by a session."""
+    if isinstance(auth, EnvironmentVariable):
+        return f"variable {auth.secret_name}"
+    return f"server {server_key(auth.mcp_server_url)}"
+
+
+def server_key(url: str) -> str:
+    """The same for all ways of writing the URL of one server."""
+    parts = urlsplit(url)
+    host, port = (parts.hostname or "").lower(), parts.port
+    shown = host if port in (None, _PORTS.get(parts.scheme)) else f"{host}:{port}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}{query}"
+
+
+def parted(asked: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
+    """What may be told, and what may not.
+
+    Raises: InvalidInput.
+    """
+    match asked:
+        case NewStaticBearer():
+            url = _url(asked.mcp_server_url, "mcp_server_url")
+            return StaticBearer(mcp_server_url=url), Secrets(value=asked.token)
+        case NewMcpOauth():
+            return _parted_oauth(asked, now)
+        case NewEnvironmentVariable():
+            auth = EnvironmentVariable(
+                secret_name=asked.secret_name,
+                networking=_networking(asked.networking),
+                injection_location=_injection(asked.injection_location),
+            )
+            return auth, Secrets(value=asked.secret_value)
+
+
+def _parted_oauth(asked: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
+    secrets = Secrets(value=asked.access_token)
+    auth = McpOauth(
+        mcp_server_url=_url(asked.mcp_server_url, "mcp_server_url"),
+        expires_at=_future(asked.expires_at, now),
+    )
+    if asked.refresh is None:
+        return auth, secrets
+    given = asked.refresh.token_endpoint_auth
+    client_auth: ClientAuth = NoClientAuth()
+    client_secret: str | None = None
+    if not isinstance(given, NoClientAuth):
+        client_auth = BasicAuth() if isinstance(given, NewBasicAuth) else PostAuth()
+        client_secret = given.client_secret
+    refresh = Refresh(
+        client_id=asked.refresh.client_id,
+        token_endpoint=_url(asked.refresh.token_endpoint, "refresh.token_endpoint"),
+        token_endpoint_auth=client_auth,
+        resource=asked.refresh.resource,
+        scope=asked.refresh.scope or None,
+    )
+    return replace(auth, refresh=refresh), replace(
+        secrets, refresh_token=asked.refresh.refresh_token, client_secret=client_secret
+    )
+
+
+def patched_auth(
+    auth: Auth, secrets: Secrets, asked: AuthPatch, now: datetime
+) -> tuple[Auth, Secrets]:
+    """Raises: InvalidInput: another type, or what cannot be changed."""
+    match auth, asked:
+        case StaticBearer(), StaticBearerPatch():
+            return auth, replace(secrets, value=asked.token or secrets.value)
+        case McpOauth(), McpOauthPatch():
+            expires = auth.expires_at
+            if asked.expires_at is not UNSET:
+                expires = _future(asked.expires_at, now)
+            changed = replace(auth, expires_at=expires)
+            kept = replace(secrets, value=asked.access_token or secrets.value)
+            return (changed, kept) if asked.refresh is None else _with(changed, kept, asked.refresh)
+        case EnvironmentVariable(), EnvironmentVariablePatch():
+            return _patched_variable(auth, asked), replace(
+                secrets, value=asked.secret_value or secrets.value
+            )
+        case _:
+            raise InvalidInput("auth.type: a credential stays what it is; make another")
+
+
+def _with(auth: McpOauth, secrets: Secrets, asked: RefreshPatch) -> tuple[Auth, Secrets]:
+    if auth.refresh is None:
+        raise InvalidInput("auth.refresh: this credential has none; make another that has")
+    client_secret = asked.token_endpoint_auth and asked.token_endpoint_auth.client_secret
+    if asked.token_endpoint_auth and isinstance(auth.refresh.token_endpoint_auth, NoClientAuth):
+        raise InvalidInput("auth.refresh.token_endpoint_auth: this client has no secret")
+    scope = auth.refresh.scope if asked.scope is None else asked.scope or None
+    return replace(auth, refresh=replace(auth.refresh, scope=scope)), replace(
+        secrets,
+        refresh_token=asked.refresh_token or secrets.refresh_token,
+        client_secret=client_secret or secrets.client_secret,
+    )
+
+
+def _patched_variable(
+    auth: EnvironmentVariable, asked: EnvironmentVariablePatch
+) -> EnvironmentVariable:
+    header, body = asked.injection_location.header, asked.injection_location.body
+    known = auth.injection_location
+    return replace(
+        auth,
+        networking=auth.networking if asked.networking is None else _networking(asked.networking),
+        injection_location=_injection(
+            Injection(
+                header=known.header if header is UNSET else header,
+                body=known.body if body is UNSET else body,
+            )
+        ),
+    )
+
+
+def _injection(asked: Injection) -> Injection:
+    if not (asked.header or asked.body):
+        raise InvalidInput("auth.injection_location: enable header, body or both")
+    return asked
+
+
+def _networking(asked: Networking) -> Networking:
+    if isinstance(asked, Unrestricted):
+        return asked
+    hosts = tuple(dict.fromkeys(_host(each) for each in asked.allowed_hosts))
+    return Limited(allowed_hosts=hosts)
+
+
+def _host(written: str) -> str:
+    host = written.lower()
+    is_number = host.rpartition(".")[2].isdigit()
+    if len(host) > 253 or not (_ADDRESS if is_number else _HOST).fullmatch(host):
+        raise InvalidInput(
+            "auth.networking.allowed_hosts: names as api.example.com, *.example.com for all below"
+            " it, or IPv4 addresses; no URL, port or path"
+        )
+    return host
+
+
+def _url(written: str, field: str) -> str:
+    """What is wrong is told without the URL: people put keys into them."""
+    try:
+        parts = urlsplit(written)
+        is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise InvalidInput(f"auth.{field}: this is no URL") from None
+    if not is_good or not written.isascii() or not written.isprintable() or " " in written:
+        raise InvalidInput(
+            f"auth.{field}: a URL begins with https:// (or http://) and a host, and has no spaces"
+            " and none but ASCII characters"
+        )
+    if "@" in parts.netloc or parts.fragment:
+        raise InvalidInput(f"auth.{field}: a URL without a name, a password and a fragment")
+    return written
+
+
+def _future(moment: datetime | None, now: datetime) -> datetime | None:
+    if moment is not None and moment <= now:
+        raise InvalidInput("auth.expires_at: it must be in the future")
+    return moment

@@ -1,0 +1,116 @@
+"""The kill switch: an agent, a tenant or everything is stopped until somebody lifts it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyThere
+from mainspring.log.records import Records, Wanted
+from mainspring.service.drawer import Drawer
+from mainspring.service.principal import Principal
+from mainspring.service.recent import Recent
+
+SECONDS = 2.0
+"""How long a worker or an API process may not know of it yet."""
+EVERYBODY = ""
+"""The tenant of the halt that stops all tenants."""
+_MOST = 10_000
+
+
+class Halt(Struct, frozen=True, kw_only=True):
+    id: str
+    tenant_id: str
+    """Empty: everything is stopped."""
+    agent_id: str | None
+    """`None`: all agents of the tenant."""
+    reason: str
+    created_by: str
+    created_at: datetime
+    type: Literal["halt"] = "halt"
+
+
+class CreateHalt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    reason: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class Halts:
+    """Asked before a session is run, and now and then while it runs: the answer costs nothing."""
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Clock = clocks.now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._drawer = Drawer(records, "halt", Halt, clock=clock)
+        self._clock = clock
+        self._recent = Recent(self._all, seconds=SECONDS, most=1, monotonic=monotonic)
+
+    async def halt(self, tenant: str, who: Principal, asked: CreateHalt) -> Halt:
+        """Stop one agent of a tenant, all of them, or everybody's; again says nothing new."""
+        halt = Halt(
+            id=_id_of(tenant, asked.agent_id),
+            tenant_id=tenant,
+            agent_id=asked.agent_id,
+            reason=asked.reason,
+            created_by=who.name or who.key_id,
+            created_at=self._clock(),
+        )
+        self._recent.forget(0)
+        try:
+            return await self._drawer.put(tenant, halt)
+        except AlreadyThere:
+            return await self._drawer.get(tenant, halt.id)
+
+    async def resume(self, tenant: str, who: Principal, agent_id: str | None = None) -> None:
+        """Raises: NotFound: it was not stopped. Forbidden: an agent asks."""
+        who.require_human()
+        self._recent.forget(0)
+        await self._drawer.remove(tenant, _id_of(tenant, agent_id))
+
+    async def of(self, tenant: str) -> list[Halt]:
+        """What is stopped of a tenant, as it stands now."""
+        everything = await self._all(0)
+        return [each for each in everything.values() if each.tenant_id in (tenant, EVERYBODY)]
+
+    async def everything(self) -> list[Halt]:
+        return [*(await self._all(0)).values()]
+
+    async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
+        """In words, if it is; `None` if it may run."""
+        known = await self._recent.get(0)
+        for scope in ((EVERYBODY, None), (tenant, None), (tenant, agent_id)):
+            if (halt := known.get(_id_of(*scope))) is not None:
+                return _in_words(halt)
+        return None
+
+    async def is_stopped(self, tenant: str, agent_id: str | None = None) -> bool:
+        return await self.why_stopped(tenant, agent_id) is not None
+
+    async def _all(self, _: int) -> Mapping[str, Halt]:
+        found = await self._drawer.records.list(Wanted(kind=self._drawer.kind, limit=_MOST))
+        return {record.id: self._drawer.read(record) for record in found}
+
+
+def _id_of(tenant: str, agent_id: str | None) -> str:
+    """One for each thing that can be stopped."""
+    if tenant == EVERYBODY:
+        return "halt_*"
+    return f"halt_{tenant}" if agent_id is None else f"halt_{tenant}.{agent_id}"
+
+
+def _in_words(halt: Halt) -> str:
+    what = f"the agent {halt.agent_id}" if halt.agent_id else "the tenant"
+    if halt.tenant_id == EVERYBODY:
+        what = "everything"
+    why = f": {halt.reason}" if halt.reason else ""
+    return f"{what} was stopped by {halt.created_by}{why}"

@@ -1,0 +1,54 @@
+"""What was looked up a moment ago, so that not every request asks the store for it again."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """Believes what it was told for some seconds; keeps so many at most, those last asked for."""
+
+    def __init__(
+        self,
+        look: Callable[[K], Awaitable[V]],
+        *,
+        seconds: float,
+        most: int = 10_000,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._most = most
+        self._monotonic = monotonic
+        self._known: OrderedDict[K, tuple[V, float]] = OrderedDict()
+
+    def __contains__(self, key: K) -> bool:
+        """Whether it was ever found and is still remembered, however long ago that was."""
+        return key in self._known
+
+    async def get(self, key: K) -> V:
+        """Raises what the look does; what was known of it is then forgotten."""
+        now = self._monotonic()
+        found = self._known.get(key)
+        if found is not None and now < found[1]:
+            self._known.move_to_end(key)
+            return found[0]
+        try:
+            value = await self._look(key)
+        except BaseException:
+            self._known.pop(key, None)
+            raise
+        self._known[key] = (value, now + self._seconds)
+        self._known.move_to_end(key)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return value
+
+    def forget(self, key: K) -> None:
+        self._known.pop(key, None)

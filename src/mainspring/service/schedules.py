@@ -1,0 +1,203 @@
+"""When a schedule fires: cron in a time zone, and what is ours on top of it. Pure.
+
+Wall-clock times are matched literally, as the Managed Agents API says: one that a change of the
+clock leaves out does not fire, one that it repeats fires twice.
+"""
+
+from __future__ import annotations
+
+import calendar
+import hashlib
+import re
+from collections.abc import Generator, Sequence
+from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput
+
+_WORD = re.compile(r"\*|[0-9]{1,2}|[A-Za-z]{3}")
+_NAMES = frozenset((*calendar.day_abbr, *calendar.month_abbr[1:]))
+_REPEATED = timedelta(hours=4)
+"""No zone sets its clock back by more."""
+_QUIET_TRIES = 2000
+"""So many fires in a row may fall into quiet hours before we say that there is none: a day of
+minutes, and some."""
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
+
+
+class QuietHours(Struct, frozen=True, kw_only=True):
+    """From `start` until before `end`, by the schedule's own clock, nothing fires. With the end
+    before the start, it is over midnight."""
+
+    start: time
+    end: time
+
+    def covers(self, wall: time) -> bool:
+        if self.start <= self.end:
+            return self.start <= wall < self.end
+        return wall >= self.start or wall < self.end
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """Ours; the Managed Agents API does not have it. As it is without: what it does."""
+
+    missed: Literal["skip", "once", "all"] = "once"
+    """What becomes of fires that nobody was there for: none, one for all of them, or each."""
+    max_missed: Annotated[int, Meta(ge=1, le=100)] = 10
+    """With `all`: the latest so many."""
+    grace_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 600
+    """With `skip`: the last fire is late, not missed, as long as this."""
+    overlap: Literal["allow", "skip", "queue"] = "allow"
+    """When the session of the fire before still runs: start another, let it be, or wait."""
+    jitter_seconds: Annotated[int, Meta(ge=0, le=3600)] = 10
+    """Each schedule starts later by the same part of this, so that not all start at once."""
+    quiet_hours: QuietHours | None = None
+
+
+class Cron(Struct, frozen=True, kw_only=True):
+    """A schedule as far as time is concerned. Make it with `checked`."""
+
+    expression: str
+    timezone: str
+    policy: Policy = Policy()
+
+
+def checked(cron: Cron, *, now: datetime) -> Cron:
+    """Raises: InvalidInput: it cannot be read, or never fires."""
+    _check_expression(cron.expression)
+    _check_zone(cron.timezone)
+    quiet = cron.policy.quiet_hours
+    if quiet is not None and (quiet.start.tzinfo or quiet.end.tzinfo):
+        raise InvalidInput("schedule.policy.quiet_hours: times without a zone, as 22:00:00")
+    if next_fire(cron, now) is None:
+        raise InvalidInput("schedule: it never fires; look at expression and quiet_hours")
+    return cron
+
+
+def next_fire(cron: Cron, after: datetime) -> datetime | None:
+    """The first fire after that moment, in UTC and without jitter; `None` if there is none."""
+    return next(fires(cron, after), None)
+
+
+def upcoming(cron: Cron, after: datetime, n: int) -> list[datetime]:
+    return list(islice(fires(cron, after), n))
+
+
+def latest(cron: Cron, after: datetime, upto: datetime, n: int) -> list[datetime]:
+    """The last `n` fires with `after < fire <= upto`, in order, however long that was."""
+    span = timedelta(hours=1)
+    while True:
+        start = max(after, upto - span)
+        found = [*_upto(fires(cron, start), upto)]
+        if len(found) >= n or start == after:
+            return found[-n:]
+        span *= 4
+
+
+def fires(cron: Cron, after: datetime) -> Generator[datetime, None, None]:
+    zone, quiet, silent = ZoneInfo(cron.timezone), cron.policy.quiet_hours, 0
+    moment = after.astimezone(UTC)
+    while silent < _QUIET_TRIES:
+        found = _match(cron.expression, zone, moment)
+        if found is None:
+            return
+        moment = found
+        if quiet is not None and quiet.covers(moment.astimezone(zone).time()):
+            silent += 1
+            continue
+        silent = 0
+        yield moment
+
+
+def jitter(cron: Cron, id_: str) -> timedelta:
+    """By how much the schedule of this id is late; always the same."""
+    digest = hashlib.sha256(id_.encode()).digest()
+    part = int.from_bytes(digest[:8]) / 2**64
+    return timedelta(milliseconds=int(part * cron.policy.jitter_seconds * 1000))
+
+
+def chosen(policy: Policy, due: Sequence[datetime], *, now: datetime) -> list[datetime]:
+    """Of fires whose time has come, those that are to happen: usually the one that there is."""
+    match policy.missed:
+        case "skip":
+            grace = timedelta(seconds=policy.grace_seconds)
+            return [each for each in due[-1:] if now - each <= grace]
+        case "once":
+            return list(due[-1:])
+        case "all":
+            return list(due[-policy.max_missed :])
+
+
+def _match(expression: str, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """The first moment after that one at which the clock of the zone shows a time that matches;
+    `None` if there is none in fifty years."""
+    begin = after.astimezone(zone).replace(tzinfo=None, fold=0)
+    if (after - _REPEATED).astimezone(zone).utcoffset() != (after + _REPEATED).astimezone(
+        zone
+    ).utcoffset():
+        begin -= _REPEATED  # times that the clock has shown may be shown again
+    found: datetime | None = None
+    for wall in CronSim(expression, begin):
+        moments = [each for each in _moments(wall, zone) if each > after]
+        found = min([*moments, found] if found else moments, default=None)
+        if moments and moments[0].astimezone(zone).fold == 0:
+            break  # first showings only grow: none that comes now is earlier
+    return found
+
+
+def _moments(wall: datetime, zone: ZoneInfo) -> list[datetime]:
+    """When the clock shows this: once, or never, or twice."""
+    found: list[datetime] = []
+    for fold in (0, 1):
+        moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+        is_shown = moment.astimezone(zone).replace(tzinfo=None) == wall
+        if is_shown and moment not in found:
+            found.append(moment)
+    return found
+
+
+def _upto(
+    moments: Generator[datetime, None, None], upto: datetime
+) -> Generator[datetime, None, None]:
+    for moment in moments:
+        if moment > upto:
+            return
+        yield moment
+
+
+def _check_expression(expression: str) -> None:
+    fields = expression.split(" ")
+    if len(fields) != 5 or not all(_is_plain(each) for each in fields):
+        raise InvalidInput(
+            "schedule.expression: five fields with one space between them (minute hour"
+            " day-of-month month day-of-week) of numbers, * , - and /"
+        )
+    try:
+        CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise InvalidInput(f"schedule.expression: {error}") from error
+
+
+def _is_plain(field: str) -> bool:
+    return 0 < len(field) <= 200 and all(
+        _WORD.fullmatch(word) and (not word.isalpha() or word.capitalize() in _NAMES)
+        for word in re.split(r"[,/-]", field)
+    )
+
+
+@lru_cache(maxsize=1000)
+def _check_zone(name: str) -> None:
+    try:
+        if not _ZONE.fullmatch(name):  # it becomes a path
+            raise ValueError
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidInput(
+            f"schedule.timezone: {name[:64]!r} is no IANA time zone, as Europe/Paris"
+        ) from error

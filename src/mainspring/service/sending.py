@@ -1,0 +1,233 @@
+"""Sending events to a session: all of a request is checked before the first is put in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
+from mainspring.core.events import (
+    ClientPayload,
+    SystemMessage,
+    UserCustomToolResult,
+    UserInterrupt,
+    UserMessage,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.log.session_log import SessionLog
+from mainspring.log.upcast import read_payload
+from mainspring.service.drawer import Drawer, Tabs
+from mainspring.service.environments import SelfHostedConfig
+from mainspring.service.principal import Principal
+from mainspring.service.sending_content import prepared
+from mainspring.service.sending_params import SendConfirmation, SentEvent
+from mainspring.service.session_digest import Call, SessionDigest, result_of
+from mainspring.service.session_view import Standing
+from mainspring.service.sessions import Sessions
+from mainspring.service.wire_events import Wire, WireEvent
+
+_ANSWERS = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
+_ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """A request that was checked and may be repeated, under the key that its client chose."""
+
+    id: str
+    session_id: str
+
+
+class Sending:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._wire = Wire(sessions.log)
+        self._accepted = Drawer(
+            sessions.drawer.records,
+            "accepted",
+            Accepted,
+            tabs=lambda accepted: Tabs(parent=accepted.session_id),
+            clock=sessions.clock,
+        )
+
+    async def send(
+        self,
+        who: Principal,
+        session_id: str,
+        asked: Sequence[SentEvent],
+        *,
+        key: str | None = None,
+    ) -> list[WireEvent]:
+        """Put events into the inbox and have the session woken. With a `key`, the same request may
+        be made again: it is done once.
+
+        Raises: NotFound, InvalidInput, Forbidden: an agent would approve what an agent does.
+        """
+        standing = await self._sessions.find(who, session_id)
+        _check_open(standing)
+        if any(isinstance(each, SendConfirmation) for each in asked):
+            who.require_human()
+        payloads = [
+            await prepared(
+                self._sessions.premises.around, who.tenant, each, where=f"events[{index}]"
+            )
+            for index, each in enumerate(asked)
+        ]
+        accepted = None if key is None else _accepted(session_id, key)
+        if accepted is None or not await self._is_repeated(who.tenant, accepted):
+            answered = await _answered(self._sessions.log, session_id)
+            check_fit(standing, payloads, answered)
+            if accepted is not None:
+                await self._accept(who.tenant, accepted)
+        items = await self._sessions.submit(
+            who.tenant,
+            session_id,
+            *payloads,
+            client_ids=[accepted and f"{accepted.id}:{index}" for index in range(len(payloads))],
+            thread_ids=[_addressee(standing.digest, payload) for payload in payloads],
+        )
+        main = standing.row.thread_id
+        return [await self._wire.pending(item, main_thread_id=main) for item in items]
+
+    async def _is_repeated(self, tenant: str, accepted: Accepted) -> bool:
+        try:
+            await self._accepted.get(tenant, accepted.id)
+        except NotFound:
+            return False
+        return True
+
+    async def _accept(self, tenant: str, accepted: Accepted) -> None:
+        try:
+            await self._accepted.put(tenant, accepted)
+        except AlreadyThere:
+            return  # the same request, at the same time
+
+
+def check_fit(
+    standing: Standing, payloads: Sequence[ClientPayload], answered: frozenset[str]
+) -> None:
+    """Whether the session can take them, in this order. `answered`: calls that have an answer
+    which was not taken up yet.
+
+    Raises: InvalidInput.
+    """
+    given = set(answered)
+    for index, payload in enumerate(payloads):
+        where = f"events[{index}]"
+        call_id = _check_one(standing, payload, where)
+        if isinstance(payload, SystemMessage):
+            _check_accompanying(payloads, index, where)
+        if call_id is None:
+            continue
+        if call_id in given:
+            raise InvalidInput(f"{where}: {call_id} has been answered already")
+        given.add(call_id)
+
+
+def _check_one(standing: Standing, payload: ClientPayload, where: str) -> str | None:
+    """The call that it answers, if it does."""
+    match payload:
+        case UserToolConfirmation(tool_use_id=call_id):
+            _check_asked(standing.digest, call_id, where)
+            return call_id
+        case UserCustomToolResult(custom_tool_use_id=call_id):
+            _check_open_call(standing.digest, call_id, f"{where}.custom_tool_use_id", "custom")
+            return call_id
+        case UserToolResult(tool_use_id=call_id):
+            if not isinstance(standing.record.environment, SelfHostedConfig):
+                raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
+            _check_open_call(standing.digest, call_id, f"{where}.tool_use_id", "tool")
+            return call_id
+        case UserInterrupt(session_thread_id=str(thread_id)):
+            _check_thread(standing, thread_id, f"{where}.session_thread_id")
+            return None
+        case _:
+            return None
+
+
+def _check_open(standing: Standing) -> None:
+    if standing.record.archived_at is not None:
+        raise InvalidInput(f"session {standing.record.id} is archived and takes no events")
+    if standing.status == "terminated":
+        raise InvalidInput(f"session {standing.record.id} has ended and takes no events")
+
+
+def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
+    found = digest.call(call_id)
+    if found is None or not found[1].is_asked:
+        raise InvalidInput(
+            f"{where}.tool_use_id: {call_id} does not wait for a confirmation;"
+            f" {_waiting(digest, is_asked=True)}"
+        )
+
+
+def _check_open_call(digest: SessionDigest, call_id: str, where: str, kind: str) -> None:
+    found = digest.call(call_id)
+    if found is None or found[1].kind != kind:
+        raise InvalidInput(
+            f"{where}: {call_id} does not wait for a result; {_waiting(digest, kind=kind)}"
+        )
+
+
+def _waiting(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
+    def is_meant(call: Call) -> bool:
+        return call.is_asked if is_asked else call.kind == kind
+
+    names = [
+        call_id
+        for thread in digest.threads.values()
+        for call_id, call in thread.calls.items()
+        if is_meant(call)
+    ]
+    return f"these do: {', '.join(names[:10])}" if names else "nothing does"
+
+
+def _check_thread(standing: Standing, thread_id: str, where: str) -> None:
+    if thread_id not in standing.digest.threads:
+        raise InvalidInput(f"{where}: this session has no thread {thread_id}")
+    if thread_id in standing.record.archived_threads:
+        raise InvalidInput(f"{where}: the thread {thread_id} is archived")
+
+
+def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: str) -> None:
+    is_last = index == len(payloads) - 1
+    if not is_last or index == 0 or not isinstance(payloads[index - 1], _ACCOMPANIED):
+        raise InvalidInput(
+            f"{where}: a system.message comes last, right after the user.message,"
+            " user.tool_result or user.custom_tool_result that it accompanies"
+        )
+
+
+def _addressee(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    """The thread that it is for, if that is another than the main one: of an answer, the one whose
+    call it answers.
+    """
+    match payload:
+        case UserInterrupt(session_thread_id=thread_id):
+            return thread_id
+        case UserToolConfirmation(tool_use_id=call_id):
+            found = digest.call(call_id)
+        case _:
+            found = digest.call(result_of(payload) or "")
+    return None if found is None else found[0]
+
+
+def _accepted(session_id: str, key: str) -> Accepted:
+    if not 1 <= len(key) <= 255:
+        raise InvalidInput("Idempotency-Key: from 1 to 255 characters")
+    digest = hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()
+    return Accepted(id=digest, session_id=session_id)
+
+
+async def _answered(log: SessionLog, session_id: str) -> frozenset[str]:
+    """Calls whose answers wait in the inbox."""
+    answered: set[str] = set()
+    for item in await log.store.pending(session_id, types=_ANSWERS):
+        payload = read_payload(item.type, item.body, item.version)
+        if isinstance(payload, UserToolConfirmation):
+            answered.add(payload.tool_use_id)
+        elif call_id := result_of(payload):
+            answered.add(call_id)
+    return frozenset(answered)

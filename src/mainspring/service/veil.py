@@ -1,0 +1,72 @@
+"""Words shown while they are still being said, without the secrets that the log would take out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.core.content import TextBlock, plain_text
+from mainspring.core.errors import MalformedEvent
+from mainspring.core.events import AgentMessage
+from mainspring.log.chain import Scrub, scrubbed
+
+BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
+"""What looks like a secret has none of these in it, so a word that one of them ends is judged."""
+
+
+class Veil:
+    """Of one message, gives out what is certain to stand in the log as it is.
+
+    A word is held back until it is whole, for only then can be told whether it is a secret; and so
+    is what may be the beginning of a known secret of several words (`passages`). All is judged as
+    the log judges it, with everything that was said before. After the first secret nothing more is
+    given out: what follows may belong to it, and the event itself comes soon enough.
+    """
+
+    def __init__(self, scrub: Scrub, passages: Sequence[str] = ()) -> None:
+        self._scrub = scrub
+        self._passages = passages
+        self._said = ""
+        self._shown = 0
+        self._is_shut = False
+
+    def add(self, text: str) -> str:
+        """More was said: what may be shown now."""
+        if self._is_shut:
+            return ""
+        self._said += text
+        if not any(each in text for each in BOUNDARIES):
+            return ""
+        end = 1 + max(self._said.rfind(each) for each in BOUNDARIES)
+        begun = (_beginning(self._said, each, end) for each in self._passages)
+        return self._show(min(begun, default=end))
+
+    def close(self) -> str:
+        """All is said: the rest of it."""
+        return "" if self._is_shut else self._show(len(self._said))
+
+    def _show(self, end: int) -> str:
+        if end <= self._shown:
+            return ""
+        said, begin = self._said[:end], self._shown
+        try:
+            clean = _as_logged(said, self._scrub)
+        except MalformedEvent:  # half a character: the log will not have it either
+            self._is_shut = True
+            return ""
+        self._shown = end
+        self._is_shut = clean != said
+        return clean[begin:] if clean.startswith(said[:begin]) else ""
+
+
+def _as_logged(text: str, scrub: Scrub) -> str:
+    payload, _ = scrubbed(AgentMessage(content=(TextBlock(text),)), scrub)
+    return plain_text(payload.content) if isinstance(payload, AgentMessage) else ""
+
+
+def _beginning(said: str, passage: str, end: int) -> int:
+    """Where a passage begins, or may have begun, that goes on behind `end`; else `end`."""
+    size = len(passage)
+    at = said.find(passage[0], max(0, end - size + 1), end)
+    while at != -1 and not passage.startswith(said[at : at + size]):
+        at = said.find(passage[0], at + 1, end)
+    return end if at == -1 else at

@@ -1,0 +1,75 @@
+"""Content blocks as the Managed Agents API has them: what is kept as a blob is put back inline."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+import msgspec
+
+from mainspring.core.content import (
+    BlobBlock,
+    BlobSource,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    RedactedBlock,
+    SearchResultBlock,
+    TextBlock,
+    plain_text,
+)
+
+MAX_INLINE_BYTES = 8 * 1024 * 1024
+"""A larger picture or document is told of, not sent."""
+
+Blobs: TypeAlias = Mapping[str, bytes]
+NO_BLOBS: Blobs = MappingProxyType({})
+Allowed: TypeAlias = tuple[type[Block], ...]
+
+SPOKEN: Allowed = (TextBlock, RedactedBlock)
+"""What an agent's message may hold."""
+SENT: Allowed = (TextBlock, ImageBlock, DocumentBlock, RedactedBlock)
+RETURNED: Allowed = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock)
+"""What a tool's result may hold."""
+
+
+def wire_blocks(content: tuple[Block, ...], allowed: Allowed, blobs: Blobs) -> list[object]:
+    return [_block(block, allowed, blobs) for block in content]
+
+
+def inlined(content: tuple[Block, ...]) -> list[str]:
+    """Digests of the blobs that `wire_blocks` wants."""
+    return [
+        block.source.hash
+        for block in content
+        if isinstance(block, ImageBlock | DocumentBlock)
+        and isinstance(block.source, BlobSource)
+        and block.source.size <= MAX_INLINE_BYTES
+    ]
+
+
+def _block(block: Block, allowed: Allowed, blobs: Blobs) -> object:
+    if isinstance(block, BlobBlock):
+        kept = {"hash": block.hash, "size": block.size, "media_type": block.media_type}
+        return {"type": "text", "text": block.preview, "blob": kept}
+    if not isinstance(block, allowed):
+        return _text(plain_text((block,)) or "[redacted]")
+    if isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, BlobSource):
+        return _from_blob(block, block.source, blobs)
+    return msgspec.to_builtins(block)
+
+
+def _from_blob(block: ImageBlock | DocumentBlock, kept: BlobSource, blobs: Blobs) -> object:
+    content = blobs.get(kept.hash)
+    if content is None:
+        return _text(f"[{kept.media_type}, {kept.size} bytes, not shown here: {kept.hash}]")
+    shown: dict[str, object] = msgspec.to_builtins(block)
+    data = base64.b64encode(content).decode()
+    shown["source"] = {"type": "base64", "media_type": kept.media_type, "data": data}
+    return shown
+
+
+def _text(text: str) -> object:
+    return {"type": "text", "text": text}

@@ -1,0 +1,211 @@
+"""Runs of the service's sessions: what a worker does when one is woken."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from mainspring.capabilities.network.placeholders import Credential
+from mainspring.capabilities.vault.forms import forms
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.gates import OpenGates
+from mainspring.log.background import running
+from mainspring.log.chain import Scrub
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Store
+from mainspring.runtime.kit import Opening
+from mainspring.runtime.outline import workspace_of
+from mainspring.runtime.sessions import Runtime, Session
+from mainspring.service.deltas import Deltas, Previews
+from mainspring.service.halts import Halts
+from mainspring.service.ledger import TallyLedger
+from mainspring.service.seal import Seal
+from mainspring.service.session_record import KIND, SessionRecord
+from mainspring.service.session_resources import token_context
+from mainspring.service.usable import Usable, UsableCredentials, Variable
+from mainspring.service.worker import Postponed
+from mainspring.wiring.casting import Cast, Part, cast_for
+from mainspring.wiring.hands import Bench
+from mainspring.wiring.models import Shelf
+from mainspring.wiring.mounts import Mounts
+from mainspring.wiring.outfit import Outfitter
+from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.vaults import known_secrets
+from mainspring.wiring.wish import Wish
+
+_MOST_KNOWN = 256
+"""Sessions whose logs stay folded in memory between two runs."""
+_HALT_SECONDS = 2.0
+_POSTPONED_SECONDS = 5.0
+_CENT = Decimal("0.01")
+
+CaughtUp = Callable[[str, str], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backing:
+    """What the service keeps and a run needs."""
+
+    halts: Halts
+    ledger: TallyLedger
+    credentials: UsableCredentials
+    seal: Seal
+    mounts: Mounts
+    deltas: Deltas
+    catch_up: CaughtUp
+    """Tenant and session: have those told who subscribed to what happens to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrubbing:
+    scrub: Scrub
+    secrets: tuple[str, ...]
+
+
+class Runs:
+    """`run` is what a worker calls; the rest of it is kept between runs to be quick."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        shelf: Shelf,
+        bench: Bench,
+        backing: Backing,
+        *,
+        model: str | None = None,
+    ) -> None:
+        """`model`: the operator's word, whatever agents say."""
+        self._settings = settings
+        self._store = store
+        self._shelf = shelf
+        self._back = backing
+        self._model = model
+        self._outfit = Outfitter(settings, shelf, bench, self._wish, OpenGates())
+        self._wishes: dict[str, Wish] = {}
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._known = known_secrets(settings)
+        self._scrub = Scrubbing(scrub=scrubber(self._known), secrets=tuple(self._known.values()))
+
+    async def run(self, session_id: str) -> None:
+        """
+        Raises:
+            LeaseHeld: another worker has it. Postponed: somebody has stopped it, for now.
+            InvalidInput: it cannot be run here, and why.
+        """
+        record = await self._store.records.get(KIND, session_id)
+        tenant, asked = record.tenant, msgspec.json.decode(record.body, type=SessionRecord)
+        await self._require_running(tenant, asked)
+        usable = await self._back.credentials.usable(tenant, asked.vault_ids)
+        scrubbing = self._scrubbing(usable)
+        cast = await self._cast(tenant, asked, usable)
+        session = self._session(tenant, asked, cast, scrubbing)
+        previews = Previews(
+            self._back.deltas, session_id, scrub=scrubbing.scrub, passages=scrubbing.secrets
+        )
+        self._wishes[session_id] = cast.wish
+        try:
+            async with running(lambda: self._stop_when_halted(tenant, asked)):
+                await session.run(previews.emit, tell=previews.tell)
+        finally:
+            del self._wishes[session_id]
+        self._remember(session)
+        await self._back.catch_up(tenant, session_id)
+
+    async def _require_running(self, tenant: str, asked: SessionRecord) -> None:
+        if why := await self._back.halts.why_stopped(tenant, asked.agent.id):
+            raise Postponed(why, seconds=_POSTPONED_SECONDS)
+
+    async def _stop_when_halted(self, tenant: str, asked: SessionRecord) -> None:
+        while True:
+            await anyio.sleep(_HALT_SECONDS)
+            await self._require_running(tenant, asked)
+
+    async def _cast(self, tenant: str, asked: SessionRecord, usable: Sequence[Usable]) -> Cast:
+        workspace = Path(self._settings.workspaces) / asked.id
+        await self._require_here(asked.id, workspace)
+        notes = await self._back.mounts.prepare(
+            workspace, asked.resources, tenant=tenant, tokens=self._tokens(asked)
+        )
+        budget = asked.budget
+        return cast_for(
+            Part(
+                agent=asked.agent,
+                environment=asked.environment,
+                workspace=workspace,
+                max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
+                credentials=tuple(_credentials(usable)),
+                notes=notes,
+                model=self._model,
+            )
+        )
+
+    async def _require_here(self, session_id: str, workspace: Path) -> None:
+        """Going on in an empty folder would look as if the work had been lost."""
+        if await to_thread.run_sync(workspace.is_dir):
+            return
+        before = await workspace_of(SessionLog(self._store), session_id)
+        if before is not None:
+            raise InvalidInput(
+                f"session {session_id} has worked in {before}, which is not on this machine; give"
+                " all workers the same MAINSPRING_WORKSPACES on a disk that they share"
+            )
+
+    def _tokens(self, asked: SessionRecord) -> dict[str, str]:
+        unseal = self._back.seal.unseal
+        return {
+            id_: unseal(each, token_context(id_)).decode() for id_, each in asked.sealed.items()
+        }
+
+    def _session(
+        self, tenant: str, asked: SessionRecord, cast: Cast, scrubbing: Scrubbing
+    ) -> Session:
+        """With what is known of its log, if this process has run it before."""
+        runtime = Runtime(
+            SessionLog(self._store, scrub=scrubbing.scrub),
+            self._shelf,
+            outfit=self._outfit,
+            purse=self._back.ledger.purse(tenant, asked.created_by.key_id),
+        )
+        return runtime.known(cast.agent, asked.id, self._sessions.pop(asked.id, None))
+
+    def _remember(self, session: Session) -> None:
+        self._sessions[session.id] = session
+        while len(self._sessions) > _MOST_KNOWN:
+            self._sessions.popitem(last=False)
+
+    def _scrubbing(self, usable: Sequence[Usable]) -> Scrubbing:
+        if not usable:
+            return self._scrub
+        named = {
+            each.name if isinstance(each, Variable) else each.credential_id: _value(each)
+            for each in usable
+        }
+        every = {**self._known, **named}
+        return Scrubbing(scrub=scrubber(every), secrets=tuple(every.values()))
+
+    def _wish(self, opening: Opening) -> Wish:
+        return self._wishes[opening.writer.session_id]
+
+
+def _value(usable: Usable) -> str:
+    return usable.value if isinstance(usable, Variable) else usable.token
+
+
+def _credentials(usable: Sequence[Usable]) -> list[Credential]:
+    """What programs may use by a placeholder; tokens of MCP servers are not for them."""
+    return [
+        Credential(
+            name=each.name, value=each.value, hosts=each.hosts or ("*",), forms=forms(each.value)
+        )
+        for each in usable
+        if isinstance(each, Variable) and each.in_headers
+    ]

@@ -1,0 +1,160 @@
+"""Streams on loopback: a log, the routes over it, and a client that reads frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import aiohttp
+import anyio
+from anthropic import AsyncAnthropic
+from tests.api.served import Tags
+
+from mainspring import Agent, Model, Runtime, open_runtime
+from mainspring.core.errors import NotFound
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.routes.streams import StreamRoutes
+from mainspring.edges.api.sse import Pace
+from mainspring.log.session_log import SessionLog
+from mainspring.service.deltas import Deltas, Grew, LocalDeltas, Piece, Previews
+from mainspring.service.principal import Principal
+from mainspring.service.streams import StreamLimits, Streams
+from mainspring.wiring.scrub import passages, scrubber
+
+CLERK = Agent(name="clerk")
+BRISK = Pace(heartbeat_seconds=15, patience_seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    name: str
+    data: dict[str, Any]
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """A server of streams and what it serves."""
+
+    url: str
+    log: SessionLog
+    deltas: Deltas
+    streams: Streams
+
+    def client(self, key: str = "acme:admin") -> AsyncAnthropic:
+        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
+
+    @asynccontextmanager
+    async def raw(
+        self, session_id: str, *, last: int | str | None = None, **query: str
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        headers = {"x-api-key": "acme:viewer"}
+        if last is not None:
+            headers["last-event-id"] = str(last)
+        url = f"{self.url}/v1/sessions/{session_id}/events/stream"
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(url, headers=headers, params=query) as response,
+        ):
+            yield response
+
+
+async def frames(response: aiohttp.ClientResponse) -> AsyncGenerator[Frame, None]:
+    """What comes, without pings; a half frame at the end is not one."""
+    name, data, seq = "", "", None
+    async for line in response.content:
+        label, _, value = line.decode().rstrip("\n").partition(": ")
+        match label:
+            case "id":
+                seq = int(value)
+            case "event":
+                name = value
+            case "data":
+                data = value
+            case _:
+                if name != "ping":
+                    yield Frame(name, json.loads(data), seq)
+                name, data, seq = "", "", None
+
+
+def grown(pieces: Iterable[Piece], event_id: str | None = None) -> str:
+    return "".join(
+        piece.text
+        for piece in pieces
+        if isinstance(piece, Grew) and event_id in (None, piece.event_id)
+    )
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110 (what it waits for has no event, and needs none)
+        await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def station(
+    log: SessionLog,
+    *,
+    deltas: Deltas | None = None,
+    pace: Pace = BRISK,
+    limits: StreamLimits | None = None,
+) -> AsyncGenerator[Station, None]:
+    """Its sessions are all acme's."""
+    deltas = deltas or LocalDeltas()
+    streams = Streams(log, deltas, limits=limits or StreamLimits())
+
+    async def find(who: Principal, session_id: str) -> None:
+        if who.tenant != "acme":
+            raise NotFound("session", session_id)
+        await log.session(session_id)
+
+    api = Api(StreamRoutes(streams, find, pace).routes(), doorkeeper=Tags())
+    async with serving(api.application()) as url:
+        try:
+            yield Station(url, log, deltas, streams)
+        finally:
+            streams.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Studio:
+    """A station, and a runtime whose sessions it shows."""
+
+    station: Station
+    runtime: Runtime
+    secrets: Mapping[str, str]
+
+    async def start(self) -> str:
+        return (await self.runtime.start(CLERK)).id
+
+    async def run(self, session_id: str, message: str) -> None:
+        session = await self.runtime.resume(CLERK, session_id)
+        await session.send(message)
+        previews = Previews(
+            self.station.deltas,
+            session_id,
+            scrub=self.runtime.log.scrub,
+            passages=passages(self.secrets),
+        )
+        await session.run(previews.emit, tell=previews.tell)
+
+    async def overheard(self, session_id: str, message: str) -> list[Piece]:
+        """Run, and all that was published meanwhile."""
+        with self.station.deltas.listen(session_id, lambda: None) as ear:
+            await self.run(session_id, message)
+            return ear.take()
+
+
+@asynccontextmanager
+async def studio(
+    folder: Path, model: Model, *, secrets: Mapping[str, str] = MappingProxyType({})
+) -> AsyncGenerator[Studio, None]:
+    async with open_runtime(store=str(folder / "log.db")) as runtime:
+        runtime.models.put(CLERK.model, model)
+        runtime.log = SessionLog(runtime.log.store, scrub=scrubber(secrets))
+        async with station(runtime.log) as there:
+            yield Studio(there, runtime, secrets)

@@ -1,0 +1,371 @@
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import anthropic
+import anyio
+import httpx2
+import pytest
+from anthropic import AsyncAnthropic
+from anthropic.types.beta import BetaManagedAgentsAgent
+from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, routes, served_agents
+from tests.api.served import Served
+
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.route import Route
+from mainspring.service.knock import Admission, Knock
+from mainspring.service.principal import Principal
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+    async with served_agents(tmp_path) as running:
+        yield running
+
+
+async def test_an_agent_is_made_with_every_default_resolved(api: Served):
+    async with api.client() as client:
+        agent = await made(client)
+        assert agent.id.startswith("agent_")
+        assert (agent.version, agent.type, agent.name) == (1, "agent", "helper")
+        assert (agent.description, agent.system, agent.archived_at) == (None, None, None)
+        assert agent.execution_identity.type == "service_account"
+        assert (agent.tools, agent.mcp_servers, agent.skills) == ([], [], [])
+        assert agent.metadata == {}
+        assert agent.multiagent is None
+        assert agent.model.to_dict() == {
+            "id": MODEL,
+            "effort": None,
+            "inference_geo": None,
+            "speed": "standard",
+        }
+        assert await client.beta.agents.retrieve(agent.id) == agent
+
+
+async def test_tools_come_back_resolved_and_whole(api: Served):
+    web_fetch = {
+        "name": "web_fetch",
+        "permission_policy": {"type": "auto"},
+        "allowed_domains": ["docs.example.com"],
+        "max_content_tokens": 5000,
+        "url_sources": {
+            "user_input": "none",
+            "client_tool_results": {
+                "type": "only",
+                "tools": [{"type": "tool_reference", "name": "ask_owner"}],
+            },
+        },
+    }
+    web_search = {
+        "name": "web_search",
+        "enabled": True,
+        "blocked_domains": ["ads.example.com/path"],
+        "user_location": {"type": "approximate", "country": "DE"},
+    }
+    toolset = {
+        "type": "agent_toolset_20260401",
+        "default_config": {"enabled": False},
+        "configs": [{"name": "bash", "enabled": True, "type": "bash"}, web_fetch, web_search],
+    }
+    mcp = {
+        "type": "mcp_toolset",
+        "mcp_server_name": "docs",
+        "configs": [{"name": "find", "permission_policy": {"type": "always_allow"}}],
+    }
+    async with api.client() as client:
+        agent = await made(client, tools=[toolset, mcp, CUSTOM], mcp_servers=[SEARCH])
+        builtin, docs, custom = [tool.to_dict() for tool in agent.tools]
+        assert builtin == {
+            "type": "agent_toolset_20260401",
+            "default_config": {"enabled": False, "permission_policy": {"type": "always_allow"}},
+            "configs": [
+                {
+                    "name": "bash",
+                    "type": "bash",
+                    "enabled": True,
+                    "permission_policy": {"type": "always_allow"},
+                },
+                {
+                    "name": "web_fetch",
+                    "type": "web_fetch",
+                    "enabled": False,
+                    "permission_policy": {"type": "auto"},
+                    "allowed_domains": ["docs.example.com"],
+                    "max_content_tokens": 5000,
+                    "url_sources": {
+                        "user_input": {"type": "none"},
+                        "client_tool_results": {
+                            "type": "only",
+                            "tools": [{"type": "tool_reference", "name": "ask_owner"}],
+                        },
+                        "server_tool_results": None,
+                    },
+                },
+                {
+                    "name": "web_search",
+                    "type": "web_search",
+                    "enabled": True,
+                    "permission_policy": {"type": "always_allow"},
+                    "blocked_domains": ["ads.example.com/path"],
+                    "user_location": {
+                        "type": "approximate",
+                        "country": "DE",
+                        "city": None,
+                        "region": None,
+                        "timezone": None,
+                    },
+                },
+            ],
+        }
+        assert docs == {
+            "type": "mcp_toolset",
+            "mcp_server_name": "docs",
+            "default_config": {"enabled": True, "permission_policy": {"type": "always_ask"}},
+            "configs": [
+                {
+                    "name": "find",
+                    "enabled": True,
+                    "permission_policy": {"type": "always_allow"},
+                }
+            ],
+        }
+        assert custom == CUSTOM
+        assert [server.to_dict() for server in agent.mcp_servers] == [SEARCH]
+        assert await client.beta.agents.retrieve(agent.id) == agent
+
+
+async def test_each_change_is_a_version_and_no_change_is_none(api: Served):
+    async with api.client() as client:
+        first = await made(client, system="Be kind.", metadata={"team": "core", "env": "dev"})
+        second = await client.beta.agents.update(
+            first.id, version=1, system=None, metadata={"env": None, "owner": "ann"}
+        )
+        assert (second.version, second.system) == (2, None)
+        assert second.metadata == {"team": "core", "owner": "ann"}
+        assert second.created_at == first.created_at
+        same = await client.beta.agents.update(
+            first.id, name="helper", system="", model=MODEL, metadata={"owner": "ann"}
+        )
+        assert same == second
+        third = await client.beta.agents.update(first.id, description="Helps.")
+        assert third.version == 3
+        assert [each async for each in client.beta.agents.versions.list(first.id, limit=2)] == [
+            third,
+            second,
+            first,
+        ]
+        assert await client.beta.agents.retrieve(first.id, version=1) == first
+        with pytest.raises(anthropic.NotFoundError, match="no version 4"):
+            await client.beta.agents.retrieve(first.id, version=4)
+        with pytest.raises(anthropic.BadRequestError):
+            await client.beta.agents.retrieve(first.id, version=0)
+
+
+async def test_an_update_of_another_version_conflicts(api: Served):
+    async with api.client() as client:
+        agent = await made(client)
+        await client.beta.agents.update(agent.id, name="other", version=1)
+        with pytest.raises(anthropic.ConflictError, match="version 2, not at 1"):
+            await client.beta.agents.update(agent.id, name="late", version=1)
+
+
+async def test_updates_at_once_all_happen_and_each_has_its_version(api: Served):
+    async with api.client() as client:
+        agent = await made(client)
+
+        async def note(index: int) -> None:
+            await client.beta.agents.update(agent.id, metadata={f"k{index}": "x"})
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                for index in range(4):
+                    group.start_soon(note, index)
+        now = await client.beta.agents.retrieve(agent.id)
+        assert now.version == 5
+        assert now.metadata == {f"k{index}": "x" for index in range(4)}
+        versions = [each.version async for each in client.beta.agents.versions.list(agent.id)]
+        assert versions == [5, 4, 3, 2, 1]
+
+
+async def test_a_model_is_replaced_whole_but_keeps_an_effort_that_is_not_named(api: Served):
+    async with api.client() as client:
+        agent = await made(
+            client, model={"id": MODEL, "effort": "high", "speed": "fast", "inference_geo": "eu"}
+        )
+        assert agent.model.to_dict() == {
+            "id": MODEL,
+            "effort": {"type": "high"},
+            "inference_geo": "eu",
+            "speed": "fast",
+        }
+        changed = await client.beta.agents.update(agent.id, model="claude-sonnet-5-5")
+        assert changed.model.to_dict() == {
+            "id": "claude-sonnet-5-5",
+            "effort": {"type": "high"},
+            "inference_geo": None,
+            "speed": "standard",
+        }
+        cleared = await client.beta.agents.update(agent.id, model={"id": MODEL, "effort": None})
+        assert cleared.model.effort is None
+
+
+async def test_null_clears_what_may_be_cleared(api: Served):
+    async with api.client() as client:
+        agent = await made(
+            client,
+            description="d",
+            tools=[CUSTOM, {"type": "mcp_toolset", "mcp_server_name": "docs"}],
+            mcp_servers=[SEARCH],
+            execution_identity={"type": "aws_role", "role_arn": "arn:aws:iam::1:role/r"},
+        )
+        assert agent.execution_identity.to_dict() == {
+            "type": "aws_role",
+            "role_arn": "arn:aws:iam::1:role/r",
+        }
+        cleared = await client.beta.agents.update(
+            agent.id, description=None, tools=None, mcp_servers=None, execution_identity=None
+        )
+        assert (cleared.description, cleared.tools, cleared.mcp_servers) == (None, [], [])
+        assert cleared.execution_identity.type == "service_account"
+        for fields in ({"name": None}, {"model": None}):
+            with pytest.raises(anthropic.BadRequestError):
+                await client.beta.agents.update(agent.id, extra_body=fields)
+
+
+async def test_skills_must_be_there_and_are_echoed_with_their_version(api: Served):
+    manifest = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
+    async with api.client() as client:
+        skill = await client.beta.skills.create(files=[("pdf/SKILL.md", manifest)])
+        agent = await made(
+            client,
+            skills=[
+                {"type": "custom", "skill_id": skill.id},
+                {"type": "anthropic", "skill_id": "xlsx", "version": "1"},
+            ],
+        )
+        assert [each.to_dict() for each in agent.skills] == [
+            {"type": "custom", "skill_id": skill.id, "version": "latest"},
+            {"type": "anthropic", "skill_id": "xlsx", "version": "1"},
+        ]
+        pinned = await client.beta.agents.update(
+            agent.id,
+            skills=[{"type": "custom", "skill_id": skill.id, "version": skill.latest_version_id}],
+        )
+        assert pinned.skills[0].version == skill.latest_version_id
+        for wrong in (
+            [{"type": "custom", "skill_id": "skill_none"}],
+            [{"type": "custom", "skill_id": skill.id, "version": "skver_none"}],
+            [{"type": "custom", "skill_id": skill.id}] * 2,
+        ):
+            with pytest.raises(anthropic.BadRequestError, match=r"skills\[\d\]"):
+                await client.beta.agents.update(agent.id, skills=wrong)  # pyright: ignore[reportArgumentType]
+
+
+async def test_an_archived_agent_is_not_listed_and_stays_as_it_is(api: Served):
+    async with api.client() as client:
+        agent = await made(client)
+        archived = await client.beta.agents.archive(agent.id)
+        assert archived.archived_at is not None
+        assert archived.version == 1
+        assert await client.beta.agents.archive(agent.id) == archived
+        assert await client.beta.agents.retrieve(agent.id, version=1) == archived
+        assert [each.id async for each in client.beta.agents.list()] == []
+        listed = client.beta.agents.list(include_archived=True)
+        assert [each.id async for each in listed] == [agent.id]
+        with pytest.raises(anthropic.BadRequestError, match="archived"):
+            await client.beta.agents.update(agent.id, name="new")
+
+
+async def test_agents_are_listed_newest_first_page_by_page_and_by_time(api: Served):
+    async with api.client() as client:
+        made_ids = [(await made(client, name=f"a{n}")).id for n in range(5)]
+        assert [each.id async for each in client.beta.agents.list(limit=2)] == made_ids[::-1]
+        third = (await client.beta.agents.retrieve(made_ids[2])).created_at
+        since = client.beta.agents.list(created_at_gte=third)
+        assert [each.id async for each in since] == made_ids[:1:-1]
+        until = client.beta.agents.list(created_at_lte=third - timedelta(microseconds=1))
+        assert [each.id async for each in until] == made_ids[1::-1]
+        with pytest.raises(anthropic.BadRequestError, match="limit"):
+            await client.beta.agents.list(limit=101)
+        with pytest.raises(anthropic.BadRequestError, match="created_at"):
+            await client.beta.agents.list(created_at_gte="2026-01-01T00:00:00")
+        with pytest.raises(anthropic.BadRequestError, match="page"):
+            await client.beta.agents.versions.list(made_ids[0], page="nonsense")
+
+
+async def test_another_tenant_finds_nothing(api: Served):
+    async with api.client() as client, api.client("rival:admin") as rival:
+        agent = await made(client)
+        with pytest.raises(anthropic.NotFoundError):
+            await rival.beta.agents.retrieve(agent.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await rival.beta.agents.retrieve(agent.id, version=1)
+        with pytest.raises(anthropic.NotFoundError):
+            await rival.beta.agents.update(agent.id, name="mine")
+        with pytest.raises(anthropic.NotFoundError):
+            await rival.beta.agents.archive(agent.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await rival.beta.agents.versions.list(agent.id)
+        assert [each async for each in rival.beta.agents.list()] == []
+
+
+async def test_a_viewer_and_a_user_may_look_and_an_operator_may_change(api: Served):
+    async with api.client("acme:operator") as operator, api.client("acme:user") as user:
+        agent = await made(operator)
+        assert await user.beta.agents.retrieve(agent.id) == agent
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await made(user)
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.agents.update(agent.id, name="x")
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.agents.archive(agent.id)
+
+
+async def test_the_answer_has_exactly_the_fields_that_the_api_documents(api: Served):
+    async with httpx2.AsyncClient(base_url=api.url) as http:
+        answer = await http.post(
+            "/v1/agents", json={"model": MODEL, "name": "a"}, headers={"x-api-key": "acme:admin"}
+        )
+    assert set(answer.json()) == set(BetaManagedAgentsAgent.model_fields)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Lets everybody in as this one."""
+
+    who: Principal
+
+    async def admit(self, knock: Knock, route: Route) -> Admission:
+        return Admission(who=self.who)
+
+
+@asynccontextmanager
+async def client_of(api: Served, who: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
+    app = Api(routes(api.records), doorkeeper=Only(who)).application()
+    async with (
+        serving(app) as url,
+        AsyncAnthropic(api_key="any", base_url=url, max_retries=0) as client,
+    ):
+        yield client
+
+
+async def test_a_key_of_one_agent_sees_that_one_in_the_list(api: Served):
+    async with api.client() as client:
+        await made(client, name="other")
+        agent = await made(client)
+    who = Principal(tenant="acme", key_id="key_1", role="viewer", agent_id=agent.id)
+    async with client_of(api, who) as client:
+        assert [each.id async for each in client.beta.agents.list()] == [agent.id]
+
+
+async def test_an_agent_may_not_make_or_change_agents_itself(api: Served):
+    async with api.client() as client:
+        agent = await made(client)
+    who = Principal(tenant="acme", key_id="key_1", role="admin", acting_agent=agent.id)
+    async with client_of(api, who) as client:
+        with pytest.raises(anthropic.PermissionDeniedError, match="people"):
+            await made(client)
+        with pytest.raises(anthropic.PermissionDeniedError, match="people"):
+            await client.beta.agents.update(agent.id, tools=[{"type": "agent_toolset_20260401"}])

@@ -1,0 +1,480 @@
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import anthropic
+import anyio
+import pytest
+from tests.api.served import Served, served
+
+from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.log.records import Records
+from mainspring.service.memories import Memories
+from mainspring.service.memory import SessionActor, UpdateMemory
+from mainspring.service.memory_stores import MemoryStores
+from mainspring.service.memory_versions import MemoryVersions
+
+
+def routes(records: Records):
+    stores = MemoryStores(records)
+    memories = Memories(records, stores, max_memories=30)
+    versions = MemoryVersions(records, stores)
+    return (*MemoryStoreRoutes(stores).routes(), *MemoryRoutes(memories, versions).routes())
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+    async with served(tmp_path, routes) as running:
+        yield running
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def error_of(caught: pytest.ExceptionInfo[anthropic.APIStatusError]) -> dict[str, str]:
+    body = caught.value.body
+    assert isinstance(body, dict)
+    return body["error"]  # pyright: ignore[reportUnknownVariableType]
+
+
+async def test_a_store_is_made_read_changed_archived_and_deleted(api: Served):
+    async with api.client() as client:
+        stores = client.beta.memory_stores
+        made = await stores.create(name="Notes", metadata={"user": "ada"})
+        assert made.id.startswith("memstore_")
+        assert (made.description, made.archived_at) == ("", None)
+        assert await stores.retrieve(made.id) == made
+        changed = await stores.update(
+            made.id, description="About Ada", metadata={"user": None, "team": "core"}
+        )
+        assert (changed.name, changed.description) == ("Notes", "About Ada")
+        assert changed.metadata == {"team": "core"}
+        archived = await stores.archive(made.id)
+        assert archived.archived_at is not None
+        assert await stores.archive(made.id) == archived
+        assert [each.id async for each in stores.list()] == []
+        assert [each.id async for each in stores.list(include_archived=True)] == [made.id]
+        gone = await stores.delete(made.id)
+        assert (gone.id, gone.type) == (made.id, "memory_store_deleted")
+        with pytest.raises(anthropic.NotFoundError):
+            await stores.retrieve(made.id)
+
+
+async def test_stores_are_listed_in_pages_and_by_time(api: Served):
+    async with api.client() as client:
+        stores = client.beta.memory_stores
+        made = [await stores.create(name=f"s{n}") for n in range(5)]
+        listed = [each.id async for each in stores.list(limit=2)]
+        assert listed == [each.id for each in made[::-1]]
+        moment = made[2].created_at
+        late = [each.id async for each in stores.list(created_at_gte=moment)]
+        early = [each.id async for each in stores.list(created_at_lte=moment)]
+        assert set(late) & set(early) == {made[2].id}
+        with pytest.raises(anthropic.BadRequestError, match="created_at"):
+            await stores.list(created_at_gte="2026-01-01T00:00:00")
+
+
+async def test_a_memory_is_made_read_changed_renamed_and_deleted(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        made = await memories.create(store.id, path="/notes/café.md", content="Grüße")
+        assert (made.id[:4], made.memory_version_id[:7]) == ("mem_", "memver_")
+        assert (made.content, made.content_size_bytes) == (None, 7)
+        assert made.content_sha256 == digest("Grüße")
+        full = await memories.retrieve(made.id, memory_store_id=store.id)
+        assert full.content == "Grüße"
+        basic = await memories.retrieve(made.id, memory_store_id=store.id, view="basic")
+        assert basic == made
+        changed = await memories.update(
+            made.id, memory_store_id=store.id, content="two", view="full"
+        )
+        assert (changed.content, changed.path) == ("two", made.path)
+        renamed = await memories.update(made.id, memory_store_id=store.id, path="/b.md")
+        assert (renamed.id, renamed.path) == (made.id, "/b.md")
+        assert renamed.content_sha256 == digest("two")
+        moved = await memories.retrieve(made.id, memory_store_id=store.id)
+        assert moved.content == "two"
+        gone = await memories.delete(made.id, memory_store_id=store.id)
+        assert (gone.id, gone.type) == (made.id, "memory_deleted")
+        with pytest.raises(anthropic.NotFoundError):
+            await memories.retrieve(made.id, memory_store_id=store.id)
+        again = await memories.create(store.id, path="/b.md", content="", view="full")
+        assert again.content == ""
+
+
+async def test_a_change_needs_the_content_that_it_expects(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        made = await memories.create(store.id, path="/a", content="one")
+        expected = {"type": "content_sha256", "content_sha256": made.content_sha256}
+        await memories.update(
+            made.id,
+            memory_store_id=store.id,
+            content="two",
+            precondition=expected,  # pyright: ignore[reportArgumentType]
+        )
+        with pytest.raises(anthropic.ConflictError) as caught:
+            await memories.update(
+                made.id,
+                memory_store_id=store.id,
+                content="three",
+                precondition=expected,  # pyright: ignore[reportArgumentType]
+            )
+        assert error_of(caught)["type"] == "memory_precondition_failed_error"
+        same = await memories.update(
+            made.id,
+            memory_store_id=store.id,
+            content="two",
+            precondition=expected,  # pyright: ignore[reportArgumentType]
+        )
+        assert same.content_sha256 == digest("two")
+        with pytest.raises(anthropic.ConflictError) as caught:
+            await memories.delete(
+                made.id, memory_store_id=store.id, expected_content_sha256=made.content_sha256
+            )
+        assert error_of(caught)["type"] == "memory_precondition_failed_error"
+        await memories.delete(
+            made.id, memory_store_id=store.id, expected_content_sha256=digest("two")
+        )
+
+
+async def test_what_changes_nothing_makes_no_version(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        made = await memories.create(store.id, path="/a", content="one")
+        assert await memories.update(made.id, memory_store_id=store.id) == made
+        same = await memories.update(made.id, memory_store_id=store.id, content="one", path="/a")
+        assert same == made
+
+
+async def test_a_path_is_a_memory_or_a_folder_but_never_both(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        made = await memories.create(store.id, path="/a/b", content="")
+        other = await memories.create(store.id, path="/z", content="")
+        for path in ("/a/b", "/a", "/a/b/c/d"):
+            with pytest.raises(anthropic.ConflictError) as caught:
+                await memories.create(store.id, path=path, content="")
+            told = error_of(caught)
+            assert told["type"] == "memory_path_conflict_error"
+            assert (told["conflicting_memory_id"], told["conflicting_path"]) == (made.id, "/a/b")
+            with pytest.raises(anthropic.ConflictError):
+                await memories.update(other.id, memory_store_id=store.id, path=path)
+        deeper = await memories.update(made.id, memory_store_id=store.id, path="/a/b/c")
+        assert deeper.path == "/a/b/c"
+        higher = await memories.update(made.id, memory_store_id=store.id, path="/a")
+        assert higher.path == "/a"
+
+
+async def test_of_many_who_want_one_path_at_once_one_gets_it(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        got: list[str] = []
+        refused: list[str] = []
+
+        async def want(path: str) -> None:
+            try:
+                got.append((await memories.create(store.id, path=path, content=path)).path)
+            except anthropic.ConflictError as error:
+                refused.append(str(error))
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                for path in ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"):
+                    group.start_soon(want, path)
+        assert len(got) == 1
+        assert len([each for each in refused if "memory_path_conflict_error" in each]) == 5
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a",
+        "/",
+        "",
+        "//a",
+        "/a/",
+        "/a//b",
+        "/./a",
+        "/a/../b",
+        "/a\x00",
+        "/a\nb",
+        "/a\u200bb",
+        "/a\u2028",
+        "/cafe\u0301",
+        "/a\uffff",
+        "/" + "a" * 1024,
+        "/é" * 20 + "é" * 500,
+        "/a" * 21,
+    ],
+)
+async def test_a_bad_path_is_refused(api: Served, path: str):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        with pytest.raises(anthropic.BadRequestError, match="path"):
+            await memories.create(store.id, path=path, content="")
+        made = await memories.create(store.id, path="/good", content="")
+        with pytest.raises(anthropic.BadRequestError, match="path"):
+            await memories.update(made.id, memory_store_id=store.id, path=path)
+
+
+async def test_what_is_too_much_is_refused(api: Served):
+    async with api.client() as client:
+        stores = client.beta.memory_stores
+        store = await stores.create(name="s")
+        large = await stores.memories.create(store.id, path="/l", content="x" * 102_400)
+        assert large.content_size_bytes == 102_400
+        with pytest.raises(anthropic.BadRequestError, match="102400"):
+            await stores.memories.create(store.id, path="/m", content="x" * 102_401)
+        with pytest.raises(anthropic.BadRequestError, match="content"):
+            await stores.memories.create(store.id, path="/m", content=None)
+        for n in range(29):
+            await stores.memories.create(store.id, path=f"/{n}", content="")
+        with pytest.raises(anthropic.BadRequestError, match="30 memories"):
+            await stores.memories.create(store.id, path="/one-more", content="")
+        for name in ("", "x" * 256, "a\tb"):
+            with pytest.raises(anthropic.BadRequestError, match="name"):
+                await stores.create(name=name)
+        with pytest.raises(anthropic.BadRequestError, match="limit"):
+            await stores.memories.list(store.id, limit=101)
+
+
+async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        paths = ["/b/x/1", "/b/x/2", "/b/y", "/a", "/b-c/1", "/c", "/d/1/2/3"]
+        for path in paths:
+            await memories.create(store.id, path=path, content=path)
+
+        async def listed(prefix: str = "/", depth: int = 0, limit: int = 100) -> list[str]:
+            found = memories.list(store.id, path_prefix=prefix, depth=depth, limit=limit)
+            return [f"{each.type[7:]}{each.path}" async for each in found]
+
+        for limit in (1, 2, 3, 100):
+            assert await listed(limit=limit) == sorted(paths)
+            assert await listed(depth=1, limit=limit) == [
+                "/a",
+                "prefix/b-c/",
+                "prefix/b/",
+                "/c",
+                "prefix/d/",
+            ]
+            assert await listed("/b/", 1, limit) == ["prefix/b/x/", "/b/y"]
+            assert await listed(depth=2, limit=limit) == [
+                "/a",
+                "/b-c/1",
+                "prefix/b/x/",
+                "/b/y",
+                "/c",
+                "prefix/d/1/",
+            ]
+        assert await listed("/b/x/") == ["/b/x/1", "/b/x/2"]
+        assert await listed("/nothing/") == []
+        full = await memories.list(store.id, view="full", limit=100)
+        assert [each.path for each in full.data] == sorted(paths)
+        assert [getattr(each, "content", None) for each in full.data] == sorted(paths)
+        for prefix in ("b", "/b", "//", "/../"):
+            with pytest.raises(anthropic.BadRequestError, match="path"):
+                await memories.list(store.id, path_prefix=prefix)
+        with pytest.raises(anthropic.BadRequestError, match="page"):
+            await memories.list(store.id, page="nonsense")
+
+
+async def test_a_page_with_contents_has_twenty_at_most(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories = client.beta.memory_stores.memories
+        for n in range(22):
+            await memories.create(store.id, path=f"/{n:02}", content=str(n))
+        page = await memories.list(store.id, view="full", limit=100)
+        assert len(page.data) == 20
+        assert len([each async for each in page]) == 22
+        versions = client.beta.memory_stores.memory_versions
+        first = await versions.list(store.id, view="full", limit=100)
+        assert len(first.data) == 20
+        assert [each.content async for each in first] == [str(n) for n in range(22)][::-1]
+
+
+async def test_every_change_is_a_version_with_its_author(api: Served):
+    async with api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories, versions = (
+            client.beta.memory_stores.memories,
+            client.beta.memory_stores.memory_versions,
+        )
+        made = await memories.create(store.id, path="/a", content="one")
+        other = await memories.create(store.id, path="/other", content="x")
+        await Memories(api.records, MemoryStores(api.records)).update(
+            "acme",
+            store.id,
+            made.id,
+            UpdateMemory(content="two"),
+            SessionActor(session_id="sesn_1"),
+        )
+        await memories.update(made.id, memory_store_id=store.id, path="/b")
+        await memories.delete(made.id, memory_store_id=store.id)
+        found = [each async for each in versions.list(store.id, memory_id=made.id, limit=2)]
+        assert [(each.operation, each.path) for each in found] == [
+            ("deleted", "/b"),
+            ("modified", "/b"),
+            ("modified", "/a"),
+            ("created", "/a"),
+        ]
+        assert [each.content_sha256 for each in found] == [
+            None,
+            digest("two"),
+            digest("two"),
+            digest("one"),
+        ]
+        authors = [each.created_by.type for each in found if each.created_by]
+        assert authors == ["api_actor", "api_actor", "session_actor", "api_actor"]
+        assert all(each.content is None for each in found)
+        first = await versions.retrieve(found[-1].id, memory_store_id=store.id)
+        assert first.content == "one"
+        assert first.id == made.memory_version_id
+
+        async def ids(**wanted: str) -> list[str]:
+            return [each.id async for each in versions.list(store.id, **wanted)]  # pyright: ignore[reportArgumentType]
+
+        assert await ids(session_id="sesn_1") == [found[2].id]
+        assert len(await ids(api_key_id="key_test")) == 4
+        assert await ids(operation="deleted") == [found[0].id]
+        assert await ids(operation="deleted", memory_id=other.id) == []
+        assert await ids(service_account_id="svac_1") == []
+        moment = found[1].created_at
+        assert set(await ids(created_at_gte=moment.isoformat())) == {found[0].id, found[1].id}
+        before = (moment - timedelta(microseconds=1)).isoformat()
+        assert found[1].id not in await ids(created_at_lte=before)
+        assert found[1].id in await ids(created_at_lte=moment.isoformat())
+
+
+async def test_a_redacted_version_keeps_the_fact_and_nothing_else(tmp_path: Path):
+    async with served(tmp_path, routes) as api, api.client() as client:
+        store = await client.beta.memory_stores.create(name="s")
+        memories, versions = (
+            client.beta.memory_stores.memories,
+            client.beta.memory_stores.memory_versions,
+        )
+        made = await memories.create(store.id, path="/very-private", content="a leaked secret")
+        with pytest.raises(anthropic.BadRequestError, match="current version"):
+            await versions.redact(made.memory_version_id, memory_store_id=store.id)
+        await memories.update(made.id, memory_store_id=store.id, path="/b", content="clean")
+        cleared = await versions.redact(made.memory_version_id, memory_store_id=store.id)
+        assert (cleared.path, cleared.content, cleared.content_sha256) == (None, None, None)
+        assert cleared.content_size_bytes is None
+        assert cleared.redacted_at is not None
+        assert cleared.redacted_by is not None
+        assert (cleared.operation, cleared.memory_id) == ("created", made.id)
+        again = await versions.redact(made.memory_version_id, memory_store_id=store.id)
+        assert again == cleared
+        read = await versions.retrieve(made.memory_version_id, memory_store_id=store.id)
+        assert read == cleared
+        assert (await memories.retrieve(made.id, memory_store_id=store.id)).content == "clean"
+        last = await memories.delete(made.id, memory_store_id=store.id)
+        newest = (await versions.list(store.id, memory_id=last.id)).data[1]
+        await versions.redact(newest.id, memory_store_id=store.id)
+    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"a leaked secret" not in left
+    assert b"very-private" not in left
+
+
+async def test_an_archived_store_can_be_read_and_cleaned_only(api: Served):
+    async with api.client() as client:
+        stores = client.beta.memory_stores
+        store = await stores.create(name="s")
+        made = await stores.memories.create(store.id, path="/a", content="one")
+        await stores.memories.update(made.id, memory_store_id=store.id, content="two")
+        await stores.archive(store.id)
+        with pytest.raises(anthropic.BadRequestError, match="archived"):
+            await stores.update(store.id, name="t")
+        with pytest.raises(anthropic.BadRequestError, match="archived"):
+            await stores.memories.create(store.id, path="/b", content="")
+        with pytest.raises(anthropic.BadRequestError, match="archived"):
+            await stores.memories.update(made.id, memory_store_id=store.id, content="three")
+        assert (await stores.memories.retrieve(made.id, memory_store_id=store.id)).content == "two"
+        await stores.memory_versions.redact(made.memory_version_id, memory_store_id=store.id)
+        await stores.memories.delete(made.id, memory_store_id=store.id)
+
+
+async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
+    async with served(tmp_path, routes) as api, api.client() as client:
+        stores = client.beta.memory_stores
+        store = await stores.create(name="s")
+        made = await stores.memories.create(store.id, path="/a", content="of the deleted store")
+        await stores.delete(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await stores.memories.retrieve(made.id, memory_store_id=store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await stores.memories.list(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await stores.memory_versions.list(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await stores.memory_versions.retrieve(made.memory_version_id, memory_store_id=store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await stores.memories.create(store.id, path="/b", content="")
+    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"of the deleted store" not in left
+
+
+async def test_another_tenant_or_store_finds_nothing(api: Served):
+    async with api.client() as client, api.client("rival:admin") as rival:
+        store = await client.beta.memory_stores.create(name="s")
+        made = await client.beta.memory_stores.memories.create(store.id, path="/a", content="x")
+        own = await rival.beta.memory_stores.create(name="mine")
+        second = await client.beta.memory_stores.create(name="second")
+        for asking, asked in ((rival, store.id), (rival, own.id), (client, second.id)):
+            memories = asking.beta.memory_stores.memories
+            versions = asking.beta.memory_stores.memory_versions
+            with pytest.raises(anthropic.NotFoundError):
+                await memories.retrieve(made.id, memory_store_id=asked)
+            with pytest.raises(anthropic.NotFoundError):
+                await memories.update(made.id, memory_store_id=asked, content="y")
+            with pytest.raises(anthropic.NotFoundError):
+                await memories.delete(made.id, memory_store_id=asked)
+            with pytest.raises(anthropic.NotFoundError):
+                await versions.retrieve(made.memory_version_id, memory_store_id=asked)
+            with pytest.raises(anthropic.NotFoundError):
+                await versions.redact(made.memory_version_id, memory_store_id=asked)
+        foreign = rival.beta.memory_stores
+        with pytest.raises(anthropic.NotFoundError):
+            await foreign.retrieve(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await foreign.update(store.id, name="x")
+        with pytest.raises(anthropic.NotFoundError):
+            await foreign.archive(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await foreign.delete(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await foreign.memories.list(store.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await foreign.memories.create(store.id, path="/b", content="")
+        assert [each.id async for each in foreign.list()] == [own.id]
+
+
+async def test_each_role_may_do_its_part(api: Served):
+    async with (
+        api.client("acme:operator") as operator,
+        api.client("acme:user") as user,
+        api.client("acme:viewer") as viewer,
+    ):
+        store = await operator.beta.memory_stores.create(name="s")
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.memory_stores.create(name="t")
+        made = await user.beta.memory_stores.memories.create(store.id, path="/a", content="x")
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await viewer.beta.memory_stores.memories.create(store.id, path="/b", content="x")
+        read = await viewer.beta.memory_stores.memories.retrieve(made.id, memory_store_id=store.id)
+        assert read.content == "x"
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.memory_stores.memory_versions.redact(
+                made.memory_version_id, memory_store_id=store.id
+            )

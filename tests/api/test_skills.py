@@ -1,0 +1,216 @@
+import io
+import stat
+import zipfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anthropic
+import pytest
+from anthropic import AsyncAnthropic
+from anthropic.lib import files_from_dir
+from anthropic.lib.tools._skills import download_session_skills
+from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
+from tests.api.served import Served, served
+
+from mainspring.edges.api.routes.skills import SkillRoutes
+from mainspring.service.skill_archive import SkillLimits
+from mainspring.service.skills import Skills
+
+LIMITS = SkillLimits(max_bytes=100_000, max_files=20)
+MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\n# How\nCarefully.\n"
+FILES = [
+    ("pdf-forms/SKILL.md", MANIFEST),
+    ("pdf-forms/scripts/fill.sh", b"#!/bin/sh\necho filled\n"),
+    ("pdf-forms/assets/form.txt", b"name: ____"),
+]
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+    async with served(
+        tmp_path, lambda records: SkillRoutes(Skills(records, limits=LIMITS)).routes()
+    ) as running:
+        yield running
+
+
+async def uploaded(client: AsyncAnthropic) -> BetaSkill:
+    return await client.beta.skills.create(files=FILES)
+
+
+async def test_a_skill_is_uploaded_looked_at_and_deleted_with_its_versions(api: Served):
+    async with api.client("acme:operator") as client:
+        skill = await client.beta.skills.create(files=FILES, display_name="PDF forms")
+        assert skill.id.startswith("skill_")
+        assert (skill.type, skill.source.type) == ("skill", "custom")
+        assert skill.display_name == "PDF forms"
+        assert await client.beta.skills.retrieve(skill.id) == skill
+        version = await client.beta.skills.versions.retrieve("latest", skill_id=skill.id)
+        assert version.id == skill.latest_version_id
+        assert (version.name, version.description) == ("pdf-forms", "Fills in PDF forms.")
+        assert version.skill_id == skill.id
+        assert (await client.beta.skills.delete(skill.id)).type == "skill_deleted"
+        with pytest.raises(anthropic.NotFoundError):
+            await client.beta.skills.retrieve(skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await client.beta.skills.versions.retrieve(version.id, skill_id=skill.id)
+        assert (await uploaded(client)).display_name == "pdf-forms"
+
+
+async def test_a_folder_goes_up_and_comes_back_through_the_official_downloader(
+    api: Served, tmp_path: Path
+):
+    folder = tmp_path / "pdf-forms"
+    for path, content in FILES:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    async with api.client() as client:
+        skill = await client.beta.skills.create(files=files_from_dir(folder))
+        pinned = {"type": "custom", "skill_id": skill.id, "version": "latest"}
+        session = BetaManagedAgentsSession.construct(agent={"skills": [pinned], "type": "agent"})
+        [got] = await download_session_skills(client, workdir=tmp_path / "work", session=session)
+    assert got == (tmp_path / "work/skills/pdf-forms").resolve()
+    for path, content in FILES:
+        assert (got.parent / path).read_bytes() == content
+    assert (got / "scripts/fill.sh").stat().st_mode & stat.S_IXUSR
+    assert not (got / "SKILL.md").stat().st_mode & stat.S_IXUSR
+
+
+async def test_a_zip_archive_is_a_skill_too(api: Served):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.mkdir("pdf-forms")
+        for path, content in FILES:
+            archive.writestr(path, content)
+        archive.writestr("__MACOSX/pdf-forms/._SKILL.md", b"left by a Mac")
+    async with api.client() as client:
+        zipped = await client.beta.skills.create(files=[("any.zip", buffer.getvalue())])
+        plain = await uploaded(client)
+        archives: list[bytes] = []
+        for skill in (zipped, plain):
+            download = await client.beta.skills.versions.download(
+                skill.latest_version_id, skill_id=skill.id
+            )
+            archives.append(await download.read())
+    assert archives[0] == archives[1]
+    with zipfile.ZipFile(io.BytesIO(archives[0])) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == dict(FILES)
+
+
+async def test_a_download_is_named_after_the_skill(api: Served):
+    async with api.client() as client:
+        skill = await uploaded(client)
+        answer = await client.beta.skills.versions.with_raw_response.download(
+            skill.latest_version_id, skill_id=skill.id
+        )
+    assert answer.headers["content-type"] == "application/zip"
+    assert 'filename="pdf-forms.zip"' in answer.headers["content-disposition"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_versions_are_added_listed_and_deleted(api: Served):
+    async with api.client() as client:
+        versions = client.beta.skills.versions
+        skill = await uploaded(client)
+        ids = [skill.latest_version_id]
+        for note in (b"Two", b"Three"):
+            changed = [("renamed/SKILL.md", MANIFEST + note)]
+            ids.append((await versions.create(skill.id, files=changed)).id)
+        assert (await client.beta.skills.retrieve(skill.id)).latest_version_id == ids[2]
+        assert [each.id async for each in versions.list(skill.id, limit=2)] == ids[::-1]
+        gone = await versions.delete(ids[2], skill_id=skill.id)
+        assert (gone.id, gone.type) == (ids[2], "skill_version_deleted")
+        assert (await versions.retrieve("latest", skill_id=skill.id)).id == ids[1]
+        await versions.delete(ids[0], skill_id=skill.id)
+        assert (await client.beta.skills.retrieve(skill.id)).latest_version_id == ids[1]
+        with pytest.raises(anthropic.BadRequestError, match="only version"):
+            await versions.delete(ids[1], skill_id=skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await versions.download(ids[2], skill_id=skill.id)
+
+
+async def test_a_version_keeps_the_name_of_its_skill(api: Served):
+    async with api.client() as client:
+        skill = await uploaded(client)
+        other = MANIFEST.replace(b"pdf-forms", b"other")
+        with pytest.raises(anthropic.BadRequestError, match="called pdf-forms"):
+            await client.beta.skills.versions.create(skill.id, files=[("x/SKILL.md", other)])
+        second = await client.beta.skills.create(files=[("x/SKILL.md", other)])
+        with pytest.raises(anthropic.NotFoundError):
+            await client.beta.skills.versions.retrieve(second.latest_version_id, skill_id=skill.id)
+
+
+async def test_skills_are_listed_newest_first_and_by_source(api: Served):
+    async with api.client() as client:
+        made = [(await uploaded(client)).id for _ in range(3)]
+        assert [each.id async for each in client.beta.skills.list(limit=2)] == made[::-1]
+        assert len([each async for each in client.beta.skills.list(source="custom")]) == 3
+        assert [each async for each in client.beta.skills.list(source="anthropic")] == []
+        with pytest.raises(anthropic.BadRequestError, match="limit"):
+            await client.beta.skills.list(limit=1001)
+
+
+async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(api: Served):
+    refused: list[tuple[list[tuple[str, bytes]], str]] = [
+        ([("SKILL.md", MANIFEST)], "one folder"),
+        ([("a/SKILL.md", MANIFEST), ("b/x", b"")], "one folder; there is a, b"),
+        ([("a/readme.md", MANIFEST)], "a/SKILL.md: there is no such file"),
+        ([("a/../SKILL.md", MANIFEST)], "plain relative path"),
+        ([("a/SKILL.md", b"no head")], "description"),
+        ([("a/SKILL.md", b"---\nname: Bad Name\ndescription: d\n---")], "name"),
+        ([("a/SKILL.md", b"---\nname: [\n---")], "not YAML"),
+        ([("a/SKILL.md", b"\xff")], "not UTF-8"),
+        ([("a.zip", b"PK\x03\x04 but not really")], "a.zip"),
+    ]
+    async with api.client() as client:
+        for files, reason in refused:
+            with pytest.raises(anthropic.BadRequestError, match=reason):
+                await client.beta.skills.create(files=files)
+        with pytest.raises(anthropic.BadRequestError, match="display_name"):
+            await client.beta.skills.create(files=FILES, display_name="two\nlines")
+        for files in (
+            [*FILES, ("pdf-forms/large.bin", b"x" * 100_000)],
+            [*FILES, *((f"pdf-forms/{n}", b"") for n in range(18))],
+        ):
+            with pytest.raises(anthropic.APIStatusError) as refusal:
+                await client.beta.skills.create(files=files)
+            assert refusal.value.status_code == 413
+        assert [each async for each in client.beta.skills.list()] == []
+
+
+async def test_another_tenant_finds_nothing(api: Served):
+    async with api.client() as client, api.client("rival:admin") as rival:
+        skill = await uploaded(client)
+        version, theirs = skill.latest_version_id, rival.beta.skills
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.retrieve(skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.delete(skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.versions.create(skill.id, files=FILES)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.versions.list(skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.versions.retrieve(version, skill_id=skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.versions.download(version, skill_id=skill.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.versions.delete(version, skill_id=skill.id)
+        own = await uploaded(rival)
+        with pytest.raises(anthropic.NotFoundError):
+            await theirs.versions.retrieve(version, skill_id=own.id)
+        assert [each.id async for each in theirs.list()] == [own.id]
+
+
+async def test_a_user_may_look_and_an_operator_may_change(api: Served):
+    async with api.client("acme:operator") as operator, api.client("acme:user") as user:
+        skill = await uploaded(operator)
+        assert await user.beta.skills.retrieve(skill.id) == skill
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await uploaded(user)
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.skills.delete(skill.id)
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.skills.versions.create(skill.id, files=FILES)
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await user.beta.skills.versions.delete(skill.latest_version_id, skill_id=skill.id)

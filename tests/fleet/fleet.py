@@ -1,0 +1,130 @@
+"""Worker processes to start and kill, sessions for them, and what is true when all is over."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from random import Random
+
+import anyio
+import msgspec
+from tests.fleet.effects import ledger_of, steps
+from tests.fleet.worker_main import Order
+from tests.service.working import known_session
+
+from mainspring.core import clock
+from mainspring.core.events import StatusIdle
+from mainspring.core.facts import SessionWoken
+from mainspring.log.session_log import SessionLog
+from mainspring.log.verify import verify
+from mainspring.testing.crash.stores import open_store
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Fleet:
+    order: Order
+    log: SessionLog
+    sessions: list[str] = field(default_factory=list[str])
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+    kills: list[tuple[datetime, list[str]]] = field(
+        default_factory=list[tuple[datetime, list[str]]]
+    )
+    """When, and the sessions that it held."""
+
+    def start(self) -> subprocess.Popen[bytes]:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "tests.fleet.worker_main", msgspec.json.encode(self.order)],
+            cwd=ROOT,
+        )
+        self.workers.append(worker)
+        return worker
+
+    async def submit(self, count: int) -> None:
+        """Sessions with a message each, for which nobody is woken: they are to be found."""
+        for number in range(count):
+            tenant = f"tenant {number % 3}"
+            self.sessions.append(await known_session(self.log, tenant=tenant, text="go"))
+
+    async def held_by(self, worker: subprocess.Popen[bytes]) -> list[str]:
+        rows = await self.log.sessions(limit=10_000)
+        return [row.id for row in rows if row.owner and row.owner.endswith(f"/{worker.pid}")]
+
+    async def busy(self, worker: subprocess.Popen[bytes], *, sessions: int = 1) -> None:
+        """Until it holds so many."""
+        with anyio.fail_after(60):
+            while True:
+                if len(await self.held_by(worker)) >= sessions:
+                    return
+                await anyio.sleep(0.05)  # nothing tells one process that another has begun
+
+    async def kill(self, worker: subprocess.Popen[bytes]) -> None:
+        held = await self.held_by(worker)
+        self.kills.append((clock.now(), held))
+        self.end(worker, signal.SIGKILL)
+
+    def end(self, worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
+        worker.send_signal(how)
+        worker.wait(timeout=30)
+        self.workers.remove(worker)
+
+    async def kill_often(self, random: Random, *, every_seconds: float, seconds: float) -> None:
+        """A random one each time, and another in its place at once."""
+        until = anyio.current_time() + seconds
+        while anyio.current_time() < until:
+            await anyio.sleep(every_seconds)
+            await self.kill(random.choice(self.workers))
+            self.start()
+
+    async def completed(self, *, seconds: float) -> None:
+        with anyio.fail_after(seconds):
+            async with anyio.create_task_group() as group:
+                for session_id in self.sessions:
+                    group.start_soon(self._idle, session_id)
+
+    async def _idle(self, session_id: str) -> None:
+        async for event in self.log.follow(session_id):
+            if isinstance(event.payload, StatusIdle):
+                assert event.payload.reason == "completed", event.payload
+                return
+
+    async def check(self) -> None:
+        """Every effect of every session once, every chain whole."""
+        plan = steps(self.order.steps, is_gentle=self.order.is_gentle)
+        for session_id in self.sessions:
+            deeds = ledger_of(Path(self.order.folder), session_id).deeds()
+            assert Counter(deed.step for deed in deeds) == Counter(plan), session_id
+            assert (await verify(self.log, session_id)).problems == ()
+
+    async def takeovers(self) -> list[float]:
+        """Seconds from each kill to the first that another did for a session of the killed."""
+        found: list[float] = []
+        for killed_at, sessions in self.kills:
+            for session_id in sessions:
+                woken = [
+                    event.time
+                    for event in await self.log.read(session_id)
+                    if isinstance(event.payload, SessionWoken) and event.time > killed_at
+                ]
+                found += [(time - killed_at).total_seconds() for time in woken[:1]]
+        return sorted(found)
+
+
+@asynccontextmanager
+async def fleet(order: Order) -> AsyncGenerator[Fleet, None]:
+    async with open_store(order.url) as store:
+        made = Fleet(order, SessionLog(store))
+        try:
+            yield made
+        finally:
+            for worker in made.workers:
+                worker.send_signal(signal.SIGKILL)
+                worker.wait(timeout=30)

@@ -1,0 +1,121 @@
+"""Workers that are killed, stopped, drained, and a database that restarts under them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+from msgspec.structs import replace
+from tests.fixtures_postgres import Postgres
+from tests.fleet.fleet import Fleet, fleet
+from tests.fleet.worker_main import Order
+
+BLIND = pytest.mark.parametrize("is_blind", [False, True], ids=["same_machine", "other_machine"])
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres, postgres_url: str, tmp_path: Path) -> Iterator[Order]:
+    yield Order(url=postgres_url, folder=str(tmp_path))
+    postgres.disconnect()
+    postgres.execute("drop schema if exists procrastinate cascade")
+
+
+def told(made: Fleet, takeovers: list[float]) -> str:
+    middle = takeovers[len(takeovers) // 2] if takeovers else 0
+    most = max(takeovers, default=0)
+    return (
+        f"{len(made.sessions)} sessions, {len(made.kills)} kills, {len(takeovers)} takeovers:"
+        f" p50 {middle:.2f} s, most {most:.2f} s"
+    )
+
+
+@BLIND
+async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, is_blind: bool):
+    order = replace(on_postgres, is_blind=is_blind, steps=6, latency_seconds=0.3, concurrency=4)
+    async with fleet(order) as made:
+        await made.submit(12)
+        for worker in (made.start(), made.start()):
+            await made.busy(worker, sessions=2)
+            await made.kill(worker)
+            made.start()
+        await made.completed(seconds=60)
+        await made.check()
+        takeovers = await made.takeovers()
+    assert takeovers
+    sys.stdout.write(told(made, takeovers) + "\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@BLIND
+async def test_200_sessions_survive_a_minute_of_kills(on_postgres: Order, is_blind: bool):
+    order = replace(on_postgres, is_blind=is_blind, steps=24, latency_seconds=0.4, concurrency=100)
+    async with fleet(order) as made:
+        await made.submit(200)
+        for _ in range(2):
+            await made.busy(made.start())
+        await made.kill_often(Random(5), every_seconds=2, seconds=60)
+        await made.completed(seconds=180)
+        await made.check()
+        takeovers = await made.takeovers()
+    sys.stdout.write(told(made, takeovers) + "\n")
+    assert takeovers[len(takeovers) // 2] < 5
+
+
+async def test_sessions_on_sqlite_survive_the_death_of_the_one_process(tmp_path: Path):
+    order = Order(url=str(tmp_path / "log.db"), folder=str(tmp_path), steps=5)
+    async with fleet(replace(order, latency_seconds=0.2)) as made:
+        await made.submit(8)
+        for _ in range(2):
+            worker = made.start()
+            await made.busy(worker)
+            await made.kill(worker)
+        made.start()
+        await made.completed(seconds=60)
+        await made.check()
+
+
+async def test_a_worker_that_drains_gives_its_sessions_to_others_at_once(on_postgres: Order):
+    async with fleet(replace(on_postgres, steps=8, latency_seconds=0.3, is_blind=True)) as made:
+        await made.submit(6)
+        worker = made.start()
+        await made.busy(worker, sessions=6)
+        other = made.start()
+        made.end(worker, signal.SIGTERM)
+        assert worker.returncode == 0
+        await made.busy(other, sessions=6)
+        await made.completed(seconds=60)
+        await made.check()
+
+
+async def test_a_stopped_worker_is_replaced_and_its_words_do_not_count(on_postgres: Order):
+    order = replace(on_postgres, steps=8, latency_seconds=0.3, is_gentle=True)
+    async with fleet(order) as made:
+        await made.submit(6)
+        zombie = made.start()
+        await made.busy(zombie, sessions=6)
+        zombie.send_signal(signal.SIGSTOP)
+        other = made.start()
+        await made.completed(seconds=60)
+        zombie.send_signal(signal.SIGCONT)
+        made.end(other, signal.SIGTERM)
+        await made.submit(3)  # it has been taken for dead, and works on
+        await made.completed(seconds=60)
+        await made.check()
+
+
+async def test_sessions_survive_a_restart_of_the_database(on_postgres: Order, postgres: Postgres):
+    async with fleet(replace(on_postgres, steps=8, latency_seconds=0.3)) as made:
+        await made.submit(12)
+        worker = made.start()
+        made.start()
+        await made.busy(worker, sessions=3)
+        await anyio.to_thread.run_sync(postgres.stop)
+        await anyio.to_thread.run_sync(postgres.start)
+        await made.completed(seconds=60)
+        await made.check()

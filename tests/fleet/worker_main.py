@@ -1,0 +1,83 @@
+"""`python -m tests.fleet.worker_main '{...}'`: a worker as `serve` and `worker` run one."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+from msgspec import Struct
+from tests.fleet.effects import answering, clerk, steps
+
+from mainspring import Runtime, Scripted, open_runtime
+from mainspring.log.background import running
+from mainspring.runtime import holding
+from mainspring.service.dispatch import Dispatcher
+from mainspring.service.embedded import EmbeddedDispatcher
+from mainspring.service.worker import Pace, Worker
+from mainspring.testing.crash.stores import is_sqlite
+from mainspring.wiring.fleet import open_fleet
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    url: str
+    folder: str
+    """Where ledgers are."""
+    steps: int = 4
+    is_gentle: bool = False
+    latency_seconds: float = 0.1
+    concurrency: int = 16
+    is_blind: bool = False
+    """As if on another machine: it cannot see that a process has died."""
+
+
+@asynccontextmanager
+async def open_dispatcher(url: str, runtime: Runtime) -> AsyncGenerator[Dispatcher, None]:
+    if is_sqlite(url):
+        yield EmbeddedDispatcher(runtime.log.store.records)
+        return
+    async with open_fleet(url) as dispatcher:
+        yield dispatcher
+
+
+def _cannot_tell(owner: str) -> bool:
+    del owner
+    return False
+
+
+async def main(order: Order) -> None:
+    if order.is_blind:
+        holding.is_dead = _cannot_tell
+    model = Scripted(
+        otherwise=answering(steps(order.steps, is_gentle=order.is_gentle)),
+        latency_seconds=order.latency_seconds,
+    )
+    closing = anyio.Event()
+
+    async def run(session_id: str) -> None:
+        agent = clerk(Path(order.folder), session_id)
+        await (await runtime.resume(agent, session_id)).run()
+
+    async def listen() -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+            async for _ in signals:
+                closing.set()
+
+    async with (
+        open_runtime(store=order.url) as runtime,
+        open_dispatcher(order.url, runtime) as dispatcher,
+        running(listen),
+    ):
+        runtime.models.put("scripted:clerk", model)
+        pace = Pace(concurrency=order.concurrency, drain_seconds=0.2)
+        await Worker(dispatcher, runtime.log, run, pace=pace).work(closing)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    anyio.run(main, msgspec.json.decode(sys.argv[1], type=Order))

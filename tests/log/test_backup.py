@@ -1,0 +1,255 @@
+"""A backup holds a store at one moment; what comes out of it is the same, or nothing does."""
+
+import gzip
+import io
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.log.stories import asks, meddle, tell, texts, told
+
+from mainspring.core.errors import InvalidInput
+from mainspring.log import transfer
+from mainspring.log.backup import Counts, restore_backup, write_backup
+from mainspring.log.blobs import digest_of
+from mainspring.log.postgres import open_postgres
+from mainspring.log.records import Put, Record, Replace
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.store import Store
+from mainspring.log.verify import verify
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+BIG = bytes(range(256)) * 10_000
+"""More than goes on one line."""
+
+
+def quiet(_: Counts) -> None:
+    pass
+
+
+def record(id_: str, **fields: object) -> Record:
+    plain = Record(tenant="t", kind="file", id=id_, created=1, updated=2, body=b'{"a": 1}')
+    return replace(plain, **fields)
+
+
+async def filled(store: Store) -> str:
+    """A session, a fork of a fork of it, blobs, client events, records, counters."""
+    log = SessionLog(store)
+    root = await told(log, "one", "two")
+    await store.put_blob(root, digest_of(b"blob"), b"blob")
+    middle = await log.fork(root, at=2)
+    await tell(log, middle.id, "three")
+    leaf = await log.fork(middle.id)
+    await log.submit(leaf.id, asks("waiting"), client_id="c1")
+    await log.submit(root, asks("folded"), client_id="c2")
+    writer = await log.hold(root, owner="worker")
+    await writer.fold_inbox()
+    await writer.release()
+    [first] = await store.records.write(Put(record=record("a", name="n", due=5), content=BIG))
+    await store.records.write(Replace(record=first))
+    await store.records.write(
+        Put(record=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
+        Put(record=record("c", name="größe"), content=b""),
+    )
+    await store.records.tally([("spent", 7), ("debt", -3)])
+    return leaf.id
+
+
+async def dump(store: Store) -> object:
+    """All that can be asked of it, as it does not depend on the kind of store."""
+    log = SessionLog(store)
+    sessions = await log.sessions()
+    exported = [
+        [line async for line in transfer.export_lines(log, session.id)] for session in sessions
+    ]
+    kept = [
+        await store.records.whole(each.kind, each.id) for each in await store.records.everything()
+    ]
+    waiting = {each.id: await store.pending(each.id) for each in sessions}
+    return exported, kept, await records.tallies(), waiting
+
+
+async def backed_up(store: Store) -> bytes:
+    file = io.BytesIO()
+    await write_backup(store, file, time=NOON, tell=quiet)
+    return file.getvalue()
+
+
+async def restored(store: Store, archive: bytes) -> Counts:
+    return await restore_backup(store, io.BytesIO(archive), tell=quiet)
+
+
+@asynccontextmanager
+async def two_files(folder: Path) -> AsyncGenerator[tuple[Store, Store], None]:
+    async with open_sqlite(folder / "here.db") as here, open_sqlite(folder / "there.db") as there:
+        yield here, there
+
+
+async def test_from_sqlite_to_postgres_and_back_nothing_changes(tmp_path: Path, postgres_url: str):
+    async with two_files(tmp_path) as (here, there), open_postgres(postgres_url) as server:
+        leaf = await filled(here)
+        archive = await backed_up(here)
+        counts = await restored(server, archive)
+        assert counts == Counts(sessions=3, records=3, tallies=2)
+        assert await dump(server) == await dump(here)
+        from_server = await backed_up(server)
+        assert from_server == archive
+        await restored(there, from_server)
+        assert await dump(there) == await dump(here)
+        assert (await verify(SessionLog(there), leaf)).ok
+        rev = (await there.records.get("file", "a")).rev
+        assert rev == 2
+
+
+async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
+    async with two_files(tmp_path) as (here, there):
+        leaf = await filled(here)
+        before = await dump(here)
+        file = io.BytesIO()
+        changes: list[object] = []
+
+        async def meanwhile() -> None:
+            log = SessionLog(here)
+            first = await here.records.get("file", "a")
+            await here.records.write(
+                Replace(record=_renamed(first)), Put(record=record("z", name="n"))
+            )
+            await tell(log, leaf, "later")
+            await told(log, "a new session")
+            changes.append(await here.records.tally([("spent", 100)]))
+
+        def once(_: Counts) -> None:
+            if not changes:
+                changes.append("begun")
+                group.start_soon(meanwhile)
+
+        async with anyio.create_task_group() as group:
+            await write_backup(here, file, time=NOON, tell=once)
+        assert len(changes) == 2
+        await restored(there, file.getvalue())
+        assert await dump(there) == before
+        assert await dump(here) != before
+
+
+async def test_only_an_empty_store_is_restored_into(tmp_path: Path):
+    async with two_files(tmp_path) as (here, there):
+        await filled(here)
+        archive = await backed_up(here)
+        with pytest.raises(InvalidInput, match="not empty"):
+            await restored(here, archive)
+        await there.records.tally([("x", 1)])
+        with pytest.raises(InvalidInput, match="not empty"):
+            await restored(there, archive)
+
+
+async def test_an_empty_store_is_backed_up_too(tmp_path: Path):
+    async with two_files(tmp_path) as (here, there):
+        assert await restored(there, await backed_up(here)) == Counts()
+
+
+def edited(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
+    def edit(archive: bytes) -> bytes:
+        return gzip.compress(b"".join(change(gzip.decompress(archive).splitlines(keepends=True))))
+
+    return edit
+
+
+def flipped(archive: bytes) -> bytes:
+    middle = len(archive) // 2
+    return archive[:middle] + bytes([archive[middle] ^ 1]) + archive[middle + 1 :]
+
+
+BROKEN: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "no archive": lambda _: b"Dear diary",
+    "another archive": lambda _: gzip.compress(b"Dear diary\n"),
+    "cut short": lambda archive: archive[: len(archive) * 2 // 3],
+    "cut at the very end": lambda archive: archive[:-1],
+    "a bit flipped": flipped,
+    "no beginning": edited(lambda lines: lines[1:]),
+    "two beginnings": edited(lambda lines: [lines[0], *lines]),
+    "no seal": edited(lambda lines: lines[:-1]),
+    "more after the seal": edited(lambda lines: [*lines, lines[-2]]),
+    "a line less": edited(lambda lines: [*lines[:2], *lines[3:]]),
+    "a record less": edited(lambda lines: [each for each in lines if b'"id":"b"' not in each]),
+    "a counter changed": edited(lambda lines: [each.replace(b":7}", b":8}") for each in lines]),
+    "an event changed": edited(lambda lines: [each.replace(b'"one"', b'"1"') for each in lines]),
+    "content without a record": edited(
+        lambda lines: [each for each in lines if b'"id":"a"' not in each]
+    ),
+    "less content": edited(
+        lambda lines: [each for n, each in enumerate(lines) if b'"content"' not in lines[n - 1]]
+    ),
+    "a record twice": edited(
+        lambda lines: [line for each in lines for line in [each] * (1 + (b'"id":"b"' in each))]
+    ),
+    "a newer format": edited(lambda lines: [lines[0].replace(b":1,", b":9,"), *lines[1:]]),
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
+async def test_of_a_bad_archive_nothing_is_restored(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+):
+    async with two_files(tmp_path) as (here, there):
+        await filled(here)
+        archive = await backed_up(here)
+        bad = damage(archive)
+        assert bad != archive
+        with pytest.raises(InvalidInput):
+            await restored(there, bad)
+        assert await dump(there) == ([], [], [], {})
+        await restored(there, archive)
+
+
+async def test_of_a_bad_archive_nothing_is_restored_into_postgres(
+    tmp_path: Path, postgres_url: str
+):
+    async with open_sqlite(tmp_path / "here.db") as here, open_postgres(postgres_url) as there:
+        await filled(here)
+        bad = BROKEN["a counter changed"](await backed_up(here))
+        with pytest.raises(InvalidInput, match="hash differs"):
+            await restored(there, bad)
+        assert await dump(there) == ([], [], [], {})
+
+
+async def test_a_damaged_session_and_its_forks_are_left_out_and_named(tmp_path: Path):
+    async with two_files(tmp_path) as (here, there):
+        log = SessionLog(here)
+        sound = await told(log, "sound")
+        spoiled = await told(log, "spoiled", "more")
+        fork = await log.fork(spoiled, at=1)
+        meddle(tmp_path / "here.db", "update event set body = replace(body, 'spoiled', 'fine')")
+        file = io.BytesIO()
+        counts = await write_backup(here, file, time=NOON, tell=quiet)
+        assert (counts.sessions, counts.damaged) == (1, [spoiled, fork.id])
+        await restored(there, file.getvalue())
+        assert [each.id for each in await there.sessions()] == [sound]
+
+
+async def test_a_client_event_folded_during_an_export_is_not_lost(tmp_path: Path):
+    async with two_files(tmp_path) as (here, there):
+        log = SessionLog(here)
+        session_id = await told(log, "one")
+        await here.put_blob(session_id, digest_of(b"blob"), b"blob")
+        await log.submit(session_id, asks("two"), client_id="c1")
+        lines = transfer.export_lines(log, session_id)
+        exported = [await anext(lines) for _ in range(4)]
+        assert b"blob" in exported[-1]  # all events are out
+        writer = await log.hold(session_id, owner="worker")
+        await writer.fold_inbox()
+        exported += [line async for line in lines]
+
+        async def each() -> AsyncGenerator[bytes, None]:
+            for line in exported:
+                yield line
+
+        await transfer.import_lines(SessionLog(there), each())
+        assert texts(await SessionLog(there).read(session_id)) == ["one"]
+        [item] = await there.pending(session_id)
+        assert item.client_id == "c1"

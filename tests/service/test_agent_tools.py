@@ -1,0 +1,123 @@
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.service.agent_tools import (
+    BUILTINS,
+    McpServer,
+    Tool,
+    ToolsAsked,
+    resolved_tools,
+    toolset_of,
+)
+
+
+@dataclass(frozen=True)
+class Equipped:
+    tools: tuple[Tool, ...]
+    mcp_servers: tuple[McpServer, ...] = ()
+
+
+def equipped(*tools: dict[str, Any], servers: tuple[McpServer, ...] = ()) -> Equipped:
+    return Equipped(resolved_tools(msgspec.convert(tools, ToolsAsked)), servers)
+
+
+def test_an_agent_without_a_toolset_has_no_tools():
+    toolset = toolset_of(equipped())
+    assert (toolset.builtins, toolset.custom, toolset.mcp) == ({}, (), ())
+
+
+def test_a_plain_toolset_has_every_built_in_and_lets_it_through():
+    toolset = toolset_of(equipped({"type": "agent_toolset_20260401"}))
+    policies = {name: config.permission_policy.type for name, config in toolset.builtins.items()}
+    assert policies == dict.fromkeys(BUILTINS, "always_allow")
+
+
+def test_a_config_of_its_own_beats_the_default():
+    toolset = toolset_of(
+        equipped(
+            {
+                "type": "agent_toolset_20260401",
+                "default_config": {"enabled": False, "permission_policy": {"type": "always_ask"}},
+                "configs": [
+                    {"name": "read", "enabled": True},
+                    {"name": "web_fetch", "enabled": True, "max_content_tokens": 9},
+                    {"name": "bash", "permission_policy": {"type": "auto"}},
+                ],
+            }
+        )
+    )
+    assert set(toolset.builtins) == {"read", "web_fetch"}
+    assert toolset.builtins["read"].permission_policy.type == "always_ask"
+    assert toolset.builtins["web_fetch"].max_content_tokens == 9
+
+
+def test_mcp_tools_ask_unless_told_otherwise():
+    server = McpServer(name="docs", url="https://mcp.example.com")
+    toolset = toolset_of(
+        equipped(
+            {
+                "type": "mcp_toolset",
+                "mcp_server_name": "docs",
+                "configs": [
+                    {"name": "find", "permission_policy": {"type": "always_allow"}},
+                    {"name": "wipe", "enabled": False},
+                ],
+            },
+            servers=(server,),
+        )
+    )
+    [docs] = toolset.mcp
+    assert docs.server == server
+    assert docs.config_of("find").permission_policy.type == "always_allow"
+    assert not docs.config_of("wipe").enabled
+    unnamed = docs.config_of("something new")
+    assert (unnamed.enabled, unnamed.permission_policy.type) == (True, "always_ask")
+
+
+def test_custom_tools_keep_their_schema_as_it_was_given():
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/x"}}, "x-own": [1, None]}
+    toolset = toolset_of(
+        equipped({"type": "custom", "name": "t", "description": "d", "input_schema": schema})
+    )
+    [tool] = toolset.custom
+    assert (tool.name, tool.description, tool.input_schema) == ("t", "d", schema)
+
+
+_CONFIG = st.fixed_dictionaries(
+    {"name": st.sampled_from(BUILTINS)},
+    optional={
+        "enabled": st.none() | st.booleans(),
+        "permission_policy": st.none()
+        | st.fixed_dictionaries({"type": st.sampled_from(["always_allow", "always_ask", "auto"])}),
+    },
+)
+
+
+def _name(config: dict[str, Any]) -> str:
+    return config["name"]
+
+
+@given(
+    configs=st.lists(_CONFIG, unique_by=_name),
+    enabled=st.none() | st.booleans(),
+)
+def test_what_is_on_is_what_the_config_or_else_the_default_says(
+    configs: list[dict[str, Any]], enabled: bool | None
+):
+    tools = equipped(
+        {
+            "type": "agent_toolset_20260401",
+            "configs": configs,
+            "default_config": {"enabled": enabled},
+        }
+    )
+    said = {config["name"]: config.get("enabled") for config in configs}
+    default = enabled is not False
+    wanted = {n for n in BUILTINS if (default if said.get(n) is None else said[n])}
+    assert set(toolset_of(tools).builtins) == wanted
+    again = msgspec.json.decode(msgspec.json.encode(tools.tools), type=tuple[Tool, ...])
+    assert again == tools.tools

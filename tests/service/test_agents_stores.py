@@ -1,0 +1,116 @@
+"""What must hold on either store: changes at once, and a thing and its versions in one write."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mainspring.core.errors import InvalidInput, NotFound, Stale
+from mainspring.log.postgres import open_postgres
+from mainspring.log.records import Records
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.agents import Agents, CreateAgent, UpdateAgent, content_hash
+from mainspring.service.drawer import Listing
+from mainspring.service.files import Files, NewFile
+from mainspring.service.skill_archive import Upload
+from mainspring.service.skills import Skills
+
+MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+    if request.param == "sqlite":
+        async with open_sqlite(tmp_path / "mainspring.db") as store:
+            yield store.records
+    else:
+        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
+            yield store.records
+
+
+async def test_changes_at_once_are_all_there_and_every_version_is_whole(records: Records):
+    agents = Agents(records)
+    agent = await agents.create("acme", CreateAgent(model="m", name="a"))
+
+    async def note(index: int) -> None:
+        while True:
+            try:
+                await agents.update("acme", agent.id, UpdateAgent(metadata={f"k{index}": "x"}))
+            except Stale:
+                continue
+            return
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for index in range(10):
+                group.start_soon(note, index)
+    now = await agents.get("acme", agent.id)
+    assert now.version == 11
+    page = await agents.versions("acme", agent.id, limit=100)
+    assert [each.version for each in page.data] == list(range(11, 0, -1))
+    assert [len(each.metadata) for each in page.data] == list(range(10, -1, -1))
+    assert await agents.get("acme", agent.id, 11) == now
+
+
+async def test_one_of_two_who_expect_the_same_version_is_told(records: Records):
+    agents = Agents(records)
+    agent = await agents.create("acme", CreateAgent(model="m", name="a"))
+    refused: list[str] = []
+
+    async def rename(name: str) -> None:
+        try:
+            await agents.update("acme", agent.id, UpdateAgent(name=name, version=1))
+        except Stale:
+            refused.append(name)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for name in ("b", "c", "d"):
+                group.start_soon(rename, name)
+    now = await agents.get("acme", agent.id)
+    assert now.version == 2
+    assert sorted([now.name, *refused]) == ["b", "c", "d"]
+
+
+async def test_the_hash_is_the_same_for_what_is_defined_alike(records: Records):
+    agents = Agents(records)
+    one = await agents.create("acme", CreateAgent(model="m", name="a", metadata={"x": "1"}))
+    other = await agents.create("rival", CreateAgent(model="m", name="a"))
+    assert content_hash(one) != content_hash(other)
+    changed = await agents.update("rival", other.id, UpdateAgent(metadata={"x": "1"}))
+    assert content_hash(one) == content_hash(changed)
+
+
+async def test_skill_versions_that_come_at_once_are_all_kept_and_go_together(records: Records):
+    skills = Skills(records)
+    skill = await skills.create("acme", [Upload(path="pdf/SKILL.md", content=MANIFEST)])
+
+    async def add(index: int) -> None:
+        content = MANIFEST + str(index).encode()
+        await skills.add_version("acme", skill.id, [Upload(path="pdf/SKILL.md", content=content)])
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for index in range(3):
+                group.start_soon(add, index)
+    page = await skills.versions("acme", skill.id)
+    assert len({version.content_hash for version in page.data}) == 4
+    latest = (await skills.get("acme", skill.id)).latest_version_id
+    assert latest in {version.id for version in page.data}
+    await skills.delete("acme", skill.id)
+    for version in page.data:
+        with pytest.raises(NotFound):
+            await records.content("skill_version", version.id)
+
+
+async def test_a_file_is_kept_whole_and_listed_by_its_session(records: Records):
+    files = Files(records, max_bytes=3_000_000)
+    content = bytes(range(256)) * 8000
+    file = await files.create("acme", NewFile(content=content, session_id="sesn_1"))
+    await files.create("acme", NewFile(content=b"other"))
+    assert await files.content("acme", file.id) == (file, content)
+    page = await files.page("acme", Listing(label="sesn_1"))
+    assert list(page.data) == [file]
+    with pytest.raises(InvalidInput, match="filename"):
+        await files.create("acme", NewFile(content=b"", filename="n" * 300))

@@ -1,0 +1,223 @@
+"""The audit: one chain a tenant, whole whoever writes to it at once."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+from tests.service.times import Time
+
+from mainspring.core.errors import StoreUnavailable
+from mainspring.edges.api.app import Answered
+from mainspring.edges.api.auditing import AuditWitness
+from mainspring.edges.api.route import Call, Method, Route
+from mainspring.log.postgres import open_postgres
+from mainspring.log.records import Change, Record, Records, Remove, Replace, Wanted
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.audit import Act, Audit, Entry
+from mainspring.service.drawer import Listing
+from mainspring.service.principal import Principal
+
+ACT = Act(operation="post /v1/agents", status=200)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+    if request.param == "sqlite":
+        async with open_sqlite(tmp_path / "mainspring.db") as store:
+            yield store.records
+    else:
+        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
+            yield store.records
+
+
+async def noted(audit: Audit, times: int, tenant: str = "acme") -> None:
+    for number in range(times):
+        await audit.note(tenant, msgspec.structs.replace(ACT, request_id=f"req_{number}"))
+
+
+async def entries(audit: Audit, tenant: str = "acme") -> list[Entry]:
+    async with aclosing(audit.entries(tenant)) as found:
+        return [entry async for entry in found]
+
+
+async def rewritten(records: Records, seq: int, change: Callable[[Record], Change]) -> None:
+    record = await records.named("audit", f"{seq:015d}", tenant="acme")
+    await records.write(change(record))
+
+
+async def test_entries_are_numbered_and_each_has_the_hash_of_the_one_before(records: Records):
+    audit = Audit(records)
+    await noted(audit, 3)
+    await noted(audit, 1, "rival")
+    found = await entries(audit)
+    assert [each.seq for each in found] == [1, 2, 3]
+    assert found[0].previous == "0" * 64
+    assert [each.previous for each in found[1:]] == [each.hash for each in found[:2]]
+    verified = await audit.verify("acme")
+    assert (verified.ok, verified.entries, verified.head) == (True, 3, found[-1].hash)
+    assert [each.seq for each in (await audit.page("acme", Listing())).data] == [3, 2, 1]
+
+
+async def test_several_processes_write_one_chain_without_a_gap(records: Records):
+    processes = [Audit(records) for _ in range(4)]
+
+    async def work(audit: Audit, number: int) -> None:
+        await audit.note("acme", msgspec.structs.replace(ACT, request_id=f"req_{number}"))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for number in range(100):
+                group.start_soon(work, processes[number % 4], number)
+    verified = await processes[0].verify("acme")
+    assert verified.problems == ()
+    assert verified.last_seq == 100
+    assert len({each.request_id for each in await entries(processes[0])}) == 100
+
+
+async def test_a_clock_that_goes_back_does_not_break_the_order(records: Records):
+    time = Time()
+    audit = Audit(records, clock=time.now)
+    for _ in range(3):
+        await audit.note("acme", ACT)
+        time.pass_(-60)
+    await Audit(records, clock=time.now).note("acme", ACT)
+    found = await entries(audit)
+    assert [each.seq for each in found] == [1, 2, 3, 4]
+    assert [each.time for each in found] == sorted(each.time for each in found)
+
+
+async def test_a_changed_entry_is_found(records: Records):
+    audit = Audit(records)
+    await noted(audit, 3)
+
+    def change(record: Record) -> Change:
+        return Replace(record=replace(record, body=record.body.replace(b"200", b"403")))
+
+    await rewritten(records, 2, change)
+    assert (await audit.verify("acme")).problems == ("entry 2 was changed",)
+
+
+async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(records: Records):
+    audit = Audit(records)
+    await noted(audit, 3)
+    [_, second, _] = await entries(audit)
+
+    def change(record: Record) -> Change:
+        other = msgspec.structs.replace(second, status=403, hash="")
+        told = msgspec.json.encode(other, order="sorted")
+        digest = hashlib.sha256(told).hexdigest()
+        whole = msgspec.structs.replace(other, hash=digest)
+        return Replace(record=replace(record, body=msgspec.json.encode(whole)))
+
+    await rewritten(records, 2, change)
+    assert (await audit.verify("acme")).problems == ("entry 3 does not go on from 2",)
+
+
+async def test_a_removed_entry_is_found(records: Records):
+    audit = Audit(records)
+    await noted(audit, 3)
+    await rewritten(records, 2, lambda record: Remove(record=record))
+    problems = (await audit.verify("acme")).problems
+    assert problems == ("entry 3 follows 1: what was between is gone",)
+
+
+async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records):
+    audit = Audit(records)
+    await noted(audit, 3)
+    head = (await audit.verify("acme")).head
+    await noted(audit, 1)
+    assert (await audit.verify("acme", head=head)).ok
+    for seq in (4, 3):
+        await rewritten(records, seq, lambda record: Remove(record=record))
+    assert (await audit.verify("acme")).ok
+    assert not (await audit.verify("acme", head=head)).ok
+
+
+async def test_what_is_old_is_let_go_and_the_rest_still_verifies(records: Records):
+    time = Time()
+    audit = Audit(records, clock=time.now)
+    await noted(audit, 5)
+    time.pass_(86400)
+    await noted(audit, 2)
+    assert await audit.prune("acme", keep=timedelta(hours=1)) == 5
+    verified = await audit.verify("acme")
+    assert (verified.problems, verified.entries, verified.last_seq) == ((), 2, 7)
+    time.pass_(86400)
+    assert await audit.prune("acme", keep=timedelta(hours=1)) == 2
+    await noted(Audit(records, clock=time.now), 1)
+    verified = await audit.verify("acme")
+    assert (verified.problems, verified.entries, verified.last_seq) == ((), 1, 8)
+
+
+async def _handle(_call: Call[object, object]) -> None:
+    raise NotImplementedError
+
+
+POST = Route(method="POST", path="/v1/agents/{agent_id}", handle=_handle, summary="")
+WORKER = Principal(tenant="acme", key_id="key_2", role="user", environment_id="env_1")
+
+
+def answered(method: Method = "POST", status: int = 200) -> Answered:
+    return Answered(
+        route=replace(POST, method=method),
+        who=Principal(tenant="acme", key_id="key_1", role="admin", name="ci"),
+        path={"agent_id": "agent_1"},
+        status=status,
+        seconds=0.0,
+        request_id="req_1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_noted"),
+    [
+        (answered(), True),
+        (answered(status=404), True),
+        (answered("GET"), False),
+        (answered("GET", 403), True),
+        (answered("GET", 404), False),
+        (replace(answered("GET", 401), who=None), True),
+        (answered(status=429), False),
+        (replace(answered(status=404), route=None), False),
+        (replace(answered(), who=WORKER), False),
+        (replace(answered(status=403), who=WORKER), True),
+    ],
+)
+async def test_what_is_noted(tmp_path: Path, asked: Answered, is_noted: bool):
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        await AuditWitness(Audit(store.records))(asked)
+        assert await store.records.count(Wanted(kind="audit")) == is_noted
+
+
+async def test_strangers_cannot_fill_the_audit(tmp_path: Path):
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        witness = AuditWitness(Audit(store.records), monotonic=lambda: 5.0)
+        for _ in range(100):
+            await witness(replace(answered(status=401), who=None))
+        assert await store.records.count(Wanted(kind="audit")) == 20
+
+
+async def test_an_entry_that_cannot_be_written_goes_to_the_log_and_raises_an_alarm(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    class Full:
+        async def list(self, wanted: Wanted) -> list[Record]:
+            raise StoreUnavailable(f"no {wanted.kind}")
+
+    alarms: list[int] = []
+    audit = Audit(Full())  # pyright: ignore[reportArgumentType]
+    witness = AuditWitness(audit, alarm=lambda: alarms.append(1))
+    with caplog.at_level(logging.ERROR):
+        await witness(answered())
+    assert alarms == [1]
+    assert "post /v1/agents/{agent_id}" in caplog.text
+    assert "key_1" in caplog.text

@@ -1,0 +1,67 @@
+"""The kill switch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.service.times import Time, person
+
+from mainspring.core.errors import Forbidden, NotFound
+from mainspring.log.records import Records
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.halts import EVERYBODY, SECONDS, CreateHalt, Halts
+
+
+@pytest.fixture
+async def records(tmp_path: Path) -> AsyncGenerator[Records, None]:
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        yield store.records
+
+
+async def test_an_agent_a_tenant_or_everything_is_stopped_and_goes_on(records: Records):
+    halts = Halts(records)
+    await halts.halt("acme", person(), CreateHalt(agent_id="a1", reason="it deletes things"))
+    why = await halts.why_stopped("acme", "a1")
+    assert why == "the agent a1 was stopped by olga: it deletes things"
+    assert not await halts.is_stopped("acme", "a2")
+    assert not await halts.is_stopped("acme")
+    assert not await halts.is_stopped("rival", "a1")
+    await halts.halt("acme", person(), CreateHalt())
+    assert await halts.is_stopped("acme", "a2")
+    assert not await halts.is_stopped("rival", "a1")
+    await halts.halt(EVERYBODY, person(), CreateHalt())
+    assert await halts.is_stopped("rival", "a1")
+    assert len(await halts.of("rival")) == 1
+    await halts.resume(EVERYBODY, person())
+    await halts.resume("acme", person())
+    assert await halts.is_stopped("acme", "a1")
+    await halts.resume("acme", person(), "a1")
+    assert await halts.everything() == []
+    with pytest.raises(NotFound):
+        await halts.resume("acme", person(), "a1")
+
+
+async def test_a_tenant_called_all_is_only_a_tenant(records: Records):
+    halts = Halts(records)
+    await halts.halt("all", person("all"), CreateHalt())
+    assert await halts.is_stopped("all")
+    assert not await halts.is_stopped("acme")
+
+
+async def test_another_process_knows_within_seconds(records: Records):
+    time = Time()
+    here, there = Halts(records), Halts(records, monotonic=time.monotonic)
+    assert not await there.is_stopped("acme")
+    await here.halt("acme", person(), CreateHalt())
+    time.pass_(SECONDS)
+    assert await there.is_stopped("acme")
+
+
+async def test_an_agent_may_stop_itself_but_not_let_itself_go_on(records: Records):
+    halts = Halts(records)
+    agent = person(acting_agent="a1")
+    await halts.halt("acme", agent, CreateHalt(agent_id="a1"))
+    with pytest.raises(Forbidden):
+        await halts.resume("acme", agent, "a1")

@@ -1,0 +1,220 @@
+"""Keys: shown once, kept as a hash, never mightier than who makes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.service.times import NOON, Time, person
+
+from mainspring.core.errors import Forbidden, InvalidInput, NotFound, Unauthenticated
+from mainspring.log.records import Records, Wanted
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.drawer import Listing
+from mainspring.service.keys import CreateKey, Keys, digest_of, ensure_first_key
+from mainspring.service.principal import Principal
+from mainspring.service.tenants import ROOT, CreateTenant, Tenants, UpdateTenant
+
+STRONG = "kJ3-9fQz_x7Lw2VbN8sTq4RmY6HcD1Ge"
+
+
+@pytest.fixture
+async def records(tmp_path: Path) -> AsyncGenerator[Records, None]:
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        yield store.records
+
+
+def holding(key_id: str, tenant: str = "acme") -> Principal:
+    return Principal(tenant=tenant, key_id=key_id, role="admin", name="a key")
+
+
+async def test_a_key_is_found_by_the_hash_of_its_secret_and_the_secret_is_kept_nowhere(
+    records: Records, tmp_path: Path
+):
+    keys = Keys(records)
+    made = await keys.create(person(), CreateKey(name="ci", role="operator"))
+    assert made.key.startswith("msk_")
+    assert len(made.key) == 4 + 43
+    found = await keys.find(digest_of(made.key))
+    assert (found.id, found.tenant_id, found.role) == (made.id, "acme", "operator")
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert made.id.encode() in kept
+    assert made.key.encode() not in kept
+
+
+async def test_a_secret_with_the_same_first_half_of_its_hash_is_another(records: Records):
+    keys = Keys(records)
+    made = await keys.create(person(), CreateKey(name="ci"))
+    forged = digest_of(made.key)[:32] + "0" * 32
+    with pytest.raises(Unauthenticated):
+        await keys.find(forged)
+
+
+async def test_keys_of_another_tenant_are_not_there(records: Records):
+    keys = Keys(records)
+    made = await keys.create(person(), CreateKey(name="ci"))
+    with pytest.raises(NotFound):
+        await keys.get("rival", made.id)
+    with pytest.raises(NotFound):
+        await keys.revoke("rival", made.id)
+    assert (await keys.page("rival", Listing())).data == []
+
+
+async def test_revoked_keys_are_listed_only_on_request(records: Records):
+    keys = Keys(records)
+    made = await keys.create(person(), CreateKey(name="ci"))
+    revoked = await keys.revoke("acme", made.id)
+    again = await keys.revoke("acme", made.id)
+    assert revoked.revoked_at is not None
+    assert again.revoked_at == revoked.revoked_at
+    assert (await keys.page("acme", Listing())).data == []
+    assert len((await keys.page("acme", Listing(include_archived=True))).data) == 1
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        CreateKey(name="n", role="admin", agent_id="agent_1"),
+        CreateKey(name="n", role="admin", lent_to="agent_1"),
+        CreateKey(name="n", role="admin", requests_per_minute=10),
+        CreateKey(name="n", role="admin", daily_budget_usd=Decimal(1)),
+    ],
+    ids=["agent", "lent", "rate", "budget"],
+)
+async def test_a_limited_key_makes_no_others(records: Records, narrow: CreateKey):
+    keys = Keys(records)
+    made = await keys.create(person(), narrow)
+    with pytest.raises(Forbidden):
+        await keys.create(holding(made.id), CreateKey(name="more", role="viewer"))
+
+
+async def test_a_key_that_expires_makes_only_keys_that_expire_no_later(records: Records):
+    keys = Keys(records, clock=lambda: NOON)
+    soon = NOON + timedelta(days=1)
+    made = await keys.create(person(), CreateKey(name="n", role="admin", expires_at=soon))
+    for expires in (None, soon + timedelta(seconds=1)):
+        with pytest.raises(Forbidden, match="expires_at"):
+            await keys.create(holding(made.id), CreateKey(name="m", expires_at=expires))
+    child = await keys.create(holding(made.id), CreateKey(name="m", role="admin", expires_at=soon))
+    assert child.created_by == made.id
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        person(role="operator"),
+        person(agent_id="agent_1"),
+        person(environment_id="env_1"),
+        person(acting_agent="agent_1"),
+    ],
+    ids=["operator", "of an agent", "worker", "agent"],
+)
+async def test_only_administrators_that_are_people_make_keys(records: Records, who: Principal):
+    with pytest.raises(Forbidden):
+        await Keys(records).create(who, CreateKey(name="more"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        CreateKey(name="n", expires_at=NOON),
+        CreateKey(name="n", daily_budget_usd=Decimal(-1)),
+        CreateKey(name="n", daily_budget_usd=Decimal("NaN")),
+        CreateKey(name="n", environment_id="env_1", role="admin"),
+        CreateKey(name="n", environment_id="env_1", agent_id="agent_1"),
+    ],
+)
+async def test_keys_that_cannot_be_are_refused(records: Records, asked: CreateKey):
+    with pytest.raises(InvalidInput):
+        await Keys(records, clock=lambda: NOON).create(person(), asked)
+
+
+async def test_the_last_use_is_noted_to_the_hour(records: Records):
+    time = Time()
+    keys = Keys(records, clock=time.now)
+    made = await keys.create(person(), CreateKey(name="ci"))
+    await keys.note_use(made)
+    first = await keys.get("acme", made.id)
+    assert first.last_used_at == NOON
+    time.pass_(1800)
+    await keys.note_use(first)
+    assert (await keys.get("acme", made.id)).last_used_at == NOON
+    time.pass_(1800)
+    await keys.note_use(first)
+    assert (await keys.get("acme", made.id)).last_used_at == NOON + timedelta(hours=1)
+
+
+async def test_the_first_start_makes_a_tenant_and_an_administrator_and_the_second_nothing(
+    records: Records,
+):
+    secret = await ensure_first_key(records)
+    assert secret is not None
+    key = await Keys(records).find(digest_of(secret))
+    assert (key.tenant_id, key.role) == (ROOT, "admin")
+    assert (await Tenants(records).get(ROOT)).disabled_at is None
+    assert await ensure_first_key(records) is None
+    await Keys(records).revoke(ROOT, key.id)
+    assert await ensure_first_key(records) is None
+
+
+async def test_of_many_that_start_at_once_one_makes_the_key(records: Records):
+    made: list[str | None] = []
+
+    async def start() -> None:
+        made.append(await ensure_first_key(records))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(start)
+    assert sum(each is not None for each in made) == 1
+    assert await records.count(Wanted(kind="api_key")) == 1
+
+
+async def test_a_root_tenant_without_keys_still_gets_its_first(records: Records):
+    await Tenants(records).ensure_root()
+    assert await ensure_first_key(records) is not None
+
+
+async def test_a_chosen_key_is_adopted_and_the_one_before_it_revoked(records: Records):
+    assert await ensure_first_key(records, adopted=STRONG) is None
+    assert await ensure_first_key(records, adopted=STRONG) is None
+    keys = Keys(records)
+    first = await keys.find(digest_of(STRONG))
+    assert first.revoked_at is None
+    await ensure_first_key(records, adopted=STRONG[::-1])
+    assert (await keys.find(digest_of(STRONG))).revoked_at is not None
+    with pytest.raises(InvalidInput, match="revoked"):
+        await ensure_first_key(records, adopted=STRONG)
+
+
+@pytest.mark.parametrize(
+    "weak", ["", "short", "a" * 40, "secret secret secret secret secret 1", "ö" * 40]
+)
+async def test_a_key_that_is_easily_guessed_is_not_adopted(records: Records, weak: str):
+    with pytest.raises(InvalidInput, match="MAINSPRING_ADMIN_KEY"):
+        await ensure_first_key(records, adopted=weak)
+    assert await records.count(Wanted(kind="api_key")) == 0
+
+
+async def test_tenants_are_made_changed_disabled_and_enabled_again(records: Records):
+    tenants = Tenants(records)
+    await tenants.create(CreateTenant(id="acme"))
+    changed = await tenants.update(
+        "acme", UpdateTenant(daily_budget_usd=Decimal(5), agent_daily_budgets_usd={"*": Decimal(1)})
+    )
+    assert (changed.name, changed.daily_budget_usd) == ("acme", Decimal(5))
+    assert (await tenants.disable("acme")).disabled_at is not None
+    assert (await tenants.enable("acme")).disabled_at is None
+    assert (
+        await tenants.update("acme", UpdateTenant(daily_budget_usd=None))
+    ).daily_budget_usd is None
+    with pytest.raises(InvalidInput):
+        await tenants.update("acme", UpdateTenant(daily_budget_usd=Decimal("Infinity")))
+    await tenants.ensure_root()
+    with pytest.raises(InvalidInput):
+        await tenants.disable(ROOT)

@@ -1,0 +1,212 @@
+"""Daily budgets over the counters of a store: shared by all workers, never exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from decimal import Decimal
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.service.times import Time, person
+
+from mainspring import Agent, Model, Result, Scripted, open_runtime, says
+from mainspring.core.catalog import ModelFacts, Price
+from mainspring.core.events import Usage
+from mainspring.harness.budget import Charge
+from mainspring.log.postgres import open_postgres
+from mainspring.log.records import Records
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.keys import CreateKey, Keys
+from mainspring.service.ledger import LIMIT_SECONDS, TallyLedger
+from mainspring.service.tenants import CreateTenant, Tenants, UpdateTenant
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+    if request.param == "sqlite":
+        async with open_sqlite(tmp_path / "mainspring.db") as store:
+            yield store.records
+    else:
+        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
+            yield store.records
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+def ledger_of(records: Records, time: Time) -> TallyLedger:
+    return TallyLedger(records, clock=time.now, monotonic=time.monotonic)
+
+
+def charge(number: int, cost: str, **payers: str) -> Charge:
+    return Charge(reservation_id=f"rsrv_{number}", cost_usd=Decimal(cost), **payers)
+
+
+async def test_what_is_set_aside_counts_until_it_is_settled(records: Records, time: Time):
+    await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal("1.00")))
+    ledger = ledger_of(records, time)
+    assert await ledger.reserve(charge(1, "0.60", tenant="acme")) is None
+    assert await ledger.reserve(charge(1, "0.60", tenant="acme")) is None  # the same again
+    refused = await ledger.reserve(charge(2, "0.50", tenant="acme"))
+    assert refused == (
+        "tenant acme has used 0.60 of today's 1.00 US dollars, and the next call may take 0.50"
+    )
+    await ledger.settle("rsrv_1", Decimal("0.10"))
+    assert await ledger.reserve(charge(2, "0.50", tenant="acme")) is None
+    assert await ledger.spent_usd("acme", "tenant", "acme") == Decimal("0.60")
+    await ledger.settle("rsrv_2", Decimal(0))
+    await ledger.settle("rsrv_2", Decimal(5))  # known no more
+    assert await ledger.spent_usd("acme", "tenant", "acme") == Decimal("0.10")
+
+
+async def test_key_agent_and_tenant_each_have_their_limit_and_all_or_none_pay(
+    records: Records, time: Time
+):
+    await Tenants(records).create(
+        CreateTenant(
+            id="acme",
+            daily_budget_usd=Decimal(10),
+            agent_daily_budgets_usd={"clerk": Decimal(2), "*": Decimal(3)},
+        )
+    )
+    key = await Keys(records).create(person(), CreateKey(name="ci", daily_budget_usd=Decimal(1)))
+    ledger = ledger_of(records, time)
+    everybody = {"agent": "clerk", "user": key.id, "tenant": "acme"}
+    refused = await ledger.reserve(charge(1, "1.50", **everybody))
+    assert refused is not None
+    assert refused.startswith(f"key {key.id}")
+    refused = await ledger.reserve(charge(2, "2.50", agent="clerk", tenant="acme"))
+    assert refused is not None
+    assert refused.startswith("agent clerk")
+    assert await ledger.reserve(charge(3, "2.50", agent="cook", tenant="acme")) is None
+    assert await ledger.spent_usd("acme", "user", key.id) == 0
+    assert await ledger.spent_usd("acme", "agent", "clerk") == 0
+    assert await ledger.spent_usd("acme", "tenant", "acme") == Decimal("2.50")
+
+
+async def test_agents_of_two_tenants_with_one_name_do_not_pay_for_each_other(
+    records: Records, time: Time
+):
+    for tenant in ("acme", "rival"):
+        budgets = {"clerk": Decimal(1)}
+        await Tenants(records).create(CreateTenant(id=tenant, agent_daily_budgets_usd=budgets))
+    ledger = ledger_of(records, time)
+    assert await ledger.reserve(charge(1, "1", agent="clerk", tenant="acme")) is None
+    assert await ledger.reserve(charge(2, "1", agent="clerk", tenant="rival")) is None
+
+
+async def test_many_workers_at_once_never_set_aside_more_than_there_is(
+    records: Records, time: Time
+):
+    await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal(1)))
+    workers = [ledger_of(records, time) for _ in range(5)]
+    let_through: list[int] = []
+
+    async def work(worker: TallyLedger, number: int) -> None:
+        if await worker.reserve(charge(number, "0.30", tenant="acme")) is None:
+            let_through.append(number)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for number in range(40):
+                group.start_soon(work, workers[number % 5], number)
+    assert len(let_through) <= 3
+    spent = await workers[0].spent_usd("acme", "tenant", "acme")
+    assert spent == Decimal("0.30") * len(let_through)
+
+
+async def test_a_new_day_begins_with_nothing_spent_and_old_calls_are_settled_on_theirs(
+    records: Records, time: Time
+):
+    await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal(1)))
+    ledger = ledger_of(records, time)
+    assert await ledger.reserve(charge(1, "1", tenant="acme")) is None
+    time.pass_(86400)
+    assert await ledger.spent_usd("acme", "tenant", "acme") == 0
+    assert await ledger.reserve(charge(2, "1", tenant="acme")) is None
+    await ledger.settle("rsrv_1", Decimal("0.5"))
+    assert await ledger.spent_usd("acme", "tenant", "acme") == 1
+    time.pass_(95 * 86400)
+    await ledger.tidy()
+    time.pass_(-96 * 86400)
+    assert await ledger.spent_usd("acme", "tenant", "acme") == 0
+
+
+async def test_what_a_crash_left_set_aside_stays_counted_for_the_day(records: Records, time: Time):
+    await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal(1)))
+    assert await ledger_of(records, time).reserve(charge(1, "0.80", tenant="acme")) is None
+    after = ledger_of(records, time)
+    await after.settle("rsrv_1", Decimal(0))
+    assert await after.reserve(charge(2, "0.80", tenant="acme")) is not None
+
+
+async def test_without_a_limit_what_was_spent_is_counted_all_the_same(records: Records, time: Time):
+    await Tenants(records).create(CreateTenant(id="acme"))
+    ledger = ledger_of(records, time)
+    assert await ledger.reserve(charge(1, "100", user="oidc:eve", tenant="acme")) is None
+    assert await ledger.spent_usd("acme", "tenant", "acme") == 0
+    await ledger.settle("rsrv_1", Decimal("0.0000001"))
+    assert await ledger.spent_usd("acme", "user", "oidc:eve") == Decimal("0.000001")
+
+
+async def test_a_changed_budget_holds_within_seconds(records: Records, time: Time):
+    tenants = Tenants(records)
+    await tenants.create(CreateTenant(id="acme"))
+    ledger = ledger_of(records, time)
+    assert await ledger.reserve(charge(1, "1", tenant="acme")) is None
+    await tenants.update("acme", UpdateTenant(daily_budget_usd=Decimal(0)))
+    time.pass_(LIMIT_SECONDS)
+    assert await ledger.reserve(charge(2, "1", tenant="acme")) is not None
+
+
+DEAR = Price(
+    input=Decimal(1000),
+    output=Decimal(1000),
+    cache_read=Decimal(1000),
+    cache_write=Decimal(1000),
+    date="2026-11-16",
+)
+
+
+class Dear:
+    """One model, and what it costs."""
+
+    def __init__(self) -> None:
+        self._model = Scripted(otherwise=says("ok"))
+
+    def open(self, name: str) -> Model:
+        return self._model
+
+    def put(self, name: str, model: Model) -> None:
+        raise NotImplementedError
+
+    def resolve(self, name: str) -> str:
+        return name
+
+    def facts(self, name: str) -> ModelFacts:
+        return ModelFacts(id=name, window=100_000, max_output=1000, price=DEAR)
+
+    def cost(self, name: str, usage: Usage) -> Decimal:
+        return Decimal("0.40")
+
+
+async def test_sessions_stop_when_the_budget_of_the_key_that_made_them_is_reached(tmp_path: Path):
+    async with open_runtime(store=str(tmp_path / "log.db")) as runtime:
+        records = runtime.log.store.records
+        asked = CreateKey(name="ci", daily_budget_usd=Decimal(3))
+        key = await Keys(records).create(person("default"), asked)
+        ledger = TallyLedger(records)
+        runtime.models, runtime.purse = Dear(), ledger.purse("default", key.id)
+        results: list[Result] = []
+        for _ in range(6):
+            result = await (await runtime.start(Agent(name="clerk"), "go")).run()
+            assert result is not None
+            results.append(result)
+        reasons = [each.reason for each in results]
+        assert set(reasons) == {"completed", "budget_reached"}
+        assert reasons == sorted(reasons, reverse=True)
+        assert f"key {key.id}" in (results[-1].detail or "")
+        assert await ledger.spent_usd("default", "user", key.id) <= 3

@@ -1,0 +1,311 @@
+"""Any sequence of changes is what a dictionary would make of it, and its versions tell it again."""
+
+import unicodedata
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import anyio
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTaken
+from mainspring.log.postgres import open_postgres
+from mainspring.log.records import Records
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.memories import Memories, MemoryListing
+from mainspring.service.memory import (
+    Actor,
+    ApiActor,
+    CreateMemory,
+    Memory,
+    Precondition,
+    SessionActor,
+    UpdateMemory,
+    UserActor,
+    actor_of,
+    digest,
+)
+from mainspring.service.memory_path import checked_path, folders, rolled_up
+from mainspring.service.memory_stores import CreateMemoryStore, MemoryStores
+from mainspring.service.memory_versions import MemoryVersions, VersionListing
+from mainspring.service.principal import Principal
+
+ACTOR = ApiActor(api_key_id="apikey_1")
+PATHS = ("/a", "/a/b", "/a/b/c", "/b", "/b/c", "/c")
+CONTENTS = ("", "one", "two")
+
+
+@dataclass(frozen=True)
+class Create:
+    path: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Update:
+    which: int
+    path: str | None
+    content: str | None
+    expected: str | None
+
+
+@dataclass(frozen=True)
+class Delete:
+    which: int
+    expected: str | None
+
+
+@dataclass(frozen=True)
+class Redact:
+    which: int
+
+
+class Kept(Protocol):
+    @property
+    def records(self) -> Records: ...
+
+
+Opening: TypeAlias = AbstractAsyncContextManager[Kept]
+Act: TypeAlias = Create | Update | Delete | Redact
+
+paths, contents = st.sampled_from(PATHS), st.sampled_from(CONTENTS)
+acts: st.SearchStrategy[Act] = st.one_of(
+    st.builds(Create, paths, contents),
+    st.builds(
+        Update, st.integers(0, 9), st.none() | paths, st.none() | contents, st.none() | contents
+    ),
+    st.builds(Delete, st.integers(0, 9), st.none() | contents),
+    st.builds(Redact, st.integers(0, 99)),
+)
+
+
+class Model:
+    """A store as a dictionary has it: by id, the path and the content."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[str, str]] = {}
+
+    def blocks(self, path: str, besides: str = "") -> bool:
+        taken = [held for id_, (held, _) in self.held.items() if id_ != besides]
+        return any(
+            each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/")
+            for each in taken
+        )
+
+
+class Play:
+    def __init__(self, records: Records, store_id: str, stores: MemoryStores) -> None:
+        self.memories = Memories(records, stores)
+        self.versions = MemoryVersions(records, stores)
+        self.store_id = store_id
+        self.model = Model()
+        self.made: list[str] = []
+        self.redacted: set[str] = set()
+
+    async def do(self, act: Act) -> None:
+        match act:
+            case Create():
+                await self.create(act)
+            case Update() if self.made:
+                await self.update(act, self.made[act.which % len(self.made)])
+            case Delete() if self.made:
+                await self.delete(act, self.made[act.which % len(self.made)])
+            case Redact() if self.made:
+                await self.redact(act.which)
+            case _:
+                pass
+
+    async def create(self, act: Create) -> None:
+        asked = CreateMemory(path=act.path, content=act.content)
+        if self.model.blocks(act.path):
+            with pytest.raises(PathTaken):
+                await self.memories.create("acme", self.store_id, asked, ACTOR)
+            return
+        made = await self.memories.create("acme", self.store_id, asked, ACTOR)
+        self.made.append(made.id)
+        self.model.held[made.id] = (act.path, act.content)
+
+    async def update(self, act: Update, id_: str) -> None:
+        held = self.model.held.get(id_)
+        error: type[Exception] | None = None
+        if held is None:
+            error = NotFound
+        else:
+            wanted = (act.path or held[0], held[1] if act.content is None else act.content)
+            if wanted != held and act.expected not in (None, held[1]):
+                error = MemoryChanged
+            elif wanted[0] != held[0] and self.model.blocks(wanted[0], id_):
+                error = PathTaken
+            else:
+                self.model.held[id_] = wanted
+        asked = UpdateMemory(path=act.path, content=act.content, precondition=_is(act.expected))
+        if error is None:
+            await self.memories.update("acme", self.store_id, id_, asked, ACTOR)
+            return
+        with pytest.raises(error):
+            await self.memories.update("acme", self.store_id, id_, asked, ACTOR)
+
+    async def delete(self, act: Delete, id_: str) -> None:
+        held = self.model.held.get(id_)
+        sha = None if act.expected is None else digest(act.expected.encode())
+        if held is not None and act.expected in (None, held[1]):
+            del self.model.held[id_]
+            await self.memories.delete("acme", self.store_id, id_, ACTOR, expected_sha256=sha)
+            return
+        with pytest.raises(NotFound if held is None else MemoryChanged):
+            await self.memories.delete("acme", self.store_id, id_, ACTOR, expected_sha256=sha)
+
+    async def redact(self, which: int) -> None:
+        page = await self.versions.page("acme", self.store_id, VersionListing(limit=100))
+        version = page.data[which % len(page.data)]
+        heads = {each.memory_version_id for each in await self.current()}
+        if version.id in heads:
+            with pytest.raises(InvalidInput):
+                await self.versions.redact("acme", self.store_id, version.id, ACTOR)
+            return
+        await self.versions.redact("acme", self.store_id, version.id, ACTOR)
+        self.redacted.add(version.id)
+
+    async def current(self) -> list[Memory]:
+        listing = MemoryListing(limit=100, view="full")
+        page = await self.memories.page("acme", self.store_id, listing)
+        return [each for each in page.data if isinstance(each, Memory)]
+
+    async def replayed(self) -> dict[str, tuple[str, str]]:
+        """What the versions alone tell, from the first to the last."""
+        page = await self.versions.page("acme", self.store_id, VersionListing(limit=100))
+        told: dict[str, tuple[str, str]] = {}
+        for version in reversed(page.data):
+            if version.operation == "deleted":
+                del told[version.memory_id]
+            elif version.id in self.redacted:
+                assert (version.path, version.content_sha256) == (None, None)
+                told[version.memory_id] = ("", "")
+            else:
+                full = await self.versions.get("acme", self.store_id, version.id)
+                assert full.path is not None
+                assert full.content is not None
+                told[version.memory_id] = (full.path, full.content)
+        return told
+
+
+def _is(expected: str | None) -> Precondition | None:
+    return expected if expected is None else Precondition(content_sha256=digest(expected.encode()))
+
+
+async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
+    async with opened() as store:
+        stores = MemoryStores(store.records)
+        made = await stores.create("acme", CreateMemoryStore(name="s"))
+        game = Play(store.records, made.id, stores)
+        for act in history:
+            await game.do(act)
+        listed = {each.id: (each.path, each.content) for each in await game.current()}
+        assert listed == game.model.held
+        assert await game.replayed() == game.model.held
+
+
+def test_any_history_is_a_dictionarys_and_its_versions_tell_it_again(tmp_path: Path):
+    @given(st.lists(acts, max_size=25))
+    @settings(max_examples=40)
+    def tell(history: list[Act]) -> None:
+        anyio.run(play, history, lambda: open_sqlite(tmp_path / "mainspring.db"))
+
+    tell()
+
+
+def test_in_postgres_a_history_is_the_same(postgres_url: str):
+    @given(st.lists(acts, min_size=5, max_size=25))
+    @settings(max_examples=8)
+    def tell(history: list[Act]) -> None:
+        anyio.run(play, history, lambda: open_postgres(postgres_url, max_connections=2))
+
+    tell()
+
+
+segments = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+
+
+@given(st.lists(segments, min_size=1, max_size=22).map(lambda parts: "/" + "/".join(parts)))
+@example("/a/../b")
+@example("/" + "é" * 511)
+def test_a_path_that_is_let_through_is_a_safe_one(path: str):
+    try:
+        checked_path(path)
+    except InvalidInput:
+        return
+    parts = path.split("/")[1:]
+    assert 1 <= len(parts) <= 20
+    assert len(path.encode()) <= 1024
+    assert not {"", ".", ".."} & set(parts)
+    assert path == unicodedata.normalize("NFC", path)
+    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") for each in path)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.integers(0, 6))
+def test_a_folder_stands_for_exactly_what_is_deeper(parts: list[str], depth: int):
+    path = "/" + "/".join(parts)
+    folder = rolled_up(path, "/", depth)
+    assert (folder is None) == (depth == 0 or len(parts) <= depth)
+    if folder is not None:
+        assert path.startswith(folder)
+        assert folder.rstrip("/") in folders(path)
+        assert folder.count("/") == depth + 1
+
+
+@pytest.mark.parametrize(
+    ("key", "actor"),
+    [
+        ("apikey_1", ApiActor(api_key_id="apikey_1")),
+        ("oidc:ada@example.com", UserActor(user_id="ada@example.com")),
+    ],
+)
+def test_people_and_keys_are_different_authors(key: str, actor: Actor):
+    assert actor_of(Principal(tenant="acme", key_id=key, role="user")) == actor
+
+
+async def crowd(records: Records) -> None:
+    stores = MemoryStores(records)
+    made = await stores.create("acme", CreateMemoryStore(name="s"))
+    memories = Memories(records, stores)
+
+    async def write(n: int) -> None:
+        actor = SessionActor(session_id=f"sesn_{n}")
+        asked = CreateMemory(path=f"/{n}", content="1")
+        memory = await memories.create("acme", made.id, asked, actor)
+        await memories.update("acme", made.id, memory.id, UpdateMemory(content="2"), actor)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for n in range(20):
+                group.start_soon(write, n)
+    page = await memories.page("acme", made.id, MemoryListing(limit=100))
+    assert len(page.data) == 20
+    history = await MemoryVersions(records, stores).page("acme", made.id, VersionListing(limit=100))
+    assert len(history.data) == 40
+
+
+async def test_many_sessions_that_write_one_store_at_once_lose_nothing(tmp_path: Path):
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        await crowd(store.records)
+
+
+async def test_nor_do_they_in_postgres(postgres_url: str):
+    async with open_postgres(postgres_url, max_connections=8) as store:
+        await crowd(store.records)
+
+
+async def test_a_store_is_for_new_sessions_until_it_is_archived(tmp_path: Path):
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        stores = MemoryStores(store.records)
+        made = await stores.create("acme", CreateMemoryStore(name="s"))
+        assert await stores.active("acme", made.id) == made
+        with pytest.raises(NotFound):
+            await stores.active("rival", made.id)
+        await stores.archive("acme", made.id)
+        with pytest.raises(InvalidInput, match="archived"):
+            await stores.active("acme", made.id)

@@ -1,0 +1,204 @@
+"""Sessions whose runs keep failing: tried again, then parked with the reason, and let go again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.service.working import known_session, say
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.events import ModelRequestStarted, SessionFailed, StatusIdle, StatusRunning
+from mainspring.core.facts import BudgetReserved
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.runtime.holding import held
+from mainspring.service.dispatch import ATTEMPTS, Do, Job, OnFailed
+from mainspring.service.drawer import Listing
+from mainspring.service.worker import Pace, Worker
+
+
+class ByHand:
+    """A dispatcher whose jobs are done when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Job, datetime | None]] = []
+        self.running: Job | None = None
+
+    async def put(self, job: Job, *, at: datetime | None = None) -> None:
+        self.jobs.append((job, at))
+
+    async def remind(self, jobs: Sequence[Job]) -> None:
+        known = [self.running, *(job for job, _ in self.jobs)]
+        self.jobs += [(job, None) for job in jobs if job not in known]
+
+    async def cancel(self, task: str, key: str) -> None:
+        raise NotImplementedError
+
+    async def work(
+        self,
+        do: Do,
+        *,
+        concurrency: int,
+        closing: anyio.Event,
+        on_failed: OnFailed | None = None,
+    ) -> None:
+        del concurrency, closing, on_failed
+        while self.jobs:
+            self.running, _ = self.jobs.pop(0)
+            await do(self.running)
+            self.running = None
+
+
+class Scene:
+    def __init__(self, log: SessionLog, session_id: str) -> None:
+        self.log = log
+        self.session_id = session_id
+        self.by_hand = ByHand()
+        self.error: Exception | None = InvalidInput("the agent has two tools called 'add'")
+        self.runs = 0
+        self.worker = Worker(self.by_hand, log, self._run, pace=Pace(sweep_seconds=3600))
+
+    async def _run(self, session_id: str) -> None:
+        self.runs += 1
+        if self.error is not None:
+            raise self.error
+        async with held(self.log, session_id) as writer:
+            await writer.fold_inbox()
+
+    async def wakes(self) -> int:
+        """Wake it until nobody wants to any more; how often it was run."""
+        begun = self.runs
+        with anyio.fail_after(10):
+            await self.worker.sweep()
+            await self.worker.work(anyio.Event())
+        return self.runs - begun
+
+    async def events(self) -> list[Event]:
+        return await self.log.read(self.session_id)
+
+
+@asynccontextmanager
+async def failing(folder: Path) -> AsyncGenerator[Scene, None]:
+    async with open_sqlite(folder / "log.db") as store:
+        log = SessionLog(store)
+        yield Scene(log, await known_session(log, text="hi"))
+
+
+async def test_after_five_failed_wakes_it_is_parked_with_the_reason(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        assert await scene.wakes() == ATTEMPTS
+        [parked] = (await scene.worker.parking.page("acme", Listing())).data
+        assert parked.id == scene.session_id
+        assert parked.reason == "the agent has two tools called 'add'"
+        assert parked.failures == ATTEMPTS
+        assert parked.is_told
+        assert (await scene.worker.parking.page("other", Listing())).data == []
+
+
+async def test_the_log_says_so_too(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        await scene.wakes()
+        *_, failed, idle = [event.payload for event in await scene.events()]
+        assert isinstance(failed, SessionFailed)
+        assert failed.error.retry_status.type == "exhausted"
+        assert "two tools" in failed.error.message
+        assert isinstance(idle, StatusIdle)
+        assert idle.stop_reason.type == "retries_exhausted"
+        assert await scene.log.store.runnable() == []
+
+
+async def test_a_parked_session_is_not_run(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        await scene.wakes()
+        await scene.by_hand.put(Job(task="wake", key=scene.session_id, tenant="acme"))
+        assert await scene.wakes() == 0
+
+
+async def test_a_new_message_lets_it_go(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        await scene.wakes()
+        scene.error = None
+        await say(scene.log, scene.session_id, "try again")
+        assert await scene.wakes() == 1
+        with pytest.raises(NotFound):
+            await scene.worker.parking.get("acme", scene.session_id)
+
+
+async def test_an_operator_lets_it_go(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        await scene.wakes()
+        with pytest.raises(NotFound):
+            await scene.worker.parking.unpark("other", scene.session_id)
+        await scene.worker.parking.unpark("acme", scene.session_id)
+        assert await scene.wakes() == ATTEMPTS, "it is tried as often as before"
+
+
+async def test_what_could_not_be_told_in_the_log_is_parked_all_the_same(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        await say(scene.log, scene.session_id, "and this")
+        store = scene.log.store
+        lease = await store.acquire(scene.session_id, owner="x", seconds=0.001)
+        await store.release(lease)
+        scene.log.read = _unreadable
+        assert await scene.wakes() == ATTEMPTS
+        parked = await scene.worker.parking.get("acme", scene.session_id)
+        assert not parked.is_told
+        assert await store.runnable() == [scene.session_id]
+        assert await scene.wakes() == 0, "looking finds it, and knows better"
+
+
+async def _unreadable(*_given: object, **_named: object) -> list[Event]:
+    raise InvalidInput("event 3 is damaged")
+
+
+async def test_failures_are_counted_across_processes_and_forgotten_with_success(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        job = Job(task="wake", key=scene.session_id, tenant="acme")
+        for _ in range(ATTEMPTS - 1):
+            await scene.worker.parking.failed(job, ValueError("secret"))
+        again = Scene(scene.log, scene.session_id)
+        again.error = None
+        assert await again.wakes() == 1
+        again.error = ValueError("secret")
+        await say(scene.log, scene.session_id, "more")
+        assert await again.wakes() == ATTEMPTS
+        parked = await again.worker.parking.get("acme", scene.session_id)
+        assert "secret" not in parked.reason
+
+
+async def test_what_a_dead_run_left_open_is_closed(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        async with held(scene.log, scene.session_id) as writer:
+            await writer.fold_inbox()
+            await writer.append(
+                StatusRunning(),
+                BudgetReserved(reservation_id="rsrv_1", cost_usd="0.5"),
+                ModelRequestStarted(model="m"),
+            )
+        await scene.by_hand.put(Job(task="wake", key=scene.session_id, tenant="acme"))
+        await scene.wakes()
+        kinds = [event.type for event in await scene.events()]
+        assert kinds[-4:] == [
+            "span.model_request_end",
+            "budget.settled",
+            "session.error",
+            "session.status_idle",
+        ]
+
+
+async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+
+        async def nothing(_: str) -> None:
+            scene.runs += 1
+
+        scene.worker = Worker(scene.by_hand, scene.log, nothing, pace=Pace(sweep_seconds=3600))
+        assert await scene.wakes() == ATTEMPTS
+        parked = await scene.worker.parking.get("acme", scene.session_id)
+        assert "left its inbox as it was" in parked.reason

@@ -1,0 +1,75 @@
+"""Token buckets: never more than a burst and what grows back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.service.times import Time
+
+from mainspring.service.rates import Buckets, Rate
+
+
+def test_a_burst_is_let_in_then_one_for_each_that_grows_back():
+    time = Time()
+    buckets = Buckets(monotonic=time.monotonic)
+    rate = Rate(60)  # ten at once, one a second
+    standings = [buckets.take(("a", rate))[0] for _ in range(11)]
+    assert [each.is_refused for each in standings] == [False] * 10 + [True]
+    assert [each.remaining for each in standings] == [*range(9, -1, -1), 0]
+    assert 0.99 < standings[-1].wait_seconds <= 1
+    time.pass_(1)
+    assert not buckets.take(("a", rate))[0].is_refused
+    assert buckets.take(("a", rate))[0].is_refused
+    assert not buckets.take(("b", rate))[0].is_refused
+
+
+def test_when_one_of_two_is_empty_nothing_is_taken_of_the_other():
+    buckets = Buckets(monotonic=lambda: 5.0)
+    for _ in range(5):
+        buckets.take(("tenant", Rate(1)))
+    asked = [buckets.take(("key", Rate(60)), ("tenant", Rate(1))) for _ in range(20)]
+    assert all(not key.is_refused and tenant.is_refused for key, tenant in asked)
+    assert asked[-1][0].remaining == 10
+
+
+def test_no_more_buckets_are_kept_than_said():
+    buckets = Buckets(most=3, monotonic=lambda: 5.0)
+    for number in range(100):
+        buckets.take((f"address {number}", Rate(1)))
+    assert len(buckets) == 3
+
+
+@given(
+    per_minute=st.integers(1, 600),
+    gaps=st.lists(st.floats(0, 30), min_size=1, max_size=200),
+)
+def test_however_requests_come_no_more_are_let_in_than_the_burst_and_what_grew_back(
+    per_minute: int, gaps: list[float]
+):
+    time = Time()
+    buckets = Buckets(monotonic=time.monotonic)
+    rate = Rate(per_minute)
+    let_in = 0
+    for gap in gaps:
+        time.pass_(gap)
+        wait = buckets.wait_seconds("a", rate)
+        [standing] = buckets.take(("a", rate))
+        assert standing.is_refused == (wait > 0)
+        let_in += not standing.is_refused
+        assert let_in <= rate.burst + time.passed / rate.interval + 1e-3
+        assert 0 <= standing.remaining <= rate.burst
+
+
+@given(per_minute=st.integers(1, 600), refused=st.integers(0, 50))
+def test_who_waits_as_long_as_told_is_let_in_however_often_they_asked_before(
+    per_minute: int, refused: int
+):
+    time = Time()
+    buckets = Buckets(monotonic=time.monotonic)
+    rate = Rate(per_minute)
+    while not (standing := buckets.take(("a", rate))[0]).is_refused:
+        pass
+    for _ in range(refused):
+        buckets.take(("a", rate))
+    time.pass_(standing.wait_seconds)
+    assert not buckets.take(("a", rate))[0].is_refused

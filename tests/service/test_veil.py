@@ -1,0 +1,90 @@
+"""What is shown of a message before it is whole, and what is not."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.service.veil import Veil
+from mainspring.wiring.scrub import passages, scrubber
+
+SECRETS = {
+    "WORD": "s3cr3t-pass-w0rd",
+    "PHRASE": "correct horse battery staple",
+    "LINES": "first line of it\nsecond line of it\n\tthird 'line' of it",
+}
+SCRUB, PASSAGES = scrubber(SECRETS), passages(SECRETS)
+TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"
+CLAIM = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4ifQ.SflKxwRJSMeKKF2QT4fw"
+KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"
+KEY = (
+    f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_LINE}\n{KEY_LINE}\nab12=\n-----END RSA PRIVATE KEY-----"
+)
+PLANTED = [
+    *SECRETS.values(),
+    TOKEN,
+    CLAIM,
+    KEY,
+    "api_key = Zx81mQ0pLr7v",
+    "Bearer q8w7e6r5t4y3u2i1",
+]
+TELLTALE = ["s3cr3t", "battery", "second", TOKEN[:10], CLAIM[:10], KEY_LINE[:10], "Zx81", "q8w7"]
+"""What there would be of each of them, had it come through."""
+
+
+def shown(text: str, cuts: list[int]) -> str:
+    veil = Veil(SCRUB, PASSAGES)
+    places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    pieces = [text[one:other] for one, other in pairwise(places)]
+    return "".join(map(veil.add, pieces)) + veil.close()
+
+
+WORDS = st.lists(
+    st.sampled_from(
+        ["a", "correct", "horses", "first line of", "\n", "x: ", "。", ",", "first", "é"]
+    ),
+    max_size=8,
+).map(" ".join)
+CUTS = st.lists(st.integers(0, 400), max_size=60)
+
+
+@given(WORDS, CUTS)
+def test_what_has_no_secret_is_shown_as_it_is(text: str, cuts: list[int]):
+    assert shown(text, cuts) == text
+
+
+@given(WORDS, st.sampled_from(PLANTED), WORDS, CUTS)
+def test_no_secret_is_shown_wherever_it_is_split(
+    before: str, secret: str, after: str, cuts: list[int]
+):
+    seen = shown(f"{before} {secret} {after}", cuts)
+    assert [each for each in TELLTALE if each in seen] == []
+    assert seen.startswith(f"{before} ")
+
+
+@given(st.sampled_from(PLANTED), st.integers(1, 9))
+def test_no_secret_is_shown_that_comes_in_steps(secret: str, step: int):
+    text = f"So it is {secret}, or {secret}"
+    seen = shown(text, list(range(0, len(text), step)))
+    assert [each for each in TELLTALE if each in seen] == []
+
+
+@pytest.mark.parametrize("text", ["a \ud800 b ", "\udfff"])
+def test_half_a_character_is_not_shown(text: str):
+    veil = Veil(SCRUB, PASSAGES)
+    assert veil.add(text) + veil.add("and more ") + veil.close() == ""
+
+
+def test_a_word_is_shown_once_it_is_whole():
+    veil = Veil(SCRUB, PASSAGES)
+    assert [veil.add(each) for each in ("Hel", "lo wor", "ld", "!\n", "元気です、か")] == [
+        "",
+        "Hello ",
+        "",
+        "world!\n",
+        "元気です、",
+    ]
+    assert veil.close() == "か"

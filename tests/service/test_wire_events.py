@@ -1,0 +1,126 @@
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast, get_args
+
+import msgspec
+import pytest
+from anthropic.types.beta import sessions as sdk
+from anthropic.types.beta.sessions import (
+    BetaManagedAgentsSessionEvent,
+    BetaManagedAgentsSessionEventType,
+)
+from pydantic import BaseModel, TypeAdapter
+from tests.core.samples import SAMPLES
+
+from mainspring.core import content, events
+from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, KnownPayload, encode_payload
+from mainspring.log.blobs import digest_of
+from mainspring.log.store import InboxItem
+from mainspring.service.wire_content import NO_BLOBS, Blobs
+from mainspring.service.wire_events import PUBLIC_TYPES, WireEvent, wire, wire_pending
+
+T = TypeVar("T", bound=BaseModel)
+MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
+SDK: TypeAdapter[Any] = TypeAdapter(cast("Any", BetaManagedAgentsSessionEvent))
+
+
+def event(payload: KnownPayload, *, thread_id: str = "sthr_main") -> Event:
+    return Event(
+        id="sevt_1",
+        session_id="sesn_1",
+        seq=1,
+        thread_id=thread_id,
+        time=MOMENT,
+        payload=payload,
+        body=encode_payload(payload),
+        version=1,
+        prev=GENESIS,
+    )
+
+
+def shown(payload: KnownPayload, *, blobs: Blobs = NO_BLOBS) -> WireEvent:
+    return wire(event(payload), main_thread_id="sthr_main", blobs=blobs)
+
+
+def parsed(made: WireEvent, type_: type[T]) -> T:
+    """By the SDK's own models, with nothing coerced."""
+    found = SDK.validate_json(msgspec.json.encode(made), strict=True)
+    assert isinstance(found, type_)
+    return found
+
+
+@pytest.mark.parametrize("kind", sorted(PUBLIC_TYPES))
+def test_every_public_event_is_what_the_sdk_expects(kind: str):
+    made = shown(SAMPLES[kind])
+    parsed(made, BaseModel)
+    assert (made["type"], made["id"], made["processed_at"]) == (kind, "sevt_1", MOMENT)
+
+
+def test_the_public_types_are_those_of_the_sdk():
+    assert {*get_args(BetaManagedAgentsSessionEventType), "session.deleted"} == PUBLIC_TYPES
+
+
+def test_a_kept_picture_is_put_back_inline_and_a_lost_one_is_told_of():
+    picture = b"\x89PNG"
+    source = content.BlobSource(hash=digest_of(picture), size=4, media_type="image/png")
+    payload = events.AgentToolResult(
+        tool_use_id="sevt_0", content=(content.ImageBlock(source=source),)
+    )
+    whole = shown(payload, blobs={source.hash: picture})
+    assert parsed(whole, sdk.BetaManagedAgentsAgentToolResultEvent)
+    assert whole["content"][0]["source"]["data"] == "iVBORw=="
+    lost = shown(payload)
+    assert parsed(lost, sdk.BetaManagedAgentsAgentToolResultEvent)
+    assert source.hash in lost["content"][0]["text"]
+
+
+def test_a_call_says_what_the_gate_said():
+    call = event(events.AgentToolUse(name="bash", input={}))
+    found = parsed(
+        wire(call, main_thread_id="sthr_main", permission="ask"),
+        sdk.BetaManagedAgentsAgentToolUseEvent,
+    )
+    assert found.evaluated_permission == "ask"
+    assert found.evaluation is not None
+    assert found.evaluation.type == "always_ask"
+
+
+def test_an_error_that_the_api_does_not_know_is_an_unknown_one():
+    broken = events.ErrorDetail(
+        type="snapshot_failed", message="disk", retry_status=events.RetryStatus(type="retrying")
+    )
+    made = shown(events.SessionFailed(error=broken))
+    assert parsed(made, sdk.BetaManagedAgentsSessionErrorEvent).error.type == "unknown_error"
+    assert made["error"]["code"] == "snapshot_failed"
+
+
+def test_what_another_thread_does_says_which():
+    made = wire(
+        event(events.AgentCustomToolUse(name="ask", input={}), thread_id="sthr_2"),
+        main_thread_id="sthr_main",
+    )
+    found = parsed(made, sdk.BetaManagedAgentsAgentCustomToolUseEvent)
+    assert found.session_thread_id == "sthr_2"
+
+
+@pytest.mark.parametrize("kind", sorted(CLIENT_TYPES & PUBLIC_TYPES))
+def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
+    item = InboxItem(
+        event_id="sevt_9",
+        client_id="c",
+        thread_id="sthr_main",
+        time=1_000_000,
+        version=1,
+        type=kind,
+        body=encode_payload(SAMPLES[kind]).decode(),
+    )
+    made = wire_pending(item, main_thread_id="sthr_main")
+    parsed(made, BaseModel)
+    assert made["id"] == "sevt_9"
+    is_accepted = kind in ("user.define_outcome", "session.updated")
+    assert (made["processed_at"] is None) is not is_accepted
+
+
+def test_an_outcome_without_an_id_has_one_that_stays():
+    defined = events.UserDefineOutcome(description="d", rubric=events.FileRubric(file_id="file_1"))
+    found = parsed(shown(defined), sdk.BetaManagedAgentsUserDefineOutcomeEvent)
+    assert (found.outcome_id, found.max_iterations) == ("outc_1", 3)

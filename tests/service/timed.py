@@ -1,0 +1,199 @@
+"""What tests of schedules, webhooks and triggers share: a clock that is set, jobs that are noted,
+sessions that are only counted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.log.records import Put, Record, Records
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.agent_roster import AgentReference
+from mainspring.service.deliveries import Deliveries, Patience
+from mainspring.service.deployment_keep import DeploymentKeep
+from mainspring.service.deployment_runs import DeploymentRuns
+from mainspring.service.deployments import Deployments
+from mainspring.service.dispatch import Job
+from mainspring.service.environments import CreateEnvironment, Environments
+from mainspring.service.firing import Firing
+from mainspring.service.intake import Intake
+from mainspring.service.outbox import Outbox
+from mainspring.service.starting import Order
+from mainspring.service.triggers import Triggers
+from mainspring.service.webhooks import Webhooks
+from mainspring.wiring.posting import HttpPoster
+from mainspring.wiring.seals import AesSeal
+
+TENANT = "acme"
+START = datetime(2026, 5, 4, 8, 59, 30, tzinfo=UTC)
+LOOPBACK = "127.0.0.0/8"
+
+
+class Crash(Exception):
+    """A worker dies here."""
+
+
+@dataclass
+class Clock:
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, **span: float) -> None:
+        self.now += timedelta(**span)
+
+
+@dataclass
+class Jobs:
+    """An engine that a test runs by hand."""
+
+    waiting: dict[tuple[str, str], tuple[Job, datetime | None]] = field(
+        default_factory=dict[tuple[str, str], tuple[Job, datetime | None]]
+    )
+
+    async def put(self, job: Job, *, at: datetime | None = None) -> None:
+        known = self.waiting.get((job.task, job.key))
+        if known is not None and (known[1] is None or (at is not None and known[1] <= at)):
+            return
+        self.waiting[job.task, job.key] = (job, at)
+
+    def take(self, task: str, now: datetime) -> list[Job]:
+        due = [
+            job
+            for job, at in self.waiting.values()
+            if job.task == task and (at is None or at <= now)
+        ]
+        for job in due:
+            del self.waiting[job.task, job.key]
+        return due
+
+
+@dataclass
+class CountedSessions:
+    """Sessions by the keys that they were ordered with."""
+
+    orders: dict[str, Order] = field(default_factory=dict[str, Order])
+    sent: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    busy: set[str] = field(default_factory=set[str])
+    ended: set[str] = field(default_factory=set[str])
+    refusal: Exception | None = None
+    starts: int = 0
+    dies_before_start: bool = False
+    dies_after_start: bool = False
+
+    async def start(self, tenant: str, order: Order) -> str:
+        if self.refusal is not None:
+            raise self.refusal
+        if self.dies_before_start:
+            raise Crash
+        self.starts += 1
+        self.orders.setdefault(order.key, order)
+        if self.dies_after_start:
+            raise Crash
+        return f"sesn_{tenant}_{list(self.orders).index(order.key)}"
+
+    async def send(self, tenant: str, session_id: str, text: str, *, key: str) -> None:
+        if session_id in self.ended:
+            raise InvalidInput("it has ended")
+        self.sent.setdefault(key, (session_id, text))
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool:
+        return session_id in self.busy
+
+
+@dataclass
+class Works:
+    """All of it, over one store."""
+
+    records: Records
+    log: SessionLog
+    clock: Clock
+    jobs: Jobs
+    sessions: CountedSessions
+    webhooks: Webhooks
+    outbox: Outbox
+    deliveries: Deliveries
+    keep: DeploymentKeep
+    deployments: Deployments
+    runs: DeploymentRuns
+    firing: Firing
+    triggers: Triggers
+    intake: Intake
+    environment_id: str = ""
+
+    async def fire_due(self) -> None:
+        for job in self.jobs.take("fire", self.clock.now):
+            await self.firing.fire(job)
+
+    async def deliver_due(self) -> None:
+        for job in self.jobs.take("deliver", self.clock.now):
+            await self.deliveries.deliver(job)
+
+
+async def pinned(_tenant: str, agent_id: str, version: int | None) -> AgentReference:
+    if not agent_id.startswith("agent_"):
+        raise NotFound("agent", agent_id)
+    return AgentReference(id=agent_id, version=version or 3)
+
+
+def assembled(
+    records: Records, log: SessionLog, *, poster: HttpPoster, patience: Patience
+) -> Works:
+    clock, jobs, sessions = Clock(), Jobs(), CountedSessions()
+    seal = AesSeal(bytes(32))
+    webhooks = Webhooks(records, seal=seal, allow_http=True, clock=clock)
+    outbox = Outbox(records, webhooks, log, put=jobs.put, clock=clock)
+    keep = DeploymentKeep(records, outbox=outbox, seal=seal, put=jobs.put, clock=clock)
+    runs = DeploymentRuns(records, clock=clock)
+    triggers = Triggers(records, seal=seal, pin_agent=pinned, clock=clock)
+    return Works(
+        records=records,
+        log=log,
+        clock=clock,
+        jobs=jobs,
+        sessions=sessions,
+        webhooks=webhooks,
+        outbox=outbox,
+        deliveries=Deliveries(
+            records, webhooks, post=poster, put=jobs.put, patience=patience, clock=clock
+        ),
+        keep=keep,
+        deployments=Deployments(keep, pin_agent=pinned, clock=clock),
+        runs=runs,
+        firing=Firing(keep, runs, sessions=sessions, clock=clock),
+        triggers=triggers,
+        intake=Intake(triggers, sessions=sessions, clock=clock),
+    )
+
+
+@asynccontextmanager
+async def works(
+    folder: Path, *, poster: HttpPoster | None = None, patience: Patience | None = None
+) -> AsyncGenerator[Works, None]:
+    async with open_sqlite(folder / "mainspring.db") as store:
+        made = assembled(
+            store.records,
+            SessionLog(store),
+            poster=poster or HttpPoster(),
+            patience=patience or Patience(),
+        )
+        await furnish(made)
+        yield made
+
+
+async def furnish(made: Works) -> None:
+    """An environment, and the record of an agent."""
+    environment = await Environments(made.records).create(TENANT, CreateEnvironment(name="e"))
+    made.environment_id = environment.id
+    await put_agent(made.records, "agent_1")
+
+
+async def put_agent(records: Records, agent_id: str) -> None:
+    record = Record(tenant=TENANT, kind="agent", id=agent_id, created=1, updated=1, body=b"{}")
+    await records.write(Put(record=record))
