@@ -14,6 +14,7 @@ import growth
 import snapshots
 import streams
 import turns
+import workers
 from report import Measure, as_json, as_table, note
 
 import monty
@@ -30,6 +31,7 @@ BENCHES = {
     "early": early.measure,
     "monty": monty.measure,
     "snapshots": snapshots.measure,
+    "workers": workers.measure,
     "streams": streams.measure,
 }
 

@@ -22,6 +22,8 @@ class Tags:
     """A doorkeeper for tests: the key says who it is, as `tenant:role`."""
 
     async def admit(self, knock: Knock, route: Route) -> Admission:
+        if route.is_open:
+            return Admission(who=Principal(tenant="", key_id="", role="viewer"))
         bearer = knock.headers.get("authorization", "").removeprefix("Bearer ")
         tenant, _, role = (knock.headers.get("x-api-key") or bearer).partition(":")
         if role not in ROLES:

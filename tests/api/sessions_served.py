@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 from anthropic import AsyncAnthropic
 from anthropic.types.beta import BetaManagedAgentsSession
+from anthropic.types.beta.sessions import BetaManagedAgentsSessionStatusIdleEvent
 from anyio.abc import TaskGroup
 from tests.api.agents_served import CUSTOM, MODEL
 from tests.api.served import Tags
@@ -223,3 +224,25 @@ def text(words: str) -> dict[str, Any]:
 
 def message(words: str) -> Any:  # noqa: ANN401 (one of the SDK's many params)
     return {"type": "user.message", "content": [text(words)]}
+
+
+async def kinds(client: AsyncAnthropic, session_id: str, **asked: object) -> list[str]:
+    filters: dict[str, Any] = asked
+    return [each.type async for each in client.beta.sessions.events.list(session_id, **filters)]
+
+
+async def idles(
+    client: AsyncAnthropic, session_id: str
+) -> list[BetaManagedAgentsSessionStatusIdleEvent]:
+    return [
+        each
+        async for each in client.beta.sessions.events.list(
+            session_id, types=["session.status_idle"]
+        )
+        if each.type == "session.status_idle"
+    ]
+
+
+async def waiting(client: AsyncAnthropic, session_id: str) -> list[str]:
+    last = (await idles(client, session_id))[-1].stop_reason
+    return last.event_ids if last.type == "requires_action" else []

@@ -12,11 +12,12 @@ from typing import Any
 
 import aiohttp
 import anyio
-from anthropic import AsyncAnthropic
+from anthropic import AsyncAnthropic, AsyncStream
 from tests.api.served import Tags
 
-from mainspring import Agent, Model, Runtime, open_runtime
+from mainspring import Agent, Model, Request, Runtime, open_runtime
 from mainspring.core.errors import NotFound
+from mainspring.core.model import Delta, Reply, TextDelta
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.streams import StreamRoutes
 from mainspring.edges.api.sse import Pace
@@ -158,3 +159,34 @@ async def studio(
         runtime.log = SessionLog(runtime.log.store, scrub=scrubber(secrets))
         async with station(runtime.log) as there:
             yield Studio(there, runtime, secrets)
+
+
+class Held:
+    """Says what another model says, but ends no reply until it is told to."""
+
+    def __init__(self, model: Model, *, at: str = "") -> None:
+        self.has_begun = anyio.Event()
+        self.may_end = anyio.Event()
+        self._model = model
+        self._at = at
+        """Of the text, the piece to stop before; the reply itself if there is none such."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async for each in self._model.stream(request):
+            if isinstance(each, Reply) or (isinstance(each, TextDelta) and each.text == self._at):
+                self.has_begun.set()
+                await self.may_end.wait()
+            yield each
+
+
+async def until_idle(stream: AsyncStream[Any], *, held: Held | None = None) -> list[Any]:
+    """`Any`: the client's union of all events. A held reply ends once its text was seen to grow."""
+    seen: list[Any] = []
+    with anyio.fail_after(10):
+        async for event in stream:
+            seen.append(event)
+            if held is not None and event.type == "event_delta":
+                held.may_end.set()
+            if event.type == "session.status_idle":
+                break
+    return seen

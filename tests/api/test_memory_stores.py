@@ -1,42 +1,17 @@
 from collections.abc import AsyncGenerator
-from datetime import timedelta
-from hashlib import sha256
 from pathlib import Path
 
 import anthropic
 import anyio
 import pytest
+from tests.api.memory_api import digest, error_of, routes
 from tests.api.served import Served, served
-
-from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
-from mainspring.log.records import Records
-from mainspring.service.memories import Memories
-from mainspring.service.memory import SessionActor, UpdateMemory
-from mainspring.service.memory_stores import MemoryStores
-from mainspring.service.memory_versions import MemoryVersions
-
-
-def routes(records: Records):
-    stores = MemoryStores(records)
-    memories = Memories(records, stores, max_memories=30)
-    versions = MemoryVersions(records, stores)
-    return (*MemoryStoreRoutes(stores).routes(), *MemoryRoutes(memories, versions).routes())
 
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
     async with served(tmp_path, routes) as running:
         yield running
-
-
-def digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
-
-
-def error_of(caught: pytest.ExceptionInfo[anthropic.APIStatusError]) -> dict[str, str]:
-    body = caught.value.body
-    assert isinstance(body, dict)
-    return body["error"]  # pyright: ignore[reportUnknownVariableType]
 
 
 async def test_a_store_is_made_read_changed_archived_and_deleted(api: Served):
@@ -140,16 +115,6 @@ async def test_a_change_needs_the_content_that_it_expects(api: Served):
         await memories.delete(
             made.id, memory_store_id=store.id, expected_content_sha256=digest("two")
         )
-
-
-async def test_what_changes_nothing_makes_no_version(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        made = await memories.create(store.id, path="/a", content="one")
-        assert await memories.update(made.id, memory_store_id=store.id) == made
-        same = await memories.update(made.id, memory_store_id=store.id, content="one", path="/a")
-        assert same == made
 
 
 async def test_a_path_is_a_memory_or_a_folder_but_never_both(api: Served):
@@ -287,104 +252,6 @@ async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(
                 await memories.list(store.id, path_prefix=prefix)
         with pytest.raises(anthropic.BadRequestError, match="page"):
             await memories.list(store.id, page="nonsense")
-
-
-async def test_a_page_with_contents_has_twenty_at_most(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        for n in range(22):
-            await memories.create(store.id, path=f"/{n:02}", content=str(n))
-        page = await memories.list(store.id, view="full", limit=100)
-        assert len(page.data) == 20
-        assert len([each async for each in page]) == 22
-        versions = client.beta.memory_stores.memory_versions
-        first = await versions.list(store.id, view="full", limit=100)
-        assert len(first.data) == 20
-        assert [each.content async for each in first] == [str(n) for n in range(22)][::-1]
-
-
-async def test_every_change_is_a_version_with_its_author(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories, versions = (
-            client.beta.memory_stores.memories,
-            client.beta.memory_stores.memory_versions,
-        )
-        made = await memories.create(store.id, path="/a", content="one")
-        other = await memories.create(store.id, path="/other", content="x")
-        await Memories(api.records, MemoryStores(api.records)).update(
-            "acme",
-            store.id,
-            made.id,
-            UpdateMemory(content="two"),
-            SessionActor(session_id="sesn_1"),
-        )
-        await memories.update(made.id, memory_store_id=store.id, path="/b")
-        await memories.delete(made.id, memory_store_id=store.id)
-        found = [each async for each in versions.list(store.id, memory_id=made.id, limit=2)]
-        assert [(each.operation, each.path) for each in found] == [
-            ("deleted", "/b"),
-            ("modified", "/b"),
-            ("modified", "/a"),
-            ("created", "/a"),
-        ]
-        assert [each.content_sha256 for each in found] == [
-            None,
-            digest("two"),
-            digest("two"),
-            digest("one"),
-        ]
-        authors = [each.created_by.type for each in found if each.created_by]
-        assert authors == ["api_actor", "api_actor", "session_actor", "api_actor"]
-        assert all(each.content is None for each in found)
-        first = await versions.retrieve(found[-1].id, memory_store_id=store.id)
-        assert first.content == "one"
-        assert first.id == made.memory_version_id
-
-        async def ids(**wanted: str) -> list[str]:
-            return [each.id async for each in versions.list(store.id, **wanted)]  # pyright: ignore[reportArgumentType]
-
-        assert await ids(session_id="sesn_1") == [found[2].id]
-        assert len(await ids(api_key_id="key_test")) == 4
-        assert await ids(operation="deleted") == [found[0].id]
-        assert await ids(operation="deleted", memory_id=other.id) == []
-        assert await ids(service_account_id="svac_1") == []
-        moment = found[1].created_at
-        assert set(await ids(created_at_gte=moment.isoformat())) == {found[0].id, found[1].id}
-        before = (moment - timedelta(microseconds=1)).isoformat()
-        assert found[1].id not in await ids(created_at_lte=before)
-        assert found[1].id in await ids(created_at_lte=moment.isoformat())
-
-
-async def test_a_redacted_version_keeps_the_fact_and_nothing_else(tmp_path: Path):
-    async with served(tmp_path, routes) as api, api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories, versions = (
-            client.beta.memory_stores.memories,
-            client.beta.memory_stores.memory_versions,
-        )
-        made = await memories.create(store.id, path="/very-private", content="a leaked secret")
-        with pytest.raises(anthropic.BadRequestError, match="current version"):
-            await versions.redact(made.memory_version_id, memory_store_id=store.id)
-        await memories.update(made.id, memory_store_id=store.id, path="/b", content="clean")
-        cleared = await versions.redact(made.memory_version_id, memory_store_id=store.id)
-        assert (cleared.path, cleared.content, cleared.content_sha256) == (None, None, None)
-        assert cleared.content_size_bytes is None
-        assert cleared.redacted_at is not None
-        assert cleared.redacted_by is not None
-        assert (cleared.operation, cleared.memory_id) == ("created", made.id)
-        again = await versions.redact(made.memory_version_id, memory_store_id=store.id)
-        assert again == cleared
-        read = await versions.retrieve(made.memory_version_id, memory_store_id=store.id)
-        assert read == cleared
-        assert (await memories.retrieve(made.id, memory_store_id=store.id)).content == "clean"
-        last = await memories.delete(made.id, memory_store_id=store.id)
-        newest = (await versions.list(store.id, memory_id=last.id)).data[1]
-        await versions.redact(newest.id, memory_store_id=store.id)
-    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert b"a leaked secret" not in left
-    assert b"very-private" not in left
 
 
 async def test_an_archived_store_can_be_read_and_cleaned_only(api: Served):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,49 +11,19 @@ import anyio
 import pytest
 from anthropic import AsyncStream
 from anthropic.lib.sessions import accumulate_managed_agents_event
-from tests.api.streaming import CLERK, eventually, frames, grown, station, studio
+from tests.api.streaming import CLERK, Held, eventually, frames, grown, station, studio, until_idle
+from tests.harness.stage import echo
 from tests.log.stories import asks, opened, tell, texts, told
 
-from mainspring import Model, Request, Scripted, calls, says
+from mainspring import Scripted, calls, says
 from mainspring.capabilities.providers.scripted import thinks
 from mainspring.core.events import ThreadCreated
-from mainspring.core.model import Delta, Reply, TextDelta
+from mainspring.core.tool import Traits
 from mainspring.edges.api.sse import Pace
 from mainspring.service.deltas import Began
 from mainspring.service.streams import StreamLimits
 
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."
-
-
-class Held:
-    """Says what another model says, but ends no reply until it is told to."""
-
-    def __init__(self, model: Model, *, at: str = "") -> None:
-        self.has_begun = anyio.Event()
-        self.may_end = anyio.Event()
-        self._model = model
-        self._at = at
-        """Of the text, the piece to stop before; the reply itself if there is none such."""
-
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        async for each in self._model.stream(request):
-            if isinstance(each, Reply) or (isinstance(each, TextDelta) and each.text == self._at):
-                self.has_begun.set()
-                await self.may_end.wait()
-            yield each
-
-
-async def until_idle(stream: AsyncStream[Any], *, held: Held | None = None) -> list[Any]:
-    """`Any`: the client's union of all events. A held reply ends once its text was seen to grow."""
-    seen: list[Any] = []
-    with anyio.fail_after(10):
-        async for event in stream:
-            seen.append(event)
-            if held is not None and event.type == "event_delta":
-                held.may_end.set()
-            if event.type == "session.status_idle":
-                break
-    return seen
 
 
 async def test_a_stream_shows_what_happens_after_it_was_opened(tmp_path: Path):
@@ -174,6 +144,20 @@ async def test_an_interrupted_reply_keeps_the_id_it_was_announced_with(tmp_path:
     [start] = [event.event.id for event in seen if event.type == "event_start"]
     [said] = [event for event in seen if event.type == "agent.message"]
     assert (said.id, said.content[0].text) == (start, "The first half ")
+
+
+async def test_a_call_is_shown_with_what_the_gates_said_of_it(tmp_path: Path):
+    model = Scripted(calls("erase", text="all"))
+    eraser = replace(CLERK, tools=[echo("erase", Traits(needs_person=True))])
+    async with studio(tmp_path, model) as here, here.station.client() as client:
+        session = await here.runtime.start(eraser)
+        async with await client.beta.sessions.events.stream(session.id) as stream:
+            await session.send("go")
+            await session.run()
+            seen = await until_idle(stream)
+    [asked] = [event for event in seen if event.type == "agent.tool_use"]
+    assert asked.evaluated_permission == "ask"
+    assert seen[-1].stop_reason.event_ids == [asked.id]
 
 
 SECRET = "hunter2 is what I said"

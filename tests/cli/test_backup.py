@@ -48,9 +48,9 @@ def test_what_was_backed_up_is_restored_into_another_file(
         "tallies": 1,
     }
     assert (place / "new.db").stat().st_mode & 0o777 == 0o600
-    for session in (session_id, fork_id):
-        exported = mainspring("log", "export", session, "--store", "new.db").stdout
-        assert exported == mainspring("log", "export", session).stdout
+    exported = mainspring("log", "export", fork_id, "--store", "new.db").stdout
+    assert exported == mainspring("log", "export", fork_id).stdout
+    assert session_id in exported
     again = mainspring("restore", "all.backup", "--into", "new.db")
     assert again.returncode == 1
     assert "not empty" in again.stderr

@@ -101,8 +101,8 @@ class Fleet:
         plan = steps(self.order.steps, is_gentle=self.order.is_gentle)
         for session_id in self.sessions:
             deeds = ledger_of(Path(self.order.folder), session_id).deeds()
-            assert Counter(deed.step for deed in deeds) == Counter(plan), session_id
-            assert (await verify(self.log, session_id)).problems == ()
+            assert Counter(deed.step for deed in deeds) == Counter(list(plan)), session_id
+            assert not (await verify(self.log, session_id)).problems
 
     async def takeovers(self) -> list[float]:
         """Seconds from each kill to the first that another did for a session of the killed."""

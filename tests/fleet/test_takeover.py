@@ -15,7 +15,7 @@ from tests.fixtures_postgres import Postgres
 from tests.fleet.fleet import Fleet, fleet
 from tests.fleet.worker_main import Order
 
-BLIND = pytest.mark.parametrize("is_blind", [False, True], ids=["same_machine", "other_machine"])
+PLACES = ("same_machine", "other_machine")
 
 
 @pytest.fixture
@@ -34,9 +34,11 @@ def told(made: Fleet, takeovers: list[float]) -> str:
     )
 
 
-@BLIND
-async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, is_blind: bool):
-    order = replace(on_postgres, is_blind=is_blind, steps=6, latency_seconds=0.3, concurrency=4)
+@pytest.mark.parametrize("place", [PLACES[0], pytest.param(PLACES[1], marks=pytest.mark.slow)])
+async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, place: str):
+    order = replace(
+        on_postgres, is_blind=place == "other_machine", steps=6, latency_seconds=0.3, concurrency=4
+    )
     async with fleet(order) as made:
         await made.submit(12)
         for worker in (made.start(), made.start()):
@@ -52,9 +54,15 @@ async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, is
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@BLIND
-async def test_200_sessions_survive_a_minute_of_kills(on_postgres: Order, is_blind: bool):
-    order = replace(on_postgres, is_blind=is_blind, steps=24, latency_seconds=0.4, concurrency=100)
+@pytest.mark.parametrize("place", PLACES)
+async def test_200_sessions_survive_a_minute_of_kills(on_postgres: Order, place: str):
+    order = replace(
+        on_postgres,
+        is_blind=place == "other_machine",
+        steps=24,
+        latency_seconds=0.4,
+        concurrency=100,
+    )
     async with fleet(order) as made:
         await made.submit(200)
         for _ in range(2):

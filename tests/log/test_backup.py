@@ -67,9 +67,8 @@ async def dump(store: Store) -> object:
     exported = [
         [line async for line in transfer.export_lines(log, session.id)] for session in sessions
     ]
-    kept = [
-        await store.records.whole(each.kind, each.id) for each in await store.records.everything()
-    ]
+    records = store.records
+    kept = [await records.whole(each.kind, each.id) for each in await records.everything()]
     waiting = {each.id: await store.pending(each.id) for each in sessions}
     return exported, kept, await records.tallies(), waiting
 
@@ -116,9 +115,8 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         async def meanwhile() -> None:
             log = SessionLog(here)
             first = await here.records.get("file", "a")
-            await here.records.write(
-                Replace(record=_renamed(first)), Put(record=record("z", name="n"))
-            )
+            renamed = Replace(record=replace(first, name="another"))
+            await here.records.write(renamed, Put(record=record("z", name="n")))
             await tell(log, leaf, "later")
             await told(log, "a new session")
             changes.append(await here.records.tally([("spent", 100)]))

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,6 +26,8 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.audit import Act, Audit, Entry
 from mainspring.service.drawer import Listing
 from mainspring.service.principal import Principal
+from mainspring.service.tenants import CreateTenant, Tenants
+from mainspring.service.upkeep import tidy
 
 ACT = Act(operation="post /v1/agents", status=200)
 
@@ -221,3 +224,23 @@ async def test_an_entry_that_cannot_be_written_goes_to_the_log_and_raises_an_ala
     assert alarms == [1]
     assert "post /v1/agents/{agent_id}" in caplog.text
     assert "key_1" in caplog.text
+
+
+async def test_the_daily_upkeep_lets_go_of_what_is_old_of_every_tenant(records: Records):
+    time = Time()
+    tenants = Tenants(records)
+    for tenant in ("acme", "rival"):
+        await tenants.create(CreateTenant(id=tenant))
+    audit = Audit(records, clock=time.now)
+    for tenant in ("", "acme", "rival"):
+        await noted(audit, 2, tenant)
+    time.pass_(100 * 86400)
+    await noted(audit, 1)
+    await tidy(records, keep_audit=None, clock=time.now)
+    assert await records.count(Wanted(kind="audit")) == 7
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(partial(tidy, records, keep_audit=timedelta(90), clock=time.now))
+    assert await records.count(Wanted(kind="audit")) == 1
+    assert (await audit.verify("acme")).ok

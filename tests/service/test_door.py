@@ -22,13 +22,18 @@ from mainspring.core.errors import (
 )
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.door import ACTING_AGENT, KNOWN_SECONDS, Door, Rates, Whereabouts
-from mainspring.service.door import _presented as presented
+from mainspring.service.agent_model import ModelConfig
+from mainspring.service.agents import ServiceAccount
+from mainspring.service.door import ACTING_AGENT, KNOWN_SECONDS, Door, Rates, presented
+from mainspring.service.drawer import Drawer
+from mainspring.service.environments import SelfHostedConfig
 from mainspring.service.halts import SECONDS, CreateHalt, Halts
 from mainspring.service.keys import CreateKey, Keys, NewKey
 from mainspring.service.knock import Admission, Knock, client_address, joined
 from mainspring.service.principal import Principal, Role
 from mainspring.service.rates import Rate
+from mainspring.service.session_agent import SessionAgent
+from mainspring.service.session_record import Maker, SessionRecord
 from mainspring.service.tenants import CreateTenant, Tenants, UpdateTenant
 
 
@@ -42,10 +47,24 @@ class Gate:
     for_worker_keys: bool = False
 
 
-async def sessions(tenant: str, session_id: str) -> Whereabouts:
-    if (tenant, session_id) != ("acme", "sesn_1"):
-        raise NotFound("session", session_id)
-    return Whereabouts(agent_id="agent_1", environment_id="env_1")
+SESSION = SessionRecord(
+    id="sesn_1",
+    agent=SessionAgent(
+        id="agent_1",
+        name="clerk",
+        version=1,
+        model=ModelConfig(id="a:b"),
+        execution_identity=ServiceAccount(),
+        mcp_servers=(),
+        skills=(),
+        tools=(),
+    ),
+    environment_id="env_1",
+    environment=SelfHostedConfig(),
+    created_at=NOON,
+    updated_at=NOON,
+    created_by=Maker(key_id="key_1", name="ci"),
+)
 
 
 @dataclass
@@ -60,7 +79,6 @@ class House:
         self.door = Door(
             self.records,
             rates=self.rates,
-            find_session=sessions,
             clock=self.time.now,
             monotonic=self.time.monotonic,
         )
@@ -88,6 +106,7 @@ async def house_in(folder: Path, rates: Rates | None = None) -> AsyncGenerator[H
         house = House(store.records, rates=rates or Rates())
         for tenant in ("acme", "rival"):
             await house.tenants.create(CreateTenant(id=tenant))
+        await Drawer(store.records, "session", SessionRecord).put("acme", SESSION)
         yield house
 
 

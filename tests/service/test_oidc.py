@@ -7,7 +7,9 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
@@ -24,8 +26,13 @@ from tests.service.times import Time
 
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, InvalidInput, Unauthenticated
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.door import Door
 from mainspring.service.issuers import Issuer
+from mainspring.service.knock import Knock
 from mainspring.service.oidc import FRESH_SECONDS, RETRY_SECONDS, STALE_SECONDS, IssuedTokens
+from mainspring.service.principal import Role
+from mainspring.service.tenants import CreateTenant, Tenants
 from mainspring.wiring.identity import open_tokens
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -325,3 +332,35 @@ async def test_those_who_come_while_the_keys_are_fetched_wait_for_them():
             let.set()
     assert tenants == ["acme"] * 5
     assert len(site.asked) == 1
+
+
+@dataclass(frozen=True)
+class Gate:
+    role: Role = "admin"
+    is_open: bool = False
+    for_agent_keys: bool = False
+    for_worker_keys: bool = False
+
+
+async def test_a_token_opens_the_door_as_a_bearer_and_only_while_its_tenant_is_enabled(
+    tmp_path: Path,
+):
+    time = Time()
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        tenants = Tenants(store.records)
+        await tenants.create(CreateTenant(id="acme"))
+        door = Door(store.records, tokens=tokens(), monotonic=time.monotonic)
+        bearer = Knock(headers={"authorization": f"Bearer {token()}"})
+        admission = await door.admit(bearer, Gate())
+        assert admission.refusal is None
+        assert (admission.who.tenant, admission.who.role) == ("acme", "admin")
+        with pytest.raises(Unauthenticated):
+            await door.admit(Knock(headers={"x-api-key": token()}), Gate())
+        with pytest.raises(Unauthenticated):
+            await Door(store.records).admit(bearer, Gate())
+        staff = token(claims(realm={"roles": "staff"}))
+        refused = await door.admit(Knock(headers={"authorization": f"Bearer {staff}"}), Gate())
+        assert isinstance(refused.refusal, Forbidden)
+        await tenants.disable("acme")
+        time.pass_(60)
+        assert isinstance((await door.admit(bearer, Gate())).refusal, Forbidden)

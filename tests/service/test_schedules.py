@@ -1,5 +1,6 @@
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,6 +14,7 @@ from mainspring.service.schedules import (
     QuietHours,
     checked,
     chosen,
+    fires,
     jitter,
     latest,
     next_fire,
@@ -43,6 +45,10 @@ CHANGES = (  # moments near which some of these zones set their clocks
 
 def cron(expression: str, timezone: str = "UTC", policy: Policy | None = None) -> Cron:
     return Cron(expression=expression, timezone=timezone, policy=policy or Policy())
+
+
+def until(schedule: Cron, after: datetime, upto: datetime) -> Iterator[datetime]:
+    return takewhile(lambda each: each <= upto, fires(schedule, after))
 
 
 def shown(moments: list[datetime]) -> list[str]:
@@ -90,7 +96,7 @@ FIELDS = st.tuples(
     st.sampled_from(["*", "*/7", "0", "30", "0,30,59", "10-20"]),
     st.sampled_from(["*", "*/2", "0", "1", "2", "1-3", "23"]),
     st.sampled_from(["*", "1", "8", "29", "31"]),
-    st.sampled_from(["*", "3", "11", "3-11"]),
+    st.sampled_from(["*", "3", "10", "3-11"]),
     st.sampled_from(["*", "0", "7", "1-5"]),
 )
 
@@ -111,8 +117,8 @@ def test_fires_are_all_the_minutes_that_match_by_the_clock_each_once_and_in_orde
         for step in range(1, 301)
         if _matches(fields, (moment := after + timedelta(minutes=step)).astimezone(ZoneInfo(zone)))
     ]
-    found = upcoming(cron(" ".join(fields), zone), after, 301)
-    assert [each for each in found if each <= after + span] == wanted
+    found = list(until(cron(" ".join(fields), zone), after, after + span))
+    assert found == wanted
     assert all(one < other for one, other in pairwise(found))
 
 
@@ -153,8 +159,7 @@ def test_the_latest_fires_are_the_last_of_all(
 ):
     schedule = cron(" ".join(fields), zone)
     upto = change + timedelta(hours=hours)
-    found = [each for each in upcoming(schedule, change, 3700) if each <= upto]
-    assert latest(schedule, change, upto, n) == found[-n:]
+    assert latest(schedule, change, upto, n) == list(until(schedule, change, upto))[-n:]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class Signals:
 
     async def someone(self) -> None:
         """Return when there is a follower to work for."""
-        while not self.watched():
+        while not any(self._watches.values()):
             if self._arrived.is_set():  # never replace one that somebody else waits for
                 self._arrived = anyio.Event()
             await self._arrived.wait()

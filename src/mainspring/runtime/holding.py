@@ -15,7 +15,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.owner import is_dead, local_owner
 
-LEASE_SECONDS = 5.0
+LEASE_SECONDS = 4.0
 """How long after its death a worker's sessions wait for another; it renews three times as often."""
 
 

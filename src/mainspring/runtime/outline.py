@@ -125,9 +125,9 @@ async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Statu
 
 
 async def _is_called_for(log: SessionLog, session_id: str) -> bool:
-    """Whether something in the inbox makes a run; an interrupt of nothing does not."""
-    interrupt = payload_type(events.UserInterrupt())
-    return any(item.type != interrupt for item in await log.store.pending(session_id))
+    """Whether something in the inbox makes a run; an interrupt of nothing and news do not."""
+    idle = {payload_type(each) for each in (events.UserInterrupt(), events.SessionUpdated())}
+    return any(item.type not in idle for item in await log.store.pending(session_id))
 
 
 async def _first_words(log: SessionLog, session: SessionRow) -> str | None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros, to_micros
-from mainspring.core.errors import AlreadyThere, MainspringError, Stale
+from mainspring.core.errors import AlreadyThere, MainspringError, ServiceError, Stale
 from mainspring.log.group_commit import GroupCommit
 from mainspring.log.records import Put, Record, Records, Remove, Replace, Wanted
 from mainspring.service.drawer import Drawer, Listing, Tabs
@@ -197,7 +197,10 @@ class Audit:
                 hung = self._anchors.putting(tenant, anchor)
             else:
                 hung = self._anchors.replacing(kept, anchor)
-            await self._records.write(hung, *(Remove(record=record) for record in found))
+            try:
+                await self._records.write(hung, *(Remove(record=record) for record in found))
+            except ServiceError:  # another process is at it
+                return gone
             gone += len(found)
         return gone
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -14,9 +15,9 @@ from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
-from mainspring.core.clock import Clock
+from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput, NotFound, Stale
-from mainspring.log.records import Record, Records, Remove
+from mainspring.log.records import Record, Records, Remove, Replace
 from mainspring.service.credential import (
     KIND,
     PURGED,
@@ -197,6 +198,17 @@ class Credentials:
         sealed = self._sealed(opened.record.tenant, changed.id, secrets)
         await self._records.write(self._drawer.replacing(opened.record, changed, content=sealed))
         return changed
+
+    async def claim(self, opened: Opened, until: datetime | None) -> Opened:
+        """Say that one is at work on its secrets, for others to wait; `None`: not any more.
+        `keep` ends a claim too.
+
+        Raises: Stale: it is not any more what was opened.
+        """
+        due = None if until is None else to_micros(until)
+        claimed = dataclasses.replace(opened.record, due=due)
+        [record] = await self._records.write(Replace(record=claimed))
+        return dataclasses.replace(opened, record=record)
 
     def _sealed(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
@@ -24,12 +24,15 @@ from mainspring.core.errors import (
     Unauthenticated,
 )
 from mainspring.log.records import Records
+from mainspring.service.drawer import Drawer
 from mainspring.service.halts import Halts
 from mainspring.service.keys import MAX_SECRET, Key, Keys, digest_of
 from mainspring.service.knock import Admission, Knock
 from mainspring.service.principal import Principal, Role
 from mainspring.service.rates import Buckets, Rate, Standing
 from mainspring.service.recent import Recent
+from mainspring.service.session_record import KIND as SESSION
+from mainspring.service.session_record import SessionRecord
 from mainspring.service.tenants import Tenant, Tenants
 
 _LOG = logging.getLogger("mainspring.door")
@@ -66,22 +69,6 @@ class Tokens(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
-    """What a session belongs to."""
-
-    agent_id: str | None
-    environment_id: str | None
-
-
-FindSession: TypeAlias = Callable[[str, str], Awaitable[Whereabouts]]
-"""Of a tenant, by id. Raises: NotFound."""
-
-
-async def no_sessions(_tenant: str, session_id: str) -> Whereabouts:
-    raise NotFound("session", session_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """For whom nothing else is said."""
 
@@ -97,14 +84,13 @@ class Door:
         records: Records,
         *,
         rates: Rates | None = None,
-        find_session: FindSession = no_sessions,
         tokens: Tokens | None = None,
         clock: Clock = clocks.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keys = Keys(records, clock=clock)
         self._rates = rates or Rates()
-        self._find_session = find_session
+        self._sessions = Drawer(records, SESSION, SessionRecord)
         self._tokens = tokens
         self._clock = clock
         self._halts = Halts(records, clock=clock, monotonic=monotonic)
@@ -132,7 +118,7 @@ class Door:
         )
 
     async def _identified(self, knock: Knock) -> tuple[Principal, Rate]:
-        secret, is_bearer = _presented(knock.headers)
+        secret, is_bearer = presented(knock.headers)
         if self._tokens is not None and is_bearer and self._tokens.is_one(secret):
             return await self._tokens.principal(secret), self._rates.key
         if not secret.isascii() or len(secret) > MAX_SECRET:
@@ -224,9 +210,9 @@ class Door:
         if "environment_id" in path:
             _require_environment(who, path["environment_id"])
         if "session_id" in path:
-            found = await self._find_session(who.tenant, path["session_id"])
-            who.require_agent(found.agent_id or "")
-            _require_environment(who, found.environment_id or "")
+            session = await self._sessions.get(who.tenant, path["session_id"])
+            who.require_agent(session.agent.id)
+            _require_environment(who, session.environment_id)
 
     async def _check_halts(self, who: Principal) -> None:
         """People must still be able to look and to mend; what is stopped must do nothing."""
@@ -235,7 +221,7 @@ class Door:
             raise Forbidden(why)
 
 
-def _presented(headers: Mapping[str, str]) -> tuple[str, bool]:
+def presented(headers: Mapping[str, str]) -> tuple[str, bool]:
     """The secret, and whether it came as a bearer's.
 
     Raises: Unauthenticated: there is none, or two.

@@ -77,7 +77,7 @@ class EmbeddedDispatcher:
         self, do: Do, *, concurrency: int, closing: Event, on_failed: OnFailed | None = None
     ) -> None:
         lanes = Lanes(self, do, on_failed=on_failed, backoff=self._backoff)
-        async with running(self._look_around, self._renew):
+        async with running(self._look, self._renew):
             await lanes.run(concurrency=concurrency, closing=closing)
 
     async def take(self) -> Taken | None:
@@ -149,13 +149,16 @@ class EmbeddedDispatcher:
         self._changed.set()
         self._changed = Event()
 
-    async def _look_around(self) -> None:
+    async def look_around(self) -> None:
         """Find what other processes have put, what is due soon, and what the dead have held."""
+        await self._kept.rescue()
+        for job, at in await self._kept.due(self._clock() + _AHEAD, limit=_MOST):
+            self._wait(job, at, has_record=True)
+
+    async def _look(self) -> None:
         while True:
             with suppress(StoreFailed):  # the next look will do
-                await self._kept.rescue()
-                for job, at in await self._kept.due(self._clock() + _AHEAD, limit=_MOST):
-                    self._wait(job, at, has_record=True)
+                await self.look_around()
             await anyio.sleep(_LOOK_SECONDS)
 
     async def _renew(self) -> None:

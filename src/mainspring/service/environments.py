@@ -133,7 +133,7 @@ class Environments:
                 description=(
                     known.description if asked.description is UNSET else asked.description or ""
                 ),
-                metadata=patched(known.metadata, asked.metadata),
+                metadata=patched(known.metadata, _without_empty(asked.metadata)),
                 updated_at=self._clock(),
             )
 
@@ -153,6 +153,13 @@ class Environments:
 
     async def page(self, tenant: str, listing: Listing) -> Page[Environment]:
         return await self._drawer.page(tenant, listing)
+
+
+def _without_empty(patch: MetadataPatch | UnsetType) -> MetadataPatch | UnsetType:
+    """An empty text takes a pair out, as the API has it for environments and nothing else."""
+    if isinstance(patch, UnsetType):
+        return patch
+    return {key: value or None for key, value in patch.items()}
 
 
 def _tabs(environment: Environment) -> Tabs:

@@ -232,7 +232,7 @@ def _in_time(wanted: Sought, chunk: Sequence[Event]) -> tuple[list[Event], bool]
 
 def _place(cursor: str) -> tuple[str, int]:
     match place_of(cursor):
-        case ["seq" | "inbox" as kind, int(place)]:
+        case ["seq" | "inbox" as kind, int(place)] if 0 <= place <= ENDLESS:
             return kind, place
         case _:
             raise InvalidInput("page: not a cursor of this list")

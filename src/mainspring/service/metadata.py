@@ -18,11 +18,11 @@ MetadataPatch: TypeAlias = Annotated[dict[Key, Value | None], Meta(max_length=MA
 
 
 def patched(known: dict[str, str], patch: dict[str, str | None] | UnsetType | None) -> Metadata:
-    """Raises: InvalidInput: it would be too many."""
+    """A pair that is `None` goes. Raises: InvalidInput: it would be too many."""
     if patch is UNSET or patch is None:
         return known
     merged = {**known, **patch}
-    left = {key: value for key, value in merged.items() if value}
+    left = {key: value for key, value in merged.items() if value is not None}
     if len(left) > MAX_PAIRS:
         raise InvalidInput(f"metadata: at most {MAX_PAIRS} pairs")
     return left

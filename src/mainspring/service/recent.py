@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from mainspring.core.errors import ServiceError
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -33,7 +35,7 @@ class Recent(Generic[K, V]):
         return key in self._known
 
     async def get(self, key: K) -> V:
-        """Raises what the look does; what was known of it is then forgotten."""
+        """Raises what the look does. What is refused is forgotten."""
         now = self._monotonic()
         found = self._known.get(key)
         if found is not None and now < found[1]:
@@ -41,7 +43,7 @@ class Recent(Generic[K, V]):
             return found[0]
         try:
             value = await self._look(key)
-        except BaseException:
+        except ServiceError:
             self._known.pop(key, None)
             raise
         self._known[key] = (value, now + self._seconds)

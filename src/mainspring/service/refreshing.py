@@ -1,8 +1,10 @@
-"""Access tokens that have expired are exchanged for new ones, once however many ask."""
+"""Access tokens that have expired are exchanged for new ones, once however many ask: many
+endpoints take a refresh token that comes twice for a stolen one, and revoke everything."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -10,7 +12,7 @@ import anyio
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
-from mainspring.core.clock import Clock
+from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import NetworkRefused, Stale
 from mainspring.service.credential_auth import McpOauth
 from mainspring.service.credentials import Credentials, Opened
@@ -26,6 +28,9 @@ from mainspring.service.token_endpoint import (
 )
 
 _TRIES = 8
+_CLAIM = timedelta(seconds=30)
+"""Longer than an endpoint is waited for; after it whoever claimed the exchange has died."""
+_PAUSE_SECONDS = 0.1
 
 Outcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_refresh_token"]
 
@@ -70,38 +75,55 @@ class Refresher:
         lock = self._locks.setdefault(id_, anyio.Lock())
         async with lock:
             now = await self._again(opened)
-            if now.secrets.value != opened.secrets.value:
-                return Exchange(outcome="succeeded", opened=now)
             rev, known = self._refused.get(id_, (None, None))
             if known is not None and rev == now.record.rev:
                 return known
-            exchange = await self._exchanged(now)
-            if exchange.is_final:
-                self._refused[id_] = now.record.rev, exchange
-                await self._tell(now)
-            else:
-                self._refused.pop(id_, None)
-            return exchange
+            now = await self._claimed(opened)
+            if now.secrets.value != opened.secrets.value:
+                return Exchange(outcome="succeeded", opened=now)
+            return await self._exchanged(now)
+
+    async def _claimed(self, opened: Opened) -> Opened:
+        """Ours alone to exchange, in whatever process others are; or with a new token already."""
+        while True:
+            now = await self._again(opened)
+            if now.secrets.value != opened.secrets.value:
+                return now
+            due, moment = now.record.due, self._clock()
+            if due is not None and due > to_micros(moment):
+                await anyio.sleep(_PAUSE_SECONDS)
+                continue
+            try:
+                return await self._credentials.claim(now, moment + _CLAIM)
+            except Stale:
+                continue
 
     async def _exchanged(self, opened: Opened) -> Exchange:
         auth = opened.credential.auth
         if not isinstance(auth, McpOauth) or auth.refresh is None:
-            return Exchange(outcome="no_refresh_token", opened=opened)
+            return Exchange(outcome="no_refresh_token", opened=await self._released(opened))
         try:
             reply = await self._fetch(refresh_request(auth.refresh, opened.secrets))
         except NetworkRefused:
-            return Exchange(outcome="connect_error", opened=opened)
+            return Exchange(outcome="connect_error", opened=await self._released(opened))
         if (grant := granted(reply)) is not None:
             return Exchange(outcome="succeeded", opened=await self._kept(opened, grant))
-        now = await self._again(opened)
-        if now.secrets.value != opened.secrets.value:  # another process was faster with the token
-            return Exchange(outcome="succeeded", opened=now)
-        return Exchange(
+        failed = Exchange(
             outcome="failed",
-            opened=now,
+            opened=await self._released(opened),
             http_response=shown(reply, opened.secrets),
             is_final=not is_passing(reply),
         )
+        if failed.is_final:
+            self._refused[opened.credential.id] = failed.opened.record.rev, failed
+            await self._tell(opened)
+        return failed
+
+    async def _released(self, opened: Opened) -> Opened:
+        try:
+            return await self._credentials.claim(opened, None)
+        except Stale:  # somebody changed it, which ended the claim
+            return await self._again(opened)
 
     async def _kept(self, opened: Opened, grant: Granted) -> Opened:
         """The endpoint may have made the old refresh token void: what it gave must be kept,

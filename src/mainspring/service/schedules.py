@@ -9,7 +9,8 @@ from __future__ import annotations
 import calendar
 import hashlib
 import re
-from collections.abc import Generator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice
@@ -101,18 +102,17 @@ def latest(cron: Cron, after: datetime, upto: datetime, n: int) -> list[datetime
 
 
 def fires(cron: Cron, after: datetime) -> Generator[datetime, None, None]:
+    """All of them after that moment; they end after fifty years without one, or if too many in a
+    row are in quiet hours."""
     zone, quiet, silent = ZoneInfo(cron.timezone), cron.policy.quiet_hours, 0
-    moment = after.astimezone(UTC)
-    while silent < _QUIET_TRIES:
-        found = _match(cron.expression, zone, moment)
-        if found is None:
-            return
-        moment = found
-        if quiet is not None and quiet.covers(moment.astimezone(zone).time()):
-            silent += 1
+    for moment in _matches(cron.expression, zone, after.astimezone(UTC)):
+        if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
+            silent = 0
+            yield moment
             continue
-        silent = 0
-        yield moment
+        silent += 1
+        if silent == _QUIET_TRIES:
+            return
 
 
 def jitter(cron: Cron, id_: str) -> timedelta:
@@ -134,21 +134,29 @@ def chosen(policy: Policy, due: Sequence[datetime], *, now: datetime) -> list[da
             return list(due[-policy.max_missed :])
 
 
-def _match(expression: str, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """The first moment after that one at which the clock of the zone shows a time that matches;
-    `None` if there is none in fifty years."""
+def _matches(expression: str, zone: ZoneInfo, after: datetime) -> Generator[datetime, None, None]:
+    """The moments at which the clock of the zone shows a time that matches, in order."""
     begin = after.astimezone(zone).replace(tzinfo=None, fold=0)
-    if (after - _REPEATED).astimezone(zone).utcoffset() != (after + _REPEATED).astimezone(
-        zone
-    ).utcoffset():
+    if _offset(after - _REPEATED, zone) != _offset(after + _REPEATED, zone):
         begin -= _REPEATED  # times that the clock has shown may be shown again
-    found: datetime | None = None
+    again = deque[datetime]()
     for wall in CronSim(expression, begin):
-        moments = [each for each in _moments(wall, zone) if each > after]
-        found = min([*moments, found] if found else moments, default=None)
-        if moments and moments[0].astimezone(zone).fold == 0:
-            break  # first showings only grow: none that comes now is earlier
-    return found
+        for is_repeated, moment in enumerate(_moments(wall, zone)):
+            if is_repeated:  # others may be shown for the first time before
+                again.append(moment)
+                continue
+            while again and again[0] < moment:
+                yield from _later((again.popleft(),), after)
+            yield from _later((moment,), after)
+    yield from _later(again, after)
+
+
+def _later(moments: Iterable[datetime], after: datetime) -> list[datetime]:
+    return [each for each in moments if each > after]
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()
 
 
 def _moments(wall: datetime, zone: ZoneInfo) -> list[datetime]:

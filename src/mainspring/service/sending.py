@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from msgspec import Struct
-
+from mainspring.core.envelope import payload_type
 from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
 from mainspring.core.events import (
     ClientPayload,
@@ -25,6 +24,7 @@ from mainspring.service.principal import Principal
 from mainspring.service.sending_content import prepared
 from mainspring.service.sending_params import SendConfirmation, SentEvent
 from mainspring.service.session_digest import Call, SessionDigest, result_of
+from mainspring.service.session_record import ACCEPTED_KIND, Accepted
 from mainspring.service.session_view import Standing
 from mainspring.service.sessions import Sessions
 from mainspring.service.wire_events import Wire, WireEvent
@@ -33,20 +33,13 @@ _ANSWERS = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
 
 
-class Accepted(Struct, frozen=True, kw_only=True):
-    """A request that was checked and may be repeated, under the key that its client chose."""
-
-    id: str
-    session_id: str
-
-
 class Sending:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._wire = Wire(sessions.log)
         self._accepted = Drawer(
             sessions.drawer.records,
-            "accepted",
+            ACCEPTED_KIND,
             Accepted,
             tabs=lambda accepted: Tabs(parent=accepted.session_id),
             clock=sessions.clock,
@@ -77,7 +70,9 @@ class Sending:
         ]
         accepted = None if key is None else _accepted(session_id, key)
         if accepted is None or not await self._is_repeated(who.tenant, accepted):
-            answered = await _answered(self._sessions.log, session_id)
+            answered = frozenset[str]()
+            if any(payload_type(each) in _ANSWERS for each in payloads):
+                answered = await _answered(self._sessions.log, session_id)
             check_fit(standing, payloads, answered)
             if accepted is not None:
                 await self._accept(who.tenant, accepted)

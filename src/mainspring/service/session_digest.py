@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
@@ -26,8 +28,7 @@ Status: TypeAlias = Literal["rescheduling", "running", "idle", "terminated"]
 Kind: TypeAlias = Literal["tool", "custom"]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool call of a thread's newest round that no client has answered yet."""
 
     kind: Kind
@@ -40,8 +41,7 @@ _NO_CALLS: Calls = MappingProxyType({})
 _NO_USAGE = Usage()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadDigest:
+class ThreadDigest(Struct, frozen=True, kw_only=True):
     id: str
     agent_name: str | None
     created_at: datetime
@@ -63,8 +63,7 @@ class ThreadDigest:
         return self.seconds_before + max(0.0, (now - self.running_since).total_seconds())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     id: str
     description: str
     result: str = "pending"
@@ -73,8 +72,7 @@ class Outcome:
     completed_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDigest:
+class SessionDigest(Struct, frozen=True, kw_only=True):
     seq: int = 0
     """How far the log has been read."""
     main_thread_id: str = ""
@@ -365,12 +363,15 @@ class Digests:
 
     async def of(self, session: SessionRow) -> SessionDigest:
         """Raises: SessionNotFound: it was deleted meanwhile."""
-        digest = self._digests.pop(session.id, None) or SessionDigest()
+        digest = self._digests.get(session.id) or SessionDigest()
         if digest.seq < session.head.seq:
             for event in await self._log.read(session.id, after=digest.seq, types=TYPES):
                 digest = fold(digest, event)
             digest = replace(digest, seq=max(digest.seq, session.head.seq))
-        self._digests[session.id] = digest
+        known = self._digests.get(session.id)
+        if known is None or known.seq < digest.seq:  # others may have read on meanwhile
+            self._digests[session.id] = digest
+        self._digests.move_to_end(session.id)
         while len(self._digests) > self._kept:
             self._digests.popitem(last=False)
         return digest

@@ -13,6 +13,7 @@ from msgspec import Struct
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.log.records import Record, Records, Wanted
+from mainspring.log.session_log import ENDLESS
 from mainspring.service.page import Limit, cursor_of, place_of
 from mainspring.service.session_digest import Status
 from mainspring.service.session_record import KIND, SessionRecord
@@ -160,7 +161,7 @@ def _cursor(way: str, record: Record | None) -> str | None:
 
 def _turn(tenant: str, cursor: str) -> Turn:
     match place_of(cursor):
-        case ["next" | "prev" as way, int(created), str(id_)]:
+        case ["next" | "prev" as way, int(created), str(id_)] if abs(created) <= ENDLESS:
             after = Record(
                 tenant=tenant, kind=KIND, id=id_, created=created, updated=created, body=b""
             )

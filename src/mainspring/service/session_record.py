@@ -15,6 +15,7 @@ from mainspring.service.session_agent import SessionAgent
 from mainspring.service.session_resources import Resource
 
 KIND = "session"
+ACCEPTED_KIND = "accepted_request"
 Title = Annotated[str, Meta(max_length=512)]
 
 
@@ -57,6 +58,13 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     deployment_id: str | None = None
     archived_at: datetime | None = None
     archived_threads: dict[str, datetime] = {}
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """A request that was checked and may be repeated, under the key that its client chose."""
+
+    id: str
+    session_id: str
 
 
 def tabs(session: SessionRecord) -> Tabs:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, TypeAlias
 
-import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound, SessionNotFound, Stale
-from mainspring.core.events import ClientPayload, SessionUpdated
+from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
+from mainspring.log.records import Remove, Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.service.drawer import Drawer
 from mainspring.service.environments import Environment, Environments
-from mainspring.service.metadata import Metadata, MetadataPatch, patched
+from mainspring.service.metadata import Metadata
 from mainspring.service.notice import Notice, Notify, unnoticed
 from mainspring.service.principal import Principal
 from mainspring.service.sending_content import prepared
@@ -32,14 +32,21 @@ from mainspring.service.sending_params import InitialEvents
 from mainspring.service.session_agent import (
     AgentBook,
     AgentChoice,
-    UpdateSessionAgent,
     chosen_id,
     snapshot,
-    updated,
 )
+from mainspring.service.session_change import UpdateSession, changed, told
 from mainspring.service.session_digest import Digests
 from mainspring.service.session_list import ListSessions, SessionList, TwoWayPage
-from mainspring.service.session_record import KIND, Budget, Maker, SessionRecord, Title, tabs
+from mainspring.service.session_record import (
+    ACCEPTED_KIND,
+    KIND,
+    Budget,
+    Maker,
+    SessionRecord,
+    Title,
+    tabs,
+)
 from mainspring.service.session_resources import ResourcesAsked, attached, check_together
 from mainspring.service.session_view import SessionObject, Standing, cents, view
 from mainspring.service.surroundings import Surroundings
@@ -71,12 +78,11 @@ class CreateSession(Struct, frozen=True, kw_only=True):
     vault_ids: tuple[str, ...] = ()
 
 
-class UpdateSession(Struct, frozen=True, kw_only=True):
-    agent: UpdateSessionAgent | UnsetType = UNSET
-    budget: Budget | UnsetType | None = UNSET
-    metadata: MetadataPatch | UnsetType | None = UNSET
-    title: Title | UnsetType | None = UNSET
-    vault_ids: tuple[str, ...] | UnsetType = UNSET
+class ForkSession(Struct, frozen=True, kw_only=True):
+    at: Annotated[int, Meta(ge=1)] | None = None
+    """The last event that both have: its place in the log, as streams say it in `id`. Absent: all
+    that there are."""
+    title: Title | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +178,11 @@ class Sessions:
         def change(known: SessionRecord) -> SessionRecord:
             nonlocal before
             before = known
-            return replace(_changed(known, asked, spent), updated_at=self.clock())
+            return replace(changed(known, asked, spent), updated_at=self.clock())
 
         after = await self.drawer.update(who.tenant, session_id, change)
-        if (told := _told(before, after)) is not None:
-            await self.submit(who.tenant, session_id, told)
+        if (news := told(before, after)) is not None:
+            await self.submit(who.tenant, session_id, news)
             await self._notify(who.tenant, "updated", session_id)
         return await self.get(who, session_id)
 
@@ -203,8 +209,31 @@ class Sessions:
         except SessionNotFound:
             pass  # it went so far before, and no further
         self.digests.forget(session_id)
+        await self._forget_requests(who.tenant, session_id)
         await self.drawer.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
+
+    async def fork(self, who: Principal, session_id: str, asked: ForkSession) -> SessionObject:
+        """Another session that begins as this one did, up to an event.
+
+        Raises: NotFound, InvalidInput: there is no such event.
+        """
+        parent = await self.record(who, session_id)
+        forked = await self.log.fork(session_id, at=asked.at, title=asked.title)
+        now = self.clock()
+        record = replace(
+            parent,
+            id=forked.id,
+            created_at=now,
+            updated_at=now,
+            created_by=Maker.of(who),
+            title=parent.title if asked.title is None else asked.title,
+            deployment_id=None,
+            archived_at=None,
+        )
+        await self.drawer.put(who.tenant, record)
+        await self._notify(who.tenant, "created", record.id)
+        return view(await self._standing(record), now)
 
     async def record(self, who: Principal, session_id: str) -> SessionRecord:
         """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
@@ -293,6 +322,12 @@ class Sessions:
         except SessionNotFound:
             return None
 
+    async def _forget_requests(self, tenant: str, session_id: str) -> None:
+        records = self.drawer.records
+        wanted = Wanted(kind=ACCEPTED_KIND, tenant=tenant, parent=session_id)
+        while accepted := await records.list(wanted):
+            await records.write(*(Remove(record=each) for each in accepted))
+
     async def _notify(self, tenant: str, what: str, session_id: str) -> None:
         await self.premises.notify(Notice(tenant=tenant, type=f"session.{what}", id=session_id))
 
@@ -307,47 +342,3 @@ def _check_still(standing: Standing, act: str) -> None:
         raise Stale(
             f"session {standing.record.id} is running: send it a user.interrupt, then {act} it"
         )
-
-
-def _changed(known: SessionRecord, asked: UpdateSession, spent_cents: int) -> SessionRecord:
-    agent = known.agent
-    if not isinstance(asked.agent, UnsetType):
-        agent = updated(agent, asked.agent)
-    budget = known.budget
-    if not isinstance(asked.budget, UnsetType):
-        budget = asked.budget
-        _check_budget(known.budget, budget, spent_cents)
-    return replace(
-        known,
-        agent=agent,
-        budget=budget,
-        metadata=patched(known.metadata, asked.metadata),
-        title=known.title if isinstance(asked.title, UnsetType) else asked.title,
-    )
-
-
-def _check_budget(known: Budget | None, asked: Budget | None, spent_cents: int) -> None:
-    if asked is None:
-        return
-    if known is None:
-        raise InvalidInput("budget: budget_create_only: this session was made without one")
-    if int(asked.max_list_cost.amount) <= spent_cents:
-        raise InvalidInput(f"budget: budget_not_raised: {spent_cents} cents are spent already")
-
-
-def _told(before: SessionRecord, after: SessionRecord) -> SessionUpdated | None:
-    """What has changed, as the log is told; `None`: nothing."""
-
-    def new(name: str) -> Any:  # noqa: ANN401 (plain JSON of whatever it is)
-        value = getattr(after, name)
-        return None if value == getattr(before, name) else msgspec.to_builtins(value)
-
-    same = all(
-        getattr(before, name) == getattr(after, name)
-        for name in ("title", "metadata", "agent", "budget")
-    )
-    if same:
-        return None
-    return SessionUpdated(
-        title=new("title"), metadata=new("metadata"), agent=new("agent"), budget=new("budget")
-    )

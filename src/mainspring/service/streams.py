@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from mainspring.core import clock as clocks
@@ -20,8 +21,9 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound, RateLimited, SessionNotFound
 from mainspring.core.events import ThreadCreated
 from mainspring.log.patience import patiently
-from mainspring.log.session_log import SessionLog
+from mainspring.log.session_log import ENDLESS, SessionLog
 from mainspring.log.signals import Watch
+from mainspring.log.store import Span
 from mainspring.service.deltas import Began, Deltas, Ear, Grew, Kind, Piece
 from mainspring.service.wire_events import Shown, View, Wire
 
@@ -91,16 +93,28 @@ class Stream:
     def _is_behind(self) -> bool:
         return self._watch.pokes != self._pokes
 
-    def preview(self, ear: Ear, kinds: frozenset[Kind]) -> None:
-        """Tell what the ear hears too."""
-        thread_id = self._view.thread_id or self._view.main_thread_id
-        self._previewing = _Previewing(ear, thread_id, kinds)
+    async def preview(self, ear: Ear, kinds: frozenset[Kind]) -> None:
+        """Tell what the ear hears too, but for what is of requests that have ended by now."""
+        view = self._view
+        thread_id = view.thread_id or view.main_thread_id
+        newest = Span(
+            session_id=view.session_id,
+            after=0,
+            upto=ENDLESS,
+            types=_ENDS_PREVIEWS,
+            threads=frozenset({thread_id}),
+            limit=1,
+            backwards=True,
+        )
+        ends = await self._wire.log.store.read(newest)
+        self._previewing = _Previewing(ear, thread_id, kinds, ended=ends[0].seq if ends else 0)
 
     def end(self) -> None:
         self.is_over = True
         self._watch.nudge()
 
     async def _read(self) -> list[Told]:
+        await anyio.lowlevel.checkpoint()  # pages may be quick: others have their turn between them
         pokes, log = self._watch.pokes, self._wire.log
         page = partial(log.read, self._view.session_id, after=self._after, limit=_PAGE)
         try:
@@ -139,12 +153,12 @@ class Stream:
 class _Previewing:
     """Which events a reader has seen the beginning of, and not the end."""
 
-    def __init__(self, ear: Ear, thread_id: str, kinds: frozenset[Kind]) -> None:
+    def __init__(self, ear: Ear, thread_id: str, kinds: frozenset[Kind], *, ended: int) -> None:
         self._ear = ear
         self._thread_id = thread_id
         self._kinds = kinds
         self._open: dict[str, int] = {}
-        self._ended = 0
+        self._ended = ended
 
     def take(self) -> list[Piece]:
         return [piece for piece in self._ear.take() if piece.thread_id == self._thread_id]
@@ -239,7 +253,7 @@ class Streams:
                     yield stream
                     return
                 with self._deltas.listen(wish.session_id, watch.nudge) as ear:
-                    stream.preview(ear, wish.previews)
+                    await stream.preview(ear, wish.previews)
                     yield stream
 
     def close(self) -> None:

@@ -11,6 +11,8 @@ from mainspring.log.chain import Scrub, scrubbed
 
 BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
 """What looks like a secret has none of these in it, so a word that one of them ends is judged."""
+_STEP = 500
+"""All that was said is judged anew each time: the more that is, the more must have been added."""
 
 
 class Veil:
@@ -34,7 +36,8 @@ class Veil:
         if self._is_shut:
             return ""
         self._said += text
-        if not any(each in text for each in BOUNDARIES):
+        is_little = len(self._said) - self._shown <= self._shown // _STEP
+        if is_little or not any(each in text for each in BOUNDARIES):
             return ""
         end = 1 + max(self._said.rfind(each) for each in BOUNDARIES)
         begun = (_beginning(self._said, each, end) for each in self._passages)

@@ -32,6 +32,8 @@ from mainspring.service.wire_content import (
 
 DEFAULT_ITERATIONS = 3
 _AUTHORIZED = "tool_call.authorized"
+_ASKED_ANEW = 50
+"""How many decisions on others may come between a call and the one on it."""
 
 PUBLIC_TYPES = frozenset(
     {
@@ -168,16 +170,16 @@ class Wire:
         if not calls:
             return {}
         decisions: dict[str, events.Permission] = {}
-        after = min(calls.values())
-        while len(decisions) < len(calls):
-            page = await self.log.read(session_id, after=after, types=[_AUTHORIZED], limit=100)
-            for event in page:
-                decided = event.payload
-                if isinstance(decided, ToolCallAuthorized) and decided.tool_use_id in calls:
-                    decisions.setdefault(decided.tool_use_id, decided.decision)
-            if len(page) < 100:
-                break
-            after = page[-1].seq
+        soon = await self.log.read(
+            session_id,
+            after=min(calls.values()),
+            types=[_AUTHORIZED],
+            limit=2 * len(calls) + _ASKED_ANEW,
+        )
+        for event in soon:
+            decided = event.payload
+            if isinstance(decided, ToolCallAuthorized) and decided.tool_use_id in calls:
+                decisions.setdefault(decided.tool_use_id, decided.decision)
         return decisions
 
     async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:

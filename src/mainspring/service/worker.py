@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import anyio
 from anyio import CancelScope, Event
@@ -20,8 +20,10 @@ from mainspring.core.errors import (
     NotFound,
     SessionNotFound,
     StoreFailed,
+    StoreFull,
+    StoreUnavailable,
 )
-from mainspring.log.background import running, unwrapped
+from mainspring.log.background import running
 from mainspring.log.session_log import SessionLog
 from mainspring.service import session_record
 from mainspring.service.dispatch import Dispatcher, Do, Job, OnFailed
@@ -36,6 +38,27 @@ _SWEEP_MOST = 200
 _AFTER_LEASE_SECONDS = 0.05
 _HELD_SECONDS = 1.0
 """Who holds a session may let go of it before its lease has run out."""
+_NO_FAULT = (
+    StoreUnavailable,
+    StoreFull,
+    Fenced,
+    LeaseHeld,
+    SessionNotFound,
+)
+
+
+def telling(error: Exception) -> Exception:
+    """Of several that were raised together, the one that is no fault of the session's."""
+    together = list(_leaves(error))
+    return next((each for each in together if isinstance(each, _NO_FAULT)), error)
+
+
+def _leaves(error: Exception) -> Generator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for each in cast("ExceptionGroup[Exception]", error).exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
 
 
 class Unheard(MainspringError):
@@ -128,21 +151,16 @@ class Worker:
         if await self.parking.holds(job):
             return
         try:
-            with unwrapped():
-                await self._run_out(job)
-        except (LeaseHeld, Fenced, SessionNotFound) as error:
-            await self._is_not_ours(job, error)
-        except Exception as error:
-            if isinstance(error, StoreFailed) and error.retryable:
-                raise  # the dispatcher tries again, and does not count it
-            _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
-            _LOG.debug("session %s: its run failed", job.key, exc_info=error)
-            await self.parking.failed(job, error)
+            await self._run_out(job)
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with one, others go on)
+            await self._has_failed(job, telling(error))
         else:
             await self.parking.succeeded(job)
 
-    async def _is_not_ours(self, job: Job, error: LeaseHeld | Fenced | SessionNotFound) -> None:
+    async def _has_failed(self, job: Job, error: Exception) -> None:
         match error:
+            case StoreFailed(retryable=True):
+                raise error  # the dispatcher tries again, and does not count it
             case LeaseHeld(seconds=seconds):
                 again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
                 await self._dispatcher.put(job, at=self._clock() + again)
@@ -150,6 +168,10 @@ class Worker:
                 _LOG.info("session %s was taken over", job.key)
             case SessionNotFound():
                 await self.parking.forget(job)
+            case _:
+                _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
+                _LOG.debug("session %s: its run failed", job.key, exc_info=error)
+                await self.parking.failed(job, error)
 
     async def _run_out(self, job: Job) -> None:
         before = await self._log.store.pending(job.key, limit=1)

@@ -50,6 +50,8 @@ class HttpPoster:
         except NetworkRefused as refused:
             # a name that is not known now may be later; an address that is not public stays so
             return Posted(error=str(refused), is_refused=refused.__cause__ is None)
+        except ValueError:  # what the system's resolver cannot even write down
+            return Posted(error="its host is no name", is_refused=True)
         failed = Posted(error="no answer")
         for address in addresses:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from mainspring.core.errors import MainspringError
 from mainspring.edges.api.errors import error_body, status_of
 from mainspring.service.streams import Stream, Told
 
+_LOG = logging.getLogger("mainspring.api")
 HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
@@ -53,7 +55,11 @@ async def send(request: web.Request, stream: Stream, pace: Pace) -> web.StreamRe
         what = f"nothing was read for {pace.patience_seconds:g} s"
         await _give_up(response, request, _failure(408, what))
     except MainspringError as error:
-        await _give_up(response, request, _failure(status_of(error), str(error)))
+        status = status_of(error)
+        if status >= 500:  # what ails us is for our log
+            _LOG.error("a stream broke off: %s", error)
+        what = str(error) if status < 500 else "the log cannot be read at the moment"
+        await _give_up(response, request, _failure(status, what))
     return response
 
 

@@ -36,6 +36,7 @@ from mainspring.log.store import (
 T = TypeVar("T")
 
 _READERS = 4
+_FEW_ROWS = 50
 _CHECKPOINT_JOBS = 500
 _POLL_SECONDS = 0.005
 _PATIENCE_SECONDS = 1.0
@@ -119,7 +120,8 @@ class SqliteStore:
         self.signals.poke([append.lease.session_id])
 
     async def read(self, span: Span) -> list[Row]:
-        return await self._read(lambda db: queries.read(db, span))
+        read = self._glance if span.limit <= _FEW_ROWS else self._read
+        return await read(lambda db: queries.read(db, span))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._write(lambda db: queries.submit(db, session_id, item))
@@ -218,14 +220,15 @@ class SqliteStore:
             begun = time.monotonic()
             if arrivals != self.signals.arrivals:  # a new follower may have just missed a commit
                 seen, arrivals = 0, self.signals.arrivals
-            look = partial(self._look, seen, self.signals.watched())
             try:
-                seen, heads = await self._looks.run(look)
+                version = await self._looks.run(self._version)
+                if version != seen:
+                    heads = partial(self._heads, self.signals.watched())
+                    self.signals.compare(await self._looks.run(heads))
+                    seen = version
             except StoreFailed:
                 await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
                 continue
-            if heads is not None:
-                self.signals.compare(heads)
             spent = time.monotonic() - begun
             await anyio.sleep(max(_POLL_SECONDS, spent * _POLL_SHARE))
 
@@ -237,13 +240,18 @@ class SqliteStore:
             with suppress(StoreFailed):  # the next one may do better; nothing is lost
                 await self._read(lambda db: db.execute("pragma wal_checkpoint").fetchall())
 
-    def _look(self, seen: int, watched: list[str]) -> tuple[int, dict[str, int] | None]:
-        """The database's version and, if it is not the one seen, where watched logs end."""
+    def _version(self) -> int:
+        """Of the database: another one after every commit."""
         with translated(self.path):
             if self._polling is None:
                 self._polling = connect(self.path)
-            version = int(self._polling.execute("pragma data_version").fetchone()[0])
-            return version, None if version == seen else queries.heads(self._polling, watched)
+            return int(self._polling.execute("pragma data_version").fetchone()[0])
+
+    def _heads(self, watched: list[str]) -> dict[str, int]:
+        """Where logs end."""
+        with translated(self.path):
+            assert self._polling is not None
+            return queries.heads(self._polling, watched)
 
     def close(self) -> None:
         self._commits.close()

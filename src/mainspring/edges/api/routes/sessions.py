@@ -8,9 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.session_change import UpdateSession
 from mainspring.service.session_list import ListSessions, TwoWayPage
 from mainspring.service.session_view import SessionObject
-from mainspring.service.sessions import CreateSession, Sessions, UpdateSession
+from mainspring.service.sessions import CreateSession, ForkSession, Sessions
 
 
 class DeletedSession(Struct, frozen=True, kw_only=True):
@@ -73,6 +74,17 @@ class SessionRoutes:
                 for_agent_keys=True,
             ),
             Route(
+                method="POST",
+                path=f"{one}/fork",
+                handle=self.fork,
+                summary="Start another session that begins as this one did",
+                body=ForkSession,
+                answer=SessionObject,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
                 method="DELETE",
                 path=one,
                 handle=self.delete,
@@ -97,6 +109,9 @@ class SessionRoutes:
 
     async def archive(self, call: Call[Nothing, Nothing]) -> SessionObject:
         return await self.sessions.archive(call.who, call["session_id"])
+
+    async def fork(self, call: Call[Nothing, ForkSession]) -> SessionObject:
+        return await self.sessions.fork(call.who, call["session_id"], call.body)
 
     async def delete(self, call: Call[Nothing, Nothing]) -> DeletedSession:
         await self.sessions.delete(call.who, call["session_id"])

@@ -1,0 +1,138 @@
+"""Who watches the runs of this process: always the metrics, OpenTelemetry if it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Protocol, cast
+
+import anyio
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput
+from mainspring.log.session_log import SessionLog
+from mainspring.service.agent_tools import BUILTINS
+from mainspring.service.metering import RunMetrics
+from mainspring.service.metrics import Metrics
+from mainspring.service.observing import Listener, Observers
+
+TOOLS = frozenset(
+    (
+        *BUILTINS,
+        "artifact",
+        "ask_user",
+        "history_read",
+        "history_search",
+        "python",
+        "service_output",
+        "service_start",
+        "service_stop",
+        "think",
+        "todo",
+        "tool_search",
+    )
+)
+"""Whose names are ours, and so fit to be labels."""
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_CAPTURING = ("true", "1", "span_only", "span_and_event")
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_CLOSING_SECONDS = 5.0
+"""For what has not been sent yet."""
+
+
+class Exporter(Listener, Protocol):
+    def close(self) -> None:
+        """Send what is left; may take a while."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Otel:
+    """What the standard variables say."""
+
+    traces: str | None
+    metrics: str | None
+    """Where to send them; `None`: nowhere."""
+    captures: bool
+    is_named: bool
+    """Whether OTEL_SERVICE_NAME names this service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    metrics: Metrics
+    observers: Observers
+
+
+@asynccontextmanager
+async def telemetry(
+    log: SessionLog, *, environment: Mapping[str, str], version: str
+) -> AsyncGenerator[Telemetry, None]:
+    """Raises: InvalidInput: OpenTelemetry is configured and cannot be had."""
+    otel = read_otel(environment)
+    metrics = Metrics(version=version)
+    exporters = _exporters(otel, version)
+    observers = Observers(
+        log, (RunMetrics(metrics, tools=TOOLS), *exporters), captures=otel.captures
+    )
+    metrics.follow(metrics.sessions_running, lambda: observers.running)
+    try:
+        yield Telemetry(metrics=metrics, observers=observers)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING_SECONDS):
+            for exporter in exporters:
+                await to_thread.run_sync(exporter.close, abandon_on_cancel=True)
+
+
+def read_otel(environment: Mapping[str, str]) -> Otel:
+    """Raises: InvalidInput: a protocol that we do not speak."""
+    is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    otel = Otel(
+        traces=None if is_off else _endpoint(environment, "traces"),
+        metrics=None if is_off else _endpoint(environment, "metrics"),
+        captures=environment.get(CAPTURE, "").lower() in _CAPTURING,
+        is_named=bool(environment.get("OTEL_SERVICE_NAME")),
+    )
+    protocol = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    if (otel.traces or otel.metrics) and protocol != "http/protobuf":
+        raise InvalidInput(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only http/protobuf is spoken here, mostly at"
+            " port 4318"
+        )
+    return otel
+
+
+def _endpoint(environment: Mapping[str, str], signal: str) -> str | None:
+    if environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").lower() == "none":
+        return None
+    if own := environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"):
+        return own
+    shared = environment.get(_ENDPOINT)
+    return f"{shared.rstrip('/')}/v1/{signal}" if shared else None
+
+
+def _exporters(otel: Otel, version: str) -> tuple[Exporter, ...]:
+    if otel.traces is None and otel.metrics is None:
+        return ()
+    tracing = _tracing()
+    resource = tracing.resource_of(version, service_name=None if otel.is_named else "mainspring")
+    made: list[Exporter] = []
+    if otel.traces is not None:
+        made.append(cast("Exporter", tracing.tracing_over_http(otel.traces, resource)))
+    if otel.metrics is not None:
+        made.append(cast("Exporter", tracing.metering_over_http(otel.metrics, resource)))
+    return tuple(made)
+
+
+def _tracing() -> ModuleType:
+    try:  # by name: its packages are an extra, and take long to import
+        return import_module("mainspring.wiring.tracing")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        missing = InvalidInput(f"{_ENDPOINT} is set, and OpenTelemetry is not installed")
+        missing.add_note("pip install 'mainspring[otel]'")
+        raise missing from error

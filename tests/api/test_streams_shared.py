@@ -1,0 +1,94 @@
+"""A worker in one process, the API in another: what they share is a PostgreSQL database."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+from tests.api.streaming import CLERK, Held, frames, station, until_idle
+from tests.fixtures_postgres import Postgres
+from tests.log.stories import tell, told
+
+from mainspring import Scripted, open_runtime, says
+from mainspring.log.postgres import open_postgres
+from mainspring.log.postgres.broadcast import open_broadcast
+from mainspring.log.session_log import SessionLog
+from mainspring.service.deltas import Previews, SharedDeltas
+
+
+async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
+    words = "Once upon a time there was a delta that crossed a border."
+    model = Held(Scripted(says(words), chunk_chars=5))
+    seen: list[Any] = []
+    async with (
+        open_runtime(store=postgres_url) as runtime,
+        open_broadcast(postgres_url) as broadcast,
+        open_postgres(postgres_url) as store,
+        open_broadcast(postgres_url) as other,
+        station(SessionLog(store), deltas=SharedDeltas(other)) as there,
+        there.client() as client,
+    ):
+        runtime.models.put(CLERK.model, model)
+        session = await runtime.start(CLERK)
+        deltas = SharedDeltas(broadcast)
+        async with (
+            await client.beta.sessions.events.stream(
+                session.id, event_deltas=["agent.message"]
+            ) as stream,
+            anyio.create_task_group() as group,
+        ):
+            with anyio.fail_after(10):
+                await other.tuned()
+            await session.send("go")
+            previews = Previews(deltas, session.id, scrub=runtime.log.scrub)
+            group.start_soon(partial(session.run, previews.emit, tell=previews.tell))
+            seen += await until_idle(stream, held=model)
+    kinds = [event.type for event in seen]
+    [start] = [event.event.id for event in seen if event.type == "event_start"]
+    [said] = [event for event in seen if event.type == "agent.message"]
+    assert (said.id, said.content[0].text) == (start, words)
+    grown = "".join(event.delta.content.text for event in seen if event.type == "event_delta")
+    assert grown
+    assert words.startswith(grown)
+    assert kinds.index("span.model_request_start") < kinds.index("event_start")
+    assert "event_delta" not in kinds[kinds.index("agent.message") :]
+
+
+async def test_a_stream_outlives_the_connections_of_the_database(
+    postgres: Postgres, postgres_url: str
+):
+    async with (
+        open_postgres(postgres_url) as worker,
+        open_postgres(postgres_url) as store,
+        station(SessionLog(store)) as there,
+    ):
+        log = SessionLog(worker)
+        session_id = await told(log, "one")
+        async with there.raw(session_id, after="0") as response:
+            shown = frames(response)
+            with anyio.fail_after(20):
+                first = await anext(shown)
+                postgres.disconnect()
+                await tell(log, session_id, "two")
+                second = await anext(shown)
+        assert [first.seq, second.seq] == [2, 3]
+
+
+async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, postgres_url: str):
+    async with open_postgres(postgres_url) as store, station(SessionLog(store)) as there:
+        session_id = await told(SessionLog(store), "one")
+        async with there.raw(session_id, after="0") as response:
+            shown = frames(response)
+            with anyio.fail_after(30):
+                assert (await anext(shown)).name == "agent.message"
+                postgres.stop()
+                try:
+                    store.signals.poke([session_id])
+                    last = [each async for each in shown][-1]
+                finally:
+                    postgres.start()
+        assert last.name == "error"
+        assert last.data["error"]["type"] == "overloaded_error"
+        assert "Last-Event-ID" in last.data["error"]["message"]
+        assert "postgres" not in last.data["error"]["message"]

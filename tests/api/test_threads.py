@@ -1,0 +1,127 @@
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anthropic
+import pytest
+from tests.api.sessions_served import House, house, message, session
+
+from mainspring import Scripted, says
+from mainspring.core.events import (
+    ModelRequestEnded,
+    StopReason,
+    ThreadCreated,
+    ThreadStatusIdle,
+    ThreadStatusRunning,
+    Usage,
+)
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
+    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+        yield running
+
+
+async def with_child(home: House, session_id: str) -> str:
+    """A session in whose log another thread has worked."""
+    writer = await home.log.hold(session_id, owner="test")
+    await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+    await writer.append(
+        ThreadStatusRunning(session_thread_id="sthr_2", agent_name="scout"),
+        ModelRequestEnded(
+            model_request_start_id="sevt_0",
+            model_usage=Usage(input_tokens=7, output_tokens=5),
+            cost_usd="0.25",
+        ),
+        thread_id="sthr_2",
+    )
+    await writer.release()
+    return "sthr_2"
+
+
+async def test_the_main_thread_tells_what_it_has_done(home: House):
+    async with home.client() as client:
+        made = await session(client)
+        [fresh] = [each async for each in client.beta.sessions.threads.list(made.id)]
+        assert (fresh.status, fresh.stats, fresh.usage) == ("idle", None, None)
+        await client.beta.sessions.events.send(made.id, events=[message("go")])
+        await home.worker.settled()
+        [main] = [each async for each in client.beta.sessions.threads.list(made.id)]
+        assert (main.type, main.session_id, main.parent_thread_id) == (
+            "session_thread",
+            made.id,
+            None,
+        )
+        assert main.agent.type == "agent"
+        assert main.agent.id == made.agent.id
+        assert main.usage is not None
+        assert main.usage.output_tokens
+        assert main.stats is not None
+        again = await client.beta.sessions.threads.retrieve(main.id, session_id=made.id)
+        assert again.usage == main.usage
+        shown = [
+            each.type
+            async for each in client.beta.sessions.threads.events.list(
+                main.id, session_id=made.id, limit=2
+            )
+        ]
+        assert shown == [each.type async for each in client.beta.sessions.events.list(made.id)]
+
+
+async def test_threads_are_listed_by_status_and_in_pages(home: House):
+    async with home.client() as client:
+        made = await session(client)
+        child = await with_child(home, made.id)
+        threads = client.beta.sessions.threads
+        paged = [each async for each in threads.list(made.id, limit=1)]
+        assert [each.id for each in paged][1:] == [child]
+        assert paged[1].parent_thread_id == paged[0].id
+        running = [each async for each in threads.list(made.id, statuses=["running"])]
+        assert [each.id for each in running] == [child]
+        whole = await client.beta.sessions.retrieve(made.id)
+        assert whole.usage.input_tokens == 7
+        with pytest.raises(anthropic.BadRequestError, match="page"):
+            await threads.list(made.id, page="nonsense")
+
+
+async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(home: House):
+    async with home.client() as client:
+        made = await session(client)
+        child = await with_child(home, made.id)
+        threads = client.beta.sessions.threads
+        with pytest.raises(anthropic.ConflictError, match="interrupt"):
+            await threads.archive(child, session_id=made.id)
+        writer = await home.log.hold(made.id, owner="test")
+        await writer.append(
+            ThreadStatusIdle(
+                session_thread_id=child,
+                agent_name="scout",
+                stop_reason=StopReason(type="end_turn"),
+            )
+        )
+        idle = await threads.retrieve(child, session_id=made.id)
+        assert idle.usage is not None
+        assert idle.usage.list_cost is not None
+        assert (idle.usage.input_tokens, idle.usage.list_cost.amount) == (7, "25")
+        archived = await threads.archive(child, session_id=made.id)
+        assert archived.archived_at is not None
+        assert archived.status == "terminated"
+        with pytest.raises(anthropic.BadRequestError, match="archived"):
+            await client.beta.sessions.events.send(
+                made.id, events=[{"type": "user.interrupt", "session_thread_id": child}]
+            )
+        [main, _] = [each async for each in threads.list(made.id)]
+        with pytest.raises(anthropic.BadRequestError, match="main thread"):
+            await threads.archive(main.id, session_id=made.id)
+
+
+async def test_a_thread_that_is_not_there_is_not_found(home: House):
+    async with home.client() as client:
+        made = await session(client)
+        threads = client.beta.sessions.threads
+        with pytest.raises(anthropic.NotFoundError):
+            await threads.retrieve("sthr_x", session_id=made.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await threads.archive("sthr_x", session_id=made.id)
+        with pytest.raises(anthropic.NotFoundError):
+            await threads.events.list("sthr_x", session_id=made.id)

@@ -1,0 +1,148 @@
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+import anthropic
+import pytest
+from anthropic import AsyncAnthropic
+from anthropic.types.beta.vaults.credential_create_params import Auth
+from tests.api.served import Served, served
+from tests.api.vault_api import NOTICES, oauth_auth, routes, static, variable
+from tests.service.token_server import Provider, provider
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+    NOTICES.clear()
+    async with served(tmp_path, routes) as running:
+        yield running
+
+
+@pytest.fixture
+async def oauth() -> AsyncGenerator[Provider, None]:
+    async with provider() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("auth", "where"),
+    [
+        (static(url="ftp://a.org"), "mcp_server_url"),
+        (static(url="a.org"), "mcp_server_url"),
+        (static(url="https://"), "mcp_server_url"),
+        (static(url="https://a.org/é"), "mcp_server_url"),
+        (static(url="https://a.org/" + "x" * 2048), "mcp_server_url"),
+        (static(url="https://name:word@a.org"), "mcp_server_url"),
+        (static(url="https://a.org:notaport"), "mcp_server_url"),
+        (static(url="https://[a"), "mcp_server_url"),
+        (static(token=""), "token"),
+        (variable("1A"), "secret_name"),
+        (variable("A B"), "secret_name"),
+        (variable("A=B"), "secret_name"),
+        (variable(value=""), "secret_value"),
+        (variable(injection_location={"header": False}), "injection_location"),
+        (variable(networking={"type": "limited", "allowed_hosts": ["a"] * 17}), "allowed_hosts"),
+        *(
+            (variable(networking={"type": "limited", "allowed_hosts": [host]}), "allowed_hosts")
+            for host in ("https://a.org", "a.org:80", "a.org/x", "*", "::1", "a.*", "1.2.3", "")
+        ),
+        (oauth_auth(expires_at="2020-01-01T00:00:00Z"), "expires_at"),
+        (oauth_auth(expires_at="2100-01-01T00:00:00"), "expires_at"),
+        (cast("Auth", {"type": "password"}), "type"),
+    ],
+)
+async def test_what_cannot_be_is_refused(api: Served, auth: Auth, where: str):
+    async with api.client() as client:
+        vault = await client.beta.vaults.create(display_name="Ada")
+        with pytest.raises(anthropic.BadRequestError, match=where):
+            await client.beta.vaults.credentials.create(vault.id, auth=auth)
+
+
+class Told(Protocol):
+    """What the client makes of an answer."""
+
+    def to_json(self) -> str: ...
+
+
+T = TypeVar("T", bound=Told)
+
+
+class Ear:
+    """Hears all that clients are told."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def answer(self, asked: Awaitable[T]) -> T:
+        answer = await asked
+        self.heard.append(answer.to_json())
+        return answer
+
+    async def refusal(self, asked: Awaitable[Told]) -> None:
+        with pytest.raises(anthropic.APIStatusError) as caught:
+            await asked
+        self.heard.extend((str(caught.value), caught.value.response.text))
+
+
+async def test_no_secret_gets_out_by_any_door(
+    tmp_path: Path, oauth: Provider, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG, logger="mainspring")
+    NOTICES.clear()
+    secrets = [f"planted-secret-{n}-zQ7" for n in range(8)]
+    ear = Ear()
+    async with served(tmp_path, routes) as api, api.client() as client:
+        vault = await client.beta.vaults.create(display_name="Ada")
+        await plant(client, vault.id, oauth, secrets, ear)
+        listed = client.beta.vaults.credentials.list(vault.id, include_archived=True)
+        ear.heard.extend([each.to_json() async for each in listed])
+        live = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+        await client.beta.vaults.archive(vault.id)
+    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"API_KEY" in live  # it was there to be found
+    assert "refresh_failed" in repr(NOTICES)
+    for secret in secrets:
+        assert secret not in "".join(ear.heard)
+        assert secret not in caplog.text
+        assert secret not in repr(NOTICES)
+        assert secret.encode() not in live
+        assert secret.encode() not in left
+
+
+async def plant(
+    client: AsyncAnthropic, vault_id: str, oauth: Provider, secrets: Sequence[str], ear: Ear
+) -> None:
+    credentials = client.beta.vaults.credentials
+    value, token, access, refresh, client_secret, bad, new, late = secrets
+    variables = await ear.answer(credentials.create(vault_id, auth=variable(value=value)))
+    await ear.answer(credentials.create(vault_id, auth=static(token=token)))
+    auth = oauth_auth(oauth.url, access=access, refresh=refresh, client_secret=client_secret)
+    made = await ear.answer(credentials.create(vault_id, auth=auth))
+    for wrong in (
+        variable(value=bad),
+        static("nowhere", bad),
+        static(f"https://user:{bad}@a.org"),
+        variable("1", bad),
+        variable(bad, bad),
+        cast("Auth", {"type": "static_bearer", "token": [bad]}),
+    ):
+        await ear.refusal(credentials.create(vault_id, auth=wrong))
+    await ear.refusal(
+        credentials.update(made.id, vault_id=vault_id, auth={"type": "static_bearer", "token": bad})
+    )
+    # sent to servers that say it all again, and kept anew
+    await ear.answer(credentials.mcp_oauth_validate(made.id, vault_id=vault_id))
+    await ear.answer(
+        credentials.update(
+            variables.id,
+            vault_id=vault_id,
+            auth={"type": "environment_variable", "secret_value": new},
+        )
+    )
+    await ear.answer(
+        credentials.update(
+            made.id, vault_id=vault_id, auth={"type": "mcp_oauth", "access_token": late}
+        )
+    )
+    await ear.answer(credentials.retrieve(made.id, vault_id=vault_id))

@@ -1,0 +1,82 @@
+"""The routes of vaults, and credentials to put into them, for tests."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from ipaddress import ip_network
+from typing import cast
+
+from anthropic.types.beta.vaults import (
+    BetaManagedAgentsEnvironmentVariableCreateParams,
+    BetaManagedAgentsMCPOAuthCreateParams,
+)
+from anthropic.types.beta.vaults.credential_create_params import Auth
+
+from mainspring.edges.api.route import Route
+from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
+from mainspring.log.records import Records
+from mainspring.service.credentials import Credentials
+from mainspring.service.notice import Notice
+from mainspring.service.refreshing import Refresher
+from mainspring.service.validating import Validator
+from mainspring.service.vaults import Vaults
+from mainspring.wiring.asking import Asker, Greeting
+from mainspring.wiring.seals import AesSeal
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+NOTICES: list[Notice] = []
+
+
+async def notify(notice: Notice) -> None:
+    NOTICES.append(notice)
+
+
+def routes(records: Records) -> Sequence[Route]:
+    asker = Asker(allowed=(ip_network("127.0.0.0/8"),), seconds=5)
+    vaults = Vaults(records, notify=notify)
+    credentials = Credentials(records, AesSeal(bytes(32)), vaults, notify=notify)
+    refresher = Refresher(credentials, asker, notify=notify)
+    validator = Validator(credentials, probe=Greeting(asker), refresher=refresher)
+    return (*VaultRoutes(vaults).routes(), *CredentialRoutes(credentials, validator).routes())
+
+
+def static(url: str = "https://mcp.example.com/mcp", token: str = "a-bearer-token") -> Auth:
+    return {"type": "static_bearer", "mcp_server_url": url, "token": token}
+
+
+def variable(name: str = "API_KEY", value: str = "a-secret-value", **more: object) -> Auth:
+    wire = {
+        "type": "environment_variable",
+        "secret_name": name,
+        "secret_value": value,
+        "networking": {"type": "unrestricted"},
+        **more,
+    }
+    return cast("BetaManagedAgentsEnvironmentVariableCreateParams", wire)
+
+
+def oauth_auth(
+    url: str = "https://auth.example.com",
+    *,
+    access: str = "an-access-token",
+    refresh: str = "a-refresh-token",
+    client_secret: str = "a-client-secret",
+    **more: object,
+) -> Auth:
+    client_auth = {"type": "client_secret_post", "client_secret": client_secret}
+    wire = {
+        "type": "mcp_oauth",
+        "mcp_server_url": f"{url}/mcp",
+        "access_token": access,
+        "expires_at": LATER.isoformat(),
+        "refresh": {
+            "client_id": "client",
+            "refresh_token": refresh,
+            "token_endpoint": f"{url}/token",
+            "token_endpoint_auth": client_auth,
+            "scope": "read",
+        },
+        **more,
+    }
+    return cast("BetaManagedAgentsMCPOAuthCreateParams", wire)

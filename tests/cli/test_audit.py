@@ -1,0 +1,66 @@
+"""`mainspring audit`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
+
+
+def test_what_is_done_at_the_machine_is_in_the_audit_without_secrets(mainspring: Run):
+    made = json.loads(mainspring("keys", "create", "ci", "--json", USER="olga").stdout)
+    mainspring("keys", "revoke", made["id"], USER="olga")
+    listed = mainspring("audit", "ls")
+    assert listed.returncode == 0, listed.stderr
+    assert "cli keys revoke" in listed.stdout.splitlines()[1]
+    assert "olga" in listed.stdout
+    exported = mainspring("audit", "export").stdout
+    assert made["key"] not in exported
+    entries = [json.loads(line) for line in exported.splitlines()]
+    assert [(each["seq"], each["operation"]) for each in entries] == [
+        (1, "cli keys create"),
+        (2, "cli keys revoke"),
+    ]
+    assert {each["made"] for each in entries} == {made["id"]}
+
+
+def test_a_forged_entry_and_a_lost_end_are_found(mainspring: Run, store: Path):
+    for name in ("a", "b", "c"):
+        mainspring("keys", "create", name)
+    verified = mainspring("audit", "verify", "--json")
+    assert verified.returncode == 0, verified.stderr
+    head = json.loads(verified.stdout)["head"]
+    assert mainspring("audit", "verify", "--head", head).returncode == 0
+    forge(store, swapped("200", "403"), seq=2)
+    found = mainspring("audit", "verify")
+    assert found.returncode == 1
+    assert "entry 2 was changed" in found.stdout
+    forge(store, swapped("403", "200"), seq=2)
+    assert mainspring("audit", "verify").returncode == 0
+    forge(store, "delete from record", seq=3)
+    assert mainspring("audit", "verify").returncode == 0
+    assert mainspring("audit", "verify", "--head", head).returncode == 1
+
+
+def test_what_is_old_is_let_go_of(mainspring: Run):
+    mainspring("keys", "create", "a")
+    pruned = mainspring("audit", "prune", "--older-than", "30d", "--json")
+    assert json.loads(pruned.stdout) == {"tenant_id": "default", "removed": 0}
+    assert mainspring("audit", "prune", "--older-than", "soon").returncode == 2
+
+
+def swapped(old: str, new: str) -> str:
+    changed = f"replace(cast(body as text), '\"status\":{old}', '\"status\":{new}')"
+    return f"update record set body = cast({changed} as blob)"
+
+
+def forge(store: Path, statement: str, *, seq: int) -> None:
+    with sqlite3.connect(store) as database:
+        condition = "where kind = 'audit' and tenant = 'default' and name = ?"
+        assert database.execute(f"{statement} {condition}", (f"{seq:015d}",)).rowcount == 1
+    database.close()

@@ -1,0 +1,73 @@
+"""Ids of events that are told before the events are there."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from mainspring.core.content import TextBlock
+from mainspring.core.model import (
+    Announced,
+    Delta,
+    FailedOver,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolUse,
+)
+from mainspring.harness.announcing import Announcer
+
+CALL = ToolInputDelta(id="t", name="look", json="")
+
+
+def heard(*deltas: Delta) -> tuple[Announcer, list[Delta]]:
+    told: list[Delta] = []
+    numbers = count(1)
+    announcer = Announcer(told.append, lambda: f"sevt_{next(numbers)}")
+    for delta in deltas:
+        announcer.hear(delta)
+    return announcer, told
+
+
+def test_each_stretch_of_a_reply_is_announced_once_and_keeps_its_id():
+    announcer, told = heard(
+        ThinkingDelta("h"), ThinkingDelta("m"), TextDelta("a"), CALL, TextDelta("b"), TextDelta("c")
+    )
+    assert told == [
+        Announced(event_id="sevt_1", kind="agent.thinking"),
+        Announced(event_id="sevt_2", kind="agent.message"),
+        Announced(event_id="sevt_3", kind="agent.message"),
+    ]
+    assert announcer.first_message == ("sevt_2",)
+    reply = [
+        Thinking(text="hm"),
+        TextBlock("a"),
+        ToolUse(id="t", name="look", input={}),
+        TextBlock("bc"),
+    ]
+    assert [announcer.event_ids(part) for part in reply] == [
+        ("sevt_1",),
+        ("sevt_2",),
+        (),
+        ("sevt_3",),
+    ]
+
+
+def test_what_was_not_heard_of_gets_no_id_and_none_is_given_twice():
+    announcer, _ = heard(TextDelta("a"))
+    assert announcer.event_ids(TextBlock("something else")) == ()
+    assert announcer.event_ids(TextBlock("")) == ()
+    assert announcer.event_ids(TextBlock("a")) == ("sevt_1",)
+    assert announcer.event_ids(TextBlock("a")) == ()
+
+
+def test_blocks_that_came_as_one_stretch_share_no_id():
+    announcer, _ = heard(TextDelta("a"), TextDelta("b"), CALL, TextDelta("c"))
+    parts = [TextBlock("a"), TextBlock("b"), TextBlock("c")]
+    assert [announcer.event_ids(part) for part in parts] == [("sevt_1",), (), ("sevt_2",)]
+
+
+def test_another_model_begins_anew():
+    failed = FailedOver(from_model="a", to_model="b", reason="overloaded")
+    announcer, _ = heard(TextDelta("a"), failed, TextDelta("a"))
+    assert announcer.event_ids(TextBlock("a")) == ("sevt_2",)

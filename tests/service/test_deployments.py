@@ -1,0 +1,363 @@
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tests.service.timed import TENANT, Crash, Works, works
+
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import (
+    InvalidInput,
+    MainspringError,
+    NotFound,
+    ProviderFailed,
+    RateLimited,
+    StoreUnavailable,
+)
+from mainspring.log.records import Change, Record, Records, Remove
+from mainspring.service.deployment_keep import DeploymentKeep
+from mainspring.service.deployment_model import (
+    CreateDeployment,
+    Deployment,
+    DeploymentRun,
+    ScheduleAsked,
+    UpdateDeployment,
+)
+from mainspring.service.deployment_runs import RunListing
+from mainspring.service.dispatch import Job
+from mainspring.service.environments import Environments
+from mainspring.service.firing import Firing
+from mainspring.service.schedules import Policy
+from mainspring.service.sending_params import SendMessage
+from mainspring.service.session_resources import RepositoryAsked
+from mainspring.wiring.seals import AesSeal
+
+
+@pytest.fixture
+async def works_(tmp_path: Path) -> AsyncGenerator[Works, None]:
+    async with works(tmp_path) as made:
+        yield made
+
+
+async def deployed(
+    made: Works, policy: Policy | None = None, expression: str = "0 * * * *"
+) -> Deployment:
+    return await made.deployments.create(
+        TENANT,
+        CreateDeployment(
+            agent="agent_1",
+            environment_id=made.environment_id,
+            name="hourly",
+            initial_events=(SendMessage(content=(TextBlock("go"),)),),
+            schedule=ScheduleAsked(
+                expression=expression, timezone="UTC", policy=policy or Policy(jitter_seconds=0)
+            ),
+        ),
+    )
+
+
+async def runs_of(made: Works) -> list[DeploymentRun]:
+    return [*(await made.runs.page(TENANT, RunListing(limit=1000))).data][::-1]
+
+
+async def test_a_schedule_fires_when_its_time_comes_and_then_waits_for_the_next(works_: Works):
+    made = await deployed(works_)
+    await works_.fire_due()
+    assert works_.sessions.starts == 0
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    [run] = await runs_of(works_)
+    assert run.session_id == "sesn_acme_0"
+    assert works_.sessions.orders[run.id].initial_events == made.initial_events
+    [(_, at)] = works_.jobs.waiting.values()
+    assert at == datetime(2026, 5, 4, 10, tzinfo=UTC)
+    shown = await works_.deployments.get(TENANT, made.id)
+    assert shown.schedule
+    assert shown.schedule.last_run_at == works_.clock.now
+
+
+class DyingRecords:
+    """Records whose writer dies: before its nth write from now on, or right after it."""
+
+    def __init__(self, records: Records, *, n: int, after: bool) -> None:
+        self._records = records
+        self._left = n
+        self._after = after
+
+    async def write(self, *changes: Change) -> tuple[Record, ...]:
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            raise Crash
+        written = await self._records.write(*changes)
+        if self._left == 0:
+            raise Crash
+        return written
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._records, name)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("n", [1, 2])
+async def test_a_worker_that_dies_at_any_write_leaves_one_session_for_one_fire(
+    works_: Works, n: int, after: bool
+):
+    made = await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    dying = cast("Records", DyingRecords(works_.records, n=n, after=after))
+    keep = DeploymentKeep(
+        dying,
+        outbox=works_.outbox,
+        seal=AesSeal(bytes(32)),
+        put=works_.jobs.put,
+        clock=works_.clock,
+    )
+    doomed = Firing(keep, works_.runs, sessions=works_.sessions, clock=works_.clock)
+    [job] = works_.jobs.take("fire", works_.clock.now)
+    with pytest.raises(Crash):
+        await doomed.fire(job)
+    await works_.firing.fire(job)
+    await works_.firing.fire(job)
+    assert len(await runs_of(works_)) == 1
+    assert len(works_.sessions.orders) == 1
+    assert (await works_.deployments.get(TENANT, made.id)).status == "active"
+
+
+@pytest.mark.parametrize("place", ["dies_before_start", "dies_after_start"])
+async def test_a_worker_that_dies_over_the_session_leaves_one_for_one_fire(
+    works_: Works, place: str
+):
+    await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    [job] = works_.jobs.take("fire", works_.clock.now)
+    setattr(works_.sessions, place, True)
+    with pytest.raises(Crash):
+        await works_.firing.fire(job)
+    assert await runs_of(works_) == []
+    setattr(works_.sessions, place, False)
+    works_.clock.pass_by(minutes=7)  # the one that takes over comes later
+    await works_.firing.fire(job)
+    [run] = await runs_of(works_)
+    assert list(works_.sessions.orders) == [run.id]
+
+
+async def test_a_job_that_was_lost_is_found_by_looking(works_: Works):
+    await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    works_.jobs.waiting.clear()
+    assert await works_.firing.sweep() == 1
+    await works_.fire_due()
+    assert len(await runs_of(works_)) == 1
+    assert await works_.firing.sweep() == 0
+
+
+async def test_two_workers_with_one_job_make_one_run(works_: Works):
+    made = await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    job = Job(task="fire", key=made.id, tenant=TENANT)
+    kept = await works_.keep.get(TENANT, made.id)
+    await works_.firing.fire(job)
+    # the second one had read the queue before the first was done with it
+    await works_.keep.change(
+        TENANT,
+        made.id,
+        lambda known: type(known)(
+            deployment=known.deployment, decided_upto=kept.decided_upto, queue=kept.queue
+        ),
+    )
+    await works_.firing.fire(job)
+    assert len(await runs_of(works_)) == 1
+    assert len(works_.sessions.orders) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "started"),
+    [
+        (Policy(missed="skip", jitter_seconds=0), 0),
+        (Policy(missed="once", jitter_seconds=0), 1),
+        (Policy(missed="all", max_missed=3, jitter_seconds=0), 3),
+    ],
+)
+async def test_what_nobody_was_there_for_is_made_up_for_as_asked(
+    works_: Works, policy: Policy, started: int
+):
+    await deployed(works_, policy)
+    works_.clock.pass_by(hours=5, minutes=40)
+    await works_.fire_due()
+    assert len(works_.sessions.orders) == started
+
+
+@pytest.mark.parametrize(
+    ("policy", "meanwhile", "afterwards"),
+    [
+        (Policy(overlap="skip", jitter_seconds=0), 1, 1),
+        (Policy(overlap="queue", jitter_seconds=0), 1, 2),
+        (Policy(overlap="allow", jitter_seconds=0), 2, 2),
+    ],
+)
+async def test_a_fire_waits_for_the_session_before_it_or_is_left_out(
+    works_: Works, policy: Policy, meanwhile: int, afterwards: int
+):
+    await deployed(works_, policy)
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    works_.sessions.busy.add("sesn_acme_0")
+    works_.clock.pass_by(hours=1)
+    await works_.fire_due()
+    assert len(works_.sessions.orders) == meanwhile
+    works_.sessions.busy.clear()
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    assert len(works_.sessions.orders) == afterwards
+
+
+async def test_pausing_stops_it_and_what_was_missed_stays_so(works_: Works):
+    made = await deployed(works_, Policy(missed="all", jitter_seconds=0))
+    await works_.deployments.pause(TENANT, made.id)
+    works_.clock.pass_by(hours=3)
+    await works_.fire_due()
+    assert works_.sessions.starts == 0
+    assert (await works_.firing.run_now(TENANT, made.id)).session_id
+    back = await works_.deployments.unpause(TENANT, made.id)
+    assert back.paused_reason is None
+    await works_.fire_due()
+    assert works_.sessions.starts == 1
+    works_.clock.pass_by(hours=1)
+    await works_.fire_due()
+    assert works_.sessions.starts == 2
+
+
+@pytest.mark.parametrize(
+    ("refusal", "type_", "status"),
+    [
+        (RateLimited("slow down", retry_after_seconds=1), "session_rate_limited_error", "active"),
+        (InvalidInput("no"), "session_creation_rejected_error", "active"),
+        (NotFound("skill", "skill_1"), "skill_not_found_error", "paused"),
+        (NotFound("memory_store", "m"), "session_resource_not_found_error", "paused"),
+        (ProviderFailed("p", "server", "down"), "unknown_error", "paused"),
+    ],
+)
+async def test_a_session_that_cannot_be_made_is_a_failed_run_and_may_pause_it(
+    works_: Works, refusal: MainspringError, type_: str, status: str
+):
+    made = await deployed(works_)
+    works_.sessions.refusal = refusal
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    [run] = await runs_of(works_)
+    assert run.error
+    assert run.error.type == type_
+    assert run.session_id is None
+    shown = await works_.deployments.get(TENANT, made.id)
+    assert shown.status == status
+
+
+async def test_a_store_that_is_away_fails_nothing_and_is_tried_again(works_: Works):
+    await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    [job] = works_.jobs.take("fire", works_.clock.now)
+    works_.sessions.refusal = StoreUnavailable("restarting")
+    with pytest.raises(StoreUnavailable):
+        await works_.firing.fire(job)
+    works_.sessions.refusal = None
+    await works_.firing.fire(job)
+    [run] = await runs_of(works_)
+    assert run.session_id
+
+
+async def test_an_archived_environment_pauses_a_schedule_but_not_a_run_by_hand(works_: Works):
+    made = await deployed(works_)
+    await Environments(works_.records).archive(TENANT, works_.environment_id)
+    by_hand = await works_.firing.run_now(TENANT, made.id)
+    assert by_hand.error
+    assert by_hand.error.type == "environment_archived_error"
+    assert (await works_.deployments.get(TENANT, made.id)).status == "active"
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    assert (await works_.deployments.get(TENANT, made.id)).status == "paused"
+
+
+async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(works_: Works):
+    made = await deployed(works_)
+    await works_.records.write(Remove(record=await works_.records.get("agent", "agent_1")))
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    assert (await works_.deployments.get(TENANT, made.id)).archived_at
+    assert await runs_of(works_) == []
+
+
+async def test_an_archived_agent_takes_its_deployments_with_it(works_: Works):
+    made = [await deployed(works_) for _ in range(3)]
+    await works_.deployments.archive_those_of(TENANT, "agent_1")
+    for each in made:
+        assert (await works_.deployments.get(TENANT, each.id)).archived_at
+
+
+async def test_an_archived_deployment_stays_as_it_is(works_: Works):
+    made = await deployed(works_)
+    await works_.deployments.archive(TENANT, made.id)
+    with pytest.raises(InvalidInput, match="archived"):
+        await works_.deployments.update(TENANT, made.id, UpdateDeployment(name="x"))
+    with pytest.raises(InvalidInput, match="archived"):
+        await works_.deployments.pause(TENANT, made.id)
+    with pytest.raises(InvalidInput, match="archived"):
+        await works_.firing.run_now(TENANT, made.id)
+    with pytest.raises(InvalidInput, match="archived"):
+        await works_.deployments.ask_run(TENANT, made.id)
+
+
+async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was_told(
+    works_: Works,
+):
+    made = await deployed(works_)
+    await works_.deployments.pause(TENANT, made.id)
+    works_.jobs.waiting.clear()  # asked for without an engine, as the command line does
+    run_id = await works_.deployments.ask_run(TENANT, made.id)
+    works_.jobs.waiting.clear()
+    await works_.firing.sweep()
+    await works_.fire_due()
+    run = await works_.runs.get(TENANT, run_id)
+    assert run.session_id
+
+
+async def test_a_token_reaches_the_session_and_stands_in_no_record(works_: Works):
+    token = "ghp_a_very_secret_token"
+    made = await works_.deployments.create(
+        TENANT,
+        CreateDeployment(
+            agent="agent_1",
+            environment_id=works_.environment_id,
+            name="repo",
+            initial_events=(SendMessage(content=(TextBlock("go"),)),),
+            resources=(
+                RepositoryAsked(url="https://github.com/a/b", authorization_token=token),
+                RepositoryAsked(url="https://github.com/a/c"),
+            ),
+        ),
+    )
+    run = await works_.firing.run_now(TENANT, made.id)
+    first, second = works_.sessions.orders[run.id].resources
+    assert isinstance(first, RepositoryAsked)
+    assert isinstance(second, RepositoryAsked)
+    assert (first.authorization_token, second.authorization_token) == (token, None)
+    record = await works_.records.get("deployment", made.id)
+    assert token.encode() not in record.body
+    assert token.encode() not in await works_.records.content("deployment", made.id)
+
+
+async def test_a_new_schedule_forgets_what_the_old_one_would_have_fired(works_: Works):
+    made = await deployed(works_)
+    works_.clock.pass_by(minutes=10)
+    await works_.deployments.update(
+        TENANT,
+        made.id,
+        UpdateDeployment(schedule=ScheduleAsked(expression="30 * * * *", timezone="UTC")),
+    )
+    await works_.fire_due()
+    assert works_.sessions.starts == 0
+    cleared = await works_.deployments.update(TENANT, made.id, UpdateDeployment(schedule=None))
+    assert cleared.schedule is None
+    works_.clock.pass_by(hours=2)
+    await works_.fire_due()
+    assert works_.sessions.starts == 0

@@ -1,0 +1,163 @@
+"""The fleet's own troubles: jobs of the dead, jobs left in `doing`, long names, its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+from tests.fixtures_postgres import Postgres
+from tests.service.dispatching import Doing, at_work, job
+
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.service.dispatch import ATTEMPTS, Job
+from mainspring.wiring.fleet import STALLED_SECONDS, open_fleet
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> Iterator[str]:
+    yield postgres.url()
+    postgres.disconnect()
+    postgres.execute("drop schema if exists procrastinate cascade")
+
+
+def asked(url: str, statement: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True, options="-c search_path=procrastinate") as db:
+        return db.execute(statement.encode()).fetchall()
+
+
+async def stranded(url: str, *, since_seconds: float = 2 * STALLED_SECONDS) -> None:
+    """The job `a` in the hands of a worker that died so long ago."""
+    async with open_fleet(url) as dispatcher:
+        await dispatcher.put(job("a"))
+        await dispatcher.take()
+    asked(
+        url,
+        "update procrastinate_workers set last_heartbeat = now() - "
+        f"make_interval(secs => {since_seconds}) returning id",
+    )
+
+
+async def test_jobs_of_a_dead_worker_are_done_by_another(url: str):
+    await stranded(url)
+    doing = Doing()
+    async with open_fleet(url) as dispatcher, at_work(dispatcher, doing):
+        await doing.until(lambda: doing.done == ["a"])
+    assert asked(url, "select * from procrastinate_jobs") == []
+
+
+async def test_a_job_of_the_dead_that_was_put_again_meanwhile_is_done_once(url: str):
+    await stranded(url)
+    doing = Doing()
+    async with open_fleet(url) as dispatcher:
+        await dispatcher.put(job("a"))
+        await dispatcher.put(job("z"), at=clock.now() + timedelta(seconds=2))
+        async with at_work(dispatcher, doing):
+            await doing.until(lambda: "z" in doing.done)
+    assert doing.done == ["a", "z"]
+    assert asked(url, "select * from procrastinate_jobs") == []
+
+
+async def test_a_job_that_its_own_worker_failed_to_settle_does_not_stay_in_doing(url: str):
+    """The worker lives and beats; only the sweep knows that nobody does the job."""
+    doing = Doing()
+    async with open_fleet(url) as dispatcher, at_work(dispatcher, doing):
+        await dispatcher.put(job("a"))
+        await doing.until(lambda: doing.done == ["a"])
+        [(me,)] = asked(url, "select id from procrastinate_workers")
+        asked(
+            url,
+            "insert into procrastinate_jobs"
+            " (queue_name, task_name, lock, queueing_lock, args, status, worker_id) values"
+            " ('acme', 'deliver', 'deliver:lost', 'deliver:lost',"
+            f' \'{{"key": "lost", "tenant": "acme"}}\', \'doing\', {me}) returning id',
+        )
+        await doing.until(lambda: doing.done == ["a", "lost"])
+
+
+async def test_a_worker_that_was_taken_for_dead_works_on_under_another_number(url: str):
+    go_on = anyio.Event()
+
+    async def act(taken: Job) -> None:
+        if taken.key == "slow":
+            await go_on.wait()
+
+    doing = Doing(act)
+    async with open_fleet(url) as dispatcher, at_work(dispatcher, doing):
+        await dispatcher.put(job("slow"))
+        await doing.until(lambda: doing.begun == ["slow"])
+        asked(url, "delete from procrastinate_workers returning id")
+        await doing.until(lambda: doing.begun == ["slow", "slow"])
+        go_on.set()
+        await doing.until(lambda: doing.done == ["slow", "slow"])
+        await dispatcher.put(job("next"))
+        await doing.until(lambda: "next" in doing.done)
+
+
+async def test_a_job_that_kills_its_workers_is_given_up(url: str):
+    doing = Doing()
+    async with open_fleet(url) as dispatcher:
+        await dispatcher.put(job("a"))
+        asked(url, f"update procrastinate_jobs set attempts = {ATTEMPTS} returning id")
+        async with at_work(dispatcher, doing):
+            await doing.until(lambda: bool(doing.failed))
+    assert doing.begun == []
+    assert "its worker died" in doing.failed[0][1]
+
+
+async def test_timers_far_ahead_do_not_disturb_whose_turn_it_is(url: str):
+    doing = Doing()
+    async with open_fleet(url) as dispatcher:
+        for number in range(5):
+            later = clock.now() + timedelta(days=1 + number)
+            await dispatcher.put(job(f"later {number}", tenant="big"), at=later)
+        for number in range(10):
+            await dispatcher.put(job(f"big {number}", tenant="big"))
+        for number in range(10):
+            await dispatcher.put(job(f"small {number}", tenant="small"))
+        async with at_work(dispatcher, doing, concurrency=1):
+            await doing.until(lambda: len(doing.done) == 20)
+    tenants = [key.split()[0] for key in doing.done]
+    assert abs(tenants[:10].count("big") - 5) <= 1
+
+
+async def test_names_of_any_length_are_fine(url: str):
+    doing = Doing()
+    async with open_fleet(url) as dispatcher, at_work(dispatcher, doing):
+        await dispatcher.put(job("k" * 300, tenant="t" * 300))
+        await doing.until(lambda: len(doing.done) == 1)
+
+
+async def test_many_that_start_at_once_make_its_tables_once(url: str):
+    async def start() -> None:
+        async with open_fleet(url) as dispatcher:
+            await dispatcher.put(job("a"))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(start)
+    assert asked(url, "select count(*) from procrastinate_jobs") == [(1,)]
+
+
+async def test_it_is_told_what_is_no_url_of_a_server():
+    with pytest.raises(InvalidInput):
+        async with open_fleet("redis://nowhere"):
+            pass
+
+
+async def test_a_restart_of_the_server_is_survived_by_who_works_and_who_puts(
+    url: str, postgres: Postgres
+):
+    doing = Doing()
+    async with open_fleet(url) as dispatcher, at_work(dispatcher, doing):
+        await dispatcher.put(job("before"))
+        await doing.until(lambda: doing.done == ["before"])
+        await anyio.to_thread.run_sync(postgres.stop)
+        await anyio.to_thread.run_sync(postgres.start)
+        await dispatcher.put(job("after"))
+        await doing.until(lambda: doing.done == ["before", "after"])

@@ -1,0 +1,128 @@
+import base64
+import hashlib
+import hmac
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.errors import InvalidInput
+from mainspring.service.signing import (
+    Delivered,
+    GitHub,
+    PlainHmac,
+    Scheme,
+    Slack,
+    StandardWebhooks,
+    delivery_key,
+    is_genuine,
+    new_secret,
+    secret_key,
+    signed_headers,
+)
+
+NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
+STAMP = str(int(NOW.timestamp()))
+SECRET = new_secret(bytes(range(32)))
+BODY = b'{"a":1}'
+
+
+def mac(content: bytes, secret: str = SECRET) -> bytes:
+    return hmac.new(secret.encode(), content, hashlib.sha256).digest()
+
+
+def standard(body: bytes = BODY, now: datetime = NOW) -> dict[str, str]:
+    return signed_headers("msg_1", body, secrets=[SECRET], now=now)
+
+
+GENUINE: list[tuple[Scheme, dict[str, str]]] = [
+    (StandardWebhooks(), standard()),
+    (GitHub(), {"x-hub-signature-256": f"sha256={mac(BODY).hex()}"}),
+    (
+        Slack(),
+        {
+            "x-slack-request-timestamp": STAMP,
+            "x-slack-signature": f"v0={mac(b'v0:' + STAMP.encode() + b':' + BODY).hex()}",
+        },
+    ),
+    (PlainHmac(header="X-Sign"), {"x-sign": mac(BODY).hex()}),
+    (
+        PlainHmac(header="X-Sign", encoding="base64", prefix="v1="),
+        {"x-sign": f"v1={base64.b64encode(mac(BODY)).decode()}"},
+    ),
+    (
+        PlainHmac(header="X-Sign", timestamp_header="X-Time"),
+        {"x-time": STAMP, "x-sign": mac(STAMP.encode() + b"." + BODY).hex()},
+    ),
+]
+TIMED = [GENUINE[0], GENUINE[2], GENUINE[5]]
+
+
+def holds(
+    scheme: Scheme,
+    headers: dict[str, str],
+    *,
+    body: bytes = BODY,
+    secret: str = SECRET,
+    now: datetime = NOW,
+) -> bool:
+    delivered = Delivered(headers=headers, body=body)
+    return is_genuine(scheme, delivered, secret=secret, now=now)
+
+
+@pytest.mark.parametrize(("scheme", "headers"), GENUINE)
+def test_what_was_signed_holds_and_nothing_that_was_changed(
+    scheme: Scheme, headers: dict[str, str]
+):
+    assert holds(scheme, headers)
+    assert not holds(scheme, headers, body=b'{"a":2}')
+    assert not holds(scheme, headers, secret=new_secret(bytes(32)))
+    for name, value in headers.items():
+        assert not holds(scheme, {**headers, name: ""})
+        assert not holds(scheme, {**headers, name: f"{value}0"})
+        without = dict(headers)
+        del without[name]
+        assert not holds(scheme, without)
+
+
+@pytest.mark.parametrize(("scheme", "headers"), TIMED)
+def test_what_was_signed_long_ago_or_in_the_future_does_not_hold(
+    scheme: Scheme, headers: dict[str, str]
+):
+    assert holds(scheme, headers, now=NOW + timedelta(minutes=5))
+    assert not holds(scheme, headers, now=NOW + timedelta(minutes=5, seconds=1))
+    assert not holds(scheme, headers, now=NOW - timedelta(minutes=6))
+
+
+@given(
+    st.sampled_from([scheme for scheme, _ in GENUINE]),
+    st.dictionaries(
+        st.sampled_from(sorted({name for _, headers in GENUINE for name in headers})), st.text()
+    ),
+    st.binary(),
+)
+def test_whatever_headers_say_it_does_not_hold_and_nothing_breaks(
+    scheme: Scheme, headers: dict[str, str], body: bytes
+):
+    assert not holds(scheme, headers, body=body)
+
+
+def test_one_of_several_signatures_is_enough():
+    headers = signed_headers("m", BODY, secrets=[new_secret(bytes(32)), SECRET], now=NOW)
+    assert holds(StandardWebhooks(), headers)
+
+
+def test_a_delivery_is_known_by_what_is_signed_only():
+    body = Delivered(headers={"x-github-delivery": "1"}, body=BODY)
+    again = Delivered(headers={"x-github-delivery": "2"}, body=BODY)
+    assert delivery_key(GitHub(), body, {}) == delivery_key(GitHub(), again, {})
+    other = Delivered(headers={}, body=b"{}")
+    assert delivery_key(GitHub(), body, {}) != delivery_key(GitHub(), other, {})
+    assert delivery_key(Slack(), body, {"event_id": "Ev1"}) == "Ev1"
+
+
+@pytest.mark.parametrize("secret", ["whsec_", "whsec_%%%", "whsec_YQ==", "ö"])
+def test_what_is_no_secret_is_refused(secret: str):
+    with pytest.raises(InvalidInput, match="secret"):
+        secret_key(secret)
