@@ -183,6 +183,7 @@ async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
             check_file=_file,
             check_vault=_vault,
             memory_store=_store,
+            is_priced=lambda model: model != "free-model",
         )
         premises = Premises(
             agents=agents,

@@ -228,6 +228,20 @@ async def test_title_metadata_budget_and_tools_are_changed_and_the_log_is_told(h
             )
 
 
+async def test_a_budget_wants_models_with_a_price(home: House):
+    async with home.client() as client:
+        free = await agent_id(client, model="free-model")
+        lead = await agent_id(client, multiagent={"type": "coordinator", "agents": [free]})
+        environment = await environment_id(client)
+        for agent in (free, lead):
+            with pytest.raises(anthropic.BadRequestError, match="model_not_budgetable"):
+                await client.beta.sessions.create(
+                    agent=agent,
+                    environment_id=environment,
+                    budget={"type": "limit", "max_list_cost": {"amount": "1", "currency": "USD"}},
+                )
+
+
 async def test_a_running_session_is_not_archived_deleted_or_given_other_tools(tmp_path: Path):
     slow = Scripted(says("Never."), otherwise=says("Stopped."), latency_seconds=60)
     async with house(tmp_path, slow) as home, home.client() as client:

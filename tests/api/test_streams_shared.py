@@ -8,9 +8,11 @@ from typing import Any
 import anyio
 from tests.api.streaming import CLERK, Held, frames, station, until_idle
 from tests.fixtures_postgres import Postgres
-from tests.log.stories import tell, told
+from tests.log.stories import says as says_it
+from tests.log.stories import told
 
 from mainspring import Scripted, open_runtime, says
+from mainspring.log.patience import patiently
 from mainspring.log.postgres import open_postgres
 from mainspring.log.postgres.broadcast import open_broadcast
 from mainspring.log.session_log import SessionLog
@@ -70,7 +72,8 @@ async def test_a_stream_outlives_the_connections_of_the_database(
             with anyio.fail_after(20):
                 first = await anext(shown)
                 postgres.disconnect()
-                await tell(log, session_id, "two")
+                writer = await patiently(partial(log.hold, session_id, owner="other"))
+                await writer.append(says_it("two"))
                 second = await anext(shown)
         assert [first.seq, second.seq] == [2, 3]
 

@@ -118,11 +118,11 @@ async def test_a_stopped_worker_is_replaced_and_its_words_do_not_count(on_postgr
 
 
 async def test_sessions_survive_a_restart_of_the_database(on_postgres: Order, postgres: Postgres):
-    async with fleet(replace(on_postgres, steps=8, latency_seconds=0.3)) as made:
+    order = replace(on_postgres, steps=8, latency_seconds=0.3, concurrency=6)
+    async with fleet(order) as made:
         await made.submit(12)
-        worker = made.start()
-        made.start()
-        await made.busy(worker, sessions=3)
+        for worker in (made.start(), made.start()):
+            await made.busy(worker, sessions=2)
         await anyio.to_thread.run_sync(postgres.stop)
         await anyio.to_thread.run_sync(postgres.start)
         await made.completed(seconds=60)

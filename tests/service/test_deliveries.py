@@ -236,9 +236,9 @@ async def appended(sending: Sending, session_id: str, *payloads: KnownPayload) -
 
 async def test_a_sessions_log_is_told_from_once_however_often_it_is_looked_at(sending: Sending):
     session = await session_with_turns(sending)
-    outbox = sending.works.outbox
-    assert await outbox.catch_up(TENANT, session.id) == 4
-    assert await outbox.catch_up(TENANT, session.id) == 0
+    news = sending.works.news
+    assert await news.catch_up(TENANT, session.id) == 4
+    assert await news.catch_up(TENANT, session.id) == 0
     await sending.works.deliver_due()
     assert await told(sending) == [
         ("session.idled", session.id),
@@ -253,7 +253,7 @@ async def test_what_a_worker_that_died_left_untold_the_next_one_tells(sending: S
     waiting = StopReason(type="requires_action", event_ids=("sevt_1",))
     await appended(sending, session.id, StatusRunning(), StatusIdle(stop_reason=waiting))
     sending.works.jobs.waiting.clear()
-    assert await sending.works.outbox.catch_up(TENANT, session.id) == 9
+    assert await sending.works.news.catch_up(TENANT, session.id) == 9
     sending.works.jobs.waiting.clear()  # killed between the write and the engine
     await sending.works.deliveries.sweep()
     await sending.works.deliver_due()
@@ -265,7 +265,7 @@ async def test_two_workers_that_catch_up_at_once_tell_once(sending: Sending):
     session = await session_with_turns(sending)
     async with anyio.create_task_group() as group:
         for _ in range(4):
-            group.start_soon(sending.works.outbox.catch_up, TENANT, session.id)
+            group.start_soon(sending.works.news.catch_up, TENANT, session.id)
     assert len(await sending.deliveries()) == 4
 
 
@@ -282,7 +282,7 @@ async def test_a_fork_tells_only_of_its_own_and_threads_only_of_children(sending
             session_thread_id=child, agent_name="helper", stop_reason=StopReason(type="end_turn")
         ),
     )
-    assert await sending.works.outbox.catch_up(TENANT, fork.id) == 2
+    assert await sending.works.news.catch_up(TENANT, fork.id) == 2
     await sending.works.deliver_due()
     assert await told(sending) == [
         ("session.thread_created", fork.id),
@@ -298,4 +298,4 @@ async def test_an_endpoint_made_later_does_not_hear_of_the_past(sending: Sending
     await sending.works.webhooks.create(
         TENANT, CreateWebhook(url=sending.receiver.url, event_types=EVENT_TYPES)
     )
-    assert await sending.works.outbox.catch_up(TENANT, session.id) == 0
+    assert await sending.works.news.catch_up(TENANT, session.id) == 0

@@ -23,6 +23,7 @@ from mainspring.service.environments import CreateEnvironment, Environments
 from mainspring.service.firing import Firing
 from mainspring.service.intake import Intake
 from mainspring.service.outbox import Outbox
+from mainspring.service.session_news import SessionNews
 from mainspring.service.starting import Order
 from mainspring.service.triggers import Triggers
 from mainspring.service.webhooks import Webhooks
@@ -118,6 +119,7 @@ class Works:
     sessions: CountedSessions
     webhooks: Webhooks
     outbox: Outbox
+    news: SessionNews
     deliveries: Deliveries
     keep: DeploymentKeep
     deployments: Deployments
@@ -148,7 +150,7 @@ def assembled(
     clock, jobs, sessions = Clock(), Jobs(), CountedSessions()
     seal = AesSeal(bytes(32))
     webhooks = Webhooks(records, seal=seal, allow_http=True, clock=clock)
-    outbox = Outbox(records, webhooks, log, put=jobs.put, clock=clock)
+    outbox = Outbox(records, webhooks, put=jobs.put, clock=clock)
     keep = DeploymentKeep(records, outbox=outbox, seal=seal, put=jobs.put, clock=clock)
     runs = DeploymentRuns(records, clock=clock)
     triggers = Triggers(records, seal=seal, pin_agent=pinned, clock=clock)
@@ -160,6 +162,7 @@ def assembled(
         sessions=sessions,
         webhooks=webhooks,
         outbox=outbox,
+        news=SessionNews(records, webhooks, outbox, log, clock=clock),
         deliveries=Deliveries(
             records, webhooks, post=poster, put=jobs.put, patience=patience, clock=clock
         ),

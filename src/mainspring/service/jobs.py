@@ -15,5 +15,5 @@ class PutJob(Protocol):
     def __call__(self, job: Job, *, at: datetime | None = None) -> Awaitable[None]: ...
 
 
-async def unqueued(_job: Job, *, at: datetime | None = None) -> None:
+async def unqueued(job: Job, *, at: datetime | None = None) -> None:
     """For who has no engine at hand: a worker finds what is due by looking."""

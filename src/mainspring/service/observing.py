@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,7 +12,6 @@ from typing import Protocol
 from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import LogError, StoreFailed
-from mainspring.log.session_log import SessionLog
 from mainspring.service.spans import TYPES, Span, SpanFold
 
 _LOG = logging.getLogger("mainspring.telemetry")
@@ -37,6 +36,14 @@ class Subject:
     tenant: str
     agent_id: str
     agent_name: str
+
+
+class Readable(Protocol):
+    """What of a `SessionLog` is needed here."""
+
+    async def read(
+        self, session_id: str, *, after: int = 0, types: Iterable[str] | None = None
+    ) -> list[Event]: ...
 
 
 class Listener(Protocol):
@@ -71,7 +78,7 @@ class Observers:
     """All that is watched in this process."""
 
     def __init__(
-        self, log: SessionLog, listeners: Sequence[Listener], *, captures: bool = False
+        self, log: Readable, listeners: Sequence[Listener], *, captures: bool = False
     ) -> None:
         """`captures`: spans carry content."""
         self._log = log
@@ -106,25 +113,26 @@ class Observers:
             self._known.popitem(last=False)
 
 
-async def catch_up(log: SessionLog, session_id: str, fold: SpanFold) -> None:
+async def catch_up(log: Readable, session_id: str, fold: SpanFold) -> None:
     """Bring a fold to where the log ends. What others have finished, they have told of; and what
     lies before the last moment at which nothing was open is not read.
 
     Raises: SessionNotFound.
     """
     bones = await log.read(session_id, after=fold.seq, types=_SKELETON)
-    settled = _last_rest(bones)
+    settled = _last_rest(bones, busy=fold.running)
     for event in bones:
         if event.seq <= settled:
             fold.apply(event)
+    if settled:
+        fold.rest()
     rest = await log.read(session_id, after=max(settled, fold.seq), types=TYPES)
     for event in rest:
         fold.apply(event)
 
 
-def _last_rest(bones: Sequence[Event]) -> int:
+def _last_rest(bones: Sequence[Event], *, busy: set[str]) -> int:
     """Seq of the last event after which no thread ran or waited for anything."""
-    busy: set[str] = set()
     rest = 0
     for event in bones:
         match event.payload:

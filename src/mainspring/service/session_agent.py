@@ -166,6 +166,20 @@ def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent:
     return known.get(name or own.name, own)
 
 
+def models_of(agent: SessionAgent) -> frozenset[str]:
+    """All that may be asked in the session, for what is known when it is made."""
+    advisors: list[str] = []
+    match agent.multiagent:
+        case SessionCoordinator(agents=roster):
+            advisors = [each.model for each in roster if isinstance(each, Advisor)]
+        case SessionMultiagent20261001(advisor=AdvisorEnabled(model=model)):
+            advisors = [model]
+        case _:
+            pass
+    members = _members(agent.multiagent)
+    return frozenset([agent.model.id, *advisors, *(each.model.id for each in members)])
+
+
 def _as_thread(agent: SessionAgent | AgentObject) -> ThreadAgent:
     return ThreadAgent(
         id=agent.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import SessionUpdated
 from mainspring.service.metadata import MetadataPatch, patched
-from mainspring.service.session_agent import UpdateSessionAgent, updated
+from mainspring.service.session_agent import SessionAgent, UpdateSessionAgent, models_of, updated
 from mainspring.service.session_record import Budget, SessionRecord, Title
 
 
@@ -21,6 +22,13 @@ class UpdateSession(Struct, frozen=True, kw_only=True):
     metadata: MetadataPatch | UnsetType | None = UNSET
     title: Title | UnsetType | None = UNSET
     vault_ids: tuple[str, ...] | UnsetType = UNSET
+
+
+def check_budgetable(agent: SessionAgent, is_priced: Callable[[str], bool]) -> None:
+    """Raises: InvalidInput: one of the models that may run has no price, so nothing can be kept."""
+    for model in sorted(models_of(agent)):
+        if not is_priced(model):
+            raise InvalidInput(f"budget: model_not_budgetable: {model} has no list price")
 
 
 def changed(known: SessionRecord, asked: UpdateSession, spent_cents: int) -> SessionRecord:

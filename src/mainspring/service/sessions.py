@@ -21,7 +21,7 @@ from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
 from mainspring.log.records import Remove, Wanted
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import InboxItem
+from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.drawer import Drawer
 from mainspring.service.environments import Environment, Environments
 from mainspring.service.metadata import Metadata
@@ -35,7 +35,7 @@ from mainspring.service.session_agent import (
     chosen_id,
     snapshot,
 )
-from mainspring.service.session_change import UpdateSession, changed, told
+from mainspring.service.session_change import UpdateSession, changed, check_budgetable, told
 from mainspring.service.session_digest import Digests
 from mainspring.service.session_list import ListSessions, SessionList, TwoWayPage
 from mainspring.service.session_record import (
@@ -178,7 +178,10 @@ class Sessions:
         def change(known: SessionRecord) -> SessionRecord:
             nonlocal before
             before = known
-            return replace(changed(known, asked, spent), updated_at=self.clock())
+            after = changed(known, asked, spent)
+            if after.budget not in (None, known.budget):
+                check_budgetable(after.agent, self.premises.around.is_priced)
+            return replace(after, updated_at=self.clock())
 
         after = await self.drawer.update(who.tenant, session_id, change)
         if (news := told(before, after)) is not None:
@@ -250,6 +253,10 @@ class Sessions:
         except SessionNotFound:
             raise NotFound(KIND, session_id) from None
 
+    async def row(self, who: Principal, session_id: str) -> SessionRow:
+        """Where its log stands, without reading it. Raises: NotFound, SessionNotFound."""
+        return await self.log.session((await self.record(who, session_id)).id)
+
     async def submit(
         self,
         tenant: str,
@@ -277,6 +284,8 @@ class Sessions:
     ) -> SessionRecord:
         tenant, around, now = who.tenant, self.premises.around, self.clock()
         agent = await snapshot(self.premises.agents, tenant, asked.agent)
+        if asked.budget is not None:
+            check_budgetable(agent, around.is_priced)
         environment = await self.premises.environments.get(tenant, asked.environment_id)
         _check_open(environment)
         if len(asked.vault_ids) > MAX_VAULTS:

@@ -134,6 +134,16 @@ class SpanFold:
         step = _STEPS.get(type(event.payload))
         return [] if step is None else step(self, event, event.payload)
 
+    @property
+    def running(self) -> set[str]:
+        """Threads that have begun to run and not ended."""
+        return {id_ for id_, thread in self.threads.items() if thread.run is not None}
+
+    def rest(self) -> None:
+        """Nothing is open here: what was, somebody else has seen end."""
+        self.requests.clear()
+        self.calls.clear()
+
     def thread(self, thread_id: str) -> _Thread:
         return self.threads.setdefault(thread_id, _Thread(self.agent_name))
 

@@ -48,4 +48,6 @@ class Surroundings:
     file_content: Callable[[str, str], Awaitable[FileContent]] = _no_file
     check_file: Check = _no_file
     check_vault: Check = _no_vault
+    is_priced: Callable[[str], bool] = lambda _: True
+    """Whether a model has a list price: a budget needs one."""
     memory_store: Callable[[str, str], Awaitable[StoreName]] = _no_store

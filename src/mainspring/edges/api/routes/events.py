@@ -64,10 +64,10 @@ class EventRoutes:
         return SentEvents(data=sent)
 
     async def list(self, call: Call[ListEvents, Nothing]) -> Page[WireEvent]:
-        standing = await self.sessions.find(call.who, call["session_id"])
+        row = await self.sessions.row(call.who, call["session_id"])
         view = View(
-            session_id=standing.record.id,
-            main_thread_id=standing.row.thread_id,
+            session_id=row.id,
+            main_thread_id=row.thread_id,
             is_internal="internal" in call.query.include,
         )
         return await self.pages.page(sought(view, call.query), call.query.page)

@@ -1,0 +1,123 @@
+"""`mainspring deployments` and `mainspring webhooks`, on a store that a service has written."""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable
+from pathlib import Path
+
+import pytest
+from tests.service.timed import TENANT, Works, works
+
+from mainspring.config import Settings, read_settings
+from mainspring.core import clock
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.edges.cli import deployments_acts, webhooks_acts
+from mainspring.service.deployment_model import CreateDeployment, ScheduleAsked
+from mainspring.service.notice import Notice
+from mainspring.service.sending_params import SendMessage
+from mainspring.service.webhooks import CreateWebhook
+from mainspring.wiring.posting import HttpPoster
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncGenerator[Works, None]:
+    async with works(tmp_path, poster=HttpPoster()) as assembled:
+        assembled.clock.now = clock.now()  # the commands look at the real one
+        yield assembled
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings(store=str(tmp_path / "mainspring.db"), environ={}, folder=tmp_path)
+
+
+async def printed(act: Awaitable[int], capfd: pytest.CaptureFixture[str]) -> str:
+    capfd.readouterr()
+    assert await act == 0
+    return capfd.readouterr().out
+
+
+async def deployed(made: Works) -> str:
+    asked = CreateDeployment(
+        agent="agent_1",
+        environment_id=made.environment_id,
+        name="nightly",
+        initial_events=(SendMessage(content=(TextBlock("go"),)),),
+        schedule=ScheduleAsked(expression="0 3 * * *", timezone="Europe/Paris"),
+    )
+    return (await made.deployments.create(TENANT, asked)).id
+
+
+async def test_deployments_are_listed_shown_paused_and_run_by_a_worker(
+    made: Works, settings: Settings, capfd: pytest.CaptureFixture[str]
+):
+    id_ = await deployed(made)
+    out = await printed(
+        deployments_acts.ls(settings, tenant=TENANT, everything=False, json=False), capfd
+    )
+    assert all(part in out for part in (id_, "nightly", "agent_1 v3", "0 3 * * * Europe/Paris"))
+    out = await printed(
+        deployments_acts.pause(settings, tenant=TENANT, deployment_id=id_, json=True), capfd
+    )
+    assert json.loads(out)["paused_reason"] == {"type": "manual"}
+    out = await printed(
+        deployments_acts.show(settings, tenant=TENANT, deployment_id=id_, json=False), capfd
+    )
+    assert "paused" in out
+    await printed(
+        deployments_acts.unpause(settings, tenant=TENANT, deployment_id=id_, json=False), capfd
+    )
+    out = await printed(
+        deployments_acts.run(settings, tenant=TENANT, deployment_id=id_, json=True), capfd
+    )
+    run_id = json.loads(out)["run_id"]
+    made.clock.now = clock.now()
+    await made.firing.sweep()
+    await made.fire_due()
+    for as_json in (False, True):
+        out = await printed(
+            deployments_acts.runs(
+                settings, tenant=TENANT, deployment_id=id_, failed=False, limit=5, json=as_json
+            ),
+            capfd,
+        )
+        assert run_id in out
+        assert "sesn_acme_0" in out
+
+
+async def test_webhooks_are_listed_and_what_was_given_up_is_sent_again(
+    made: Works, settings: Settings, capfd: pytest.CaptureFixture[str]
+):
+    webhook = await made.webhooks.create(
+        TENANT, CreateWebhook(url="https://example.com/", event_types=("agent.created",))
+    )
+    await made.outbox.notify(Notice(tenant=TENANT, type="agent.created", id="agent_1"))
+    out = await printed(webhooks_acts.ls(settings, tenant=TENANT, json=False), capfd)
+    assert webhook.id in out
+    assert webhook.secret not in out
+    out = await printed(
+        webhooks_acts.deliveries(
+            settings, tenant=TENANT, webhook_id=webhook.id, dead=False, limit=5, json=True
+        ),
+        capfd,
+    )
+    delivery = json.loads(out)
+    assert delivery["status"] == "pending"
+    out = await printed(
+        webhooks_acts.resend(settings, tenant=TENANT, meant=delivery["id"], json=True), capfd
+    )
+    assert json.loads(out) == {"resent": 1}
+    out = await printed(
+        webhooks_acts.resend(settings, tenant=TENANT, meant=webhook.id, json=False), capfd
+    )
+    assert "0" in out
+
+
+async def test_what_is_not_there_is_said(made: Works, settings: Settings, tmp_path: Path):
+    with pytest.raises(NotFound, match="depl_none"):
+        await deployments_acts.show(settings, tenant=TENANT, deployment_id="depl_none", json=False)
+    with pytest.raises(NotFound):
+        await webhooks_acts.resend(settings, tenant=TENANT, meant="whd_none", json=False)
+    nowhere = read_settings(store=str(tmp_path / "none.db"), environ={}, folder=tmp_path)
+    with pytest.raises(InvalidInput, match="exist"):
+        await deployments_acts.ls(nowhere, tenant=TENANT, everything=False, json=False)
