@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -33,18 +34,21 @@ ROOT = Path(__file__).parents[2]
 class Fleet:
     order: Order
     log: SessionLog
+    nursery: subprocess.Popen[bytes]
     sessions: list[str] = field(default_factory=list[str])
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+    workers: list[int] = field(default_factory=list[int])
     kills: list[tuple[datetime, list[str]]] = field(
         default_factory=list[tuple[datetime, list[str]]]
     )
     """When, and the sessions that it held."""
 
-    def start(self) -> subprocess.Popen[bytes]:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "tests.fleet.worker_main", msgspec.json.encode(self.order)],
-            cwd=ROOT,
-        )
+    def start(self) -> int:
+        """Its process id."""
+        assert self.nursery.stdin is not None
+        assert self.nursery.stdout is not None
+        self.nursery.stdin.write(msgspec.json.encode(self.order) + b"\n")
+        self.nursery.stdin.flush()
+        worker = int(self.nursery.stdout.readline())
         self.workers.append(worker)
         return worker
 
@@ -54,11 +58,11 @@ class Fleet:
             tenant = f"tenant {number % 3}"
             self.sessions.append(await known_session(self.log, tenant=tenant, text="go"))
 
-    async def held_by(self, worker: subprocess.Popen[bytes]) -> list[str]:
+    async def held_by(self, worker: int) -> list[str]:
         rows = await self.log.sessions(limit=10_000)
-        return [row.id for row in rows if row.owner and row.owner.endswith(f"/{worker.pid}")]
+        return [row.id for row in rows if row.owner and row.owner.endswith(f"/{worker}")]
 
-    async def busy(self, worker: subprocess.Popen[bytes], *, sessions: int = 1) -> None:
+    async def busy(self, worker: int, *, sessions: int = 1) -> None:
         """Until it holds so many."""
         with anyio.fail_after(60):
             while True:
@@ -66,15 +70,21 @@ class Fleet:
                     return
                 await anyio.sleep(0.05)  # nothing tells one process that another has begun
 
-    async def kill(self, worker: subprocess.Popen[bytes]) -> None:
+    async def kill(self, worker: int) -> None:
         held = await self.held_by(worker)
         self.kills.append((clock.now(), held))
-        self.end(worker, signal.SIGKILL)
+        await self.end(worker, signal.SIGKILL)
 
-    def end(self, worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
-        worker.send_signal(how)
-        worker.wait(timeout=30)
+    async def end(self, worker: int, how: signal.Signals) -> None:
         self.workers.remove(worker)
+        os.kill(worker, how)
+        with anyio.fail_after(30):
+            while True:
+                try:
+                    os.kill(worker, 0)
+                except ProcessLookupError:
+                    return
+                await anyio.sleep(0.01)
 
     async def kill_often(self, random: Random, *, every_seconds: float, seconds: float) -> None:
         """A random one each time, and another in its place at once."""
@@ -120,11 +130,17 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet(order: Order) -> AsyncGenerator[Fleet, None]:
+    nursery = subprocess.Popen(
+        [sys.executable, "-m", "tests.fleet.worker_main"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     async with open_store(order.url) as store:
-        made = Fleet(order, SessionLog(store))
+        made = Fleet(order, SessionLog(store), nursery)
         try:
             yield made
         finally:
             for worker in made.workers:
-                worker.send_signal(signal.SIGKILL)
-                worker.wait(timeout=30)
+                os.kill(worker, signal.SIGKILL)
+            nursery.communicate(timeout=30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -56,13 +57,7 @@ async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, pl
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("place", PLACES)
 async def test_200_sessions_survive_a_minute_of_kills(on_postgres: Order, place: str):
-    order = replace(
-        on_postgres,
-        is_blind=place == "other_machine",
-        steps=24,
-        latency_seconds=0.4,
-        concurrency=100,
-    )
+    order = replace(on_postgres, is_blind=place == "other_machine", steps=8, latency_seconds=0.4)
     async with fleet(order) as made:
         await made.submit(200)
         for _ in range(2):
@@ -94,8 +89,7 @@ async def test_a_worker_that_drains_gives_its_sessions_to_others_at_once(on_post
         worker = made.start()
         await made.busy(worker, sessions=6)
         other = made.start()
-        made.end(worker, signal.SIGTERM)
-        assert worker.returncode == 0
+        await made.end(worker, signal.SIGTERM)
         await made.busy(other, sessions=6)
         await made.completed(seconds=60)
         await made.check()
@@ -107,11 +101,11 @@ async def test_a_stopped_worker_is_replaced_and_its_words_do_not_count(on_postgr
         await made.submit(6)
         zombie = made.start()
         await made.busy(zombie, sessions=6)
-        zombie.send_signal(signal.SIGSTOP)
+        os.kill(zombie, signal.SIGSTOP)
         other = made.start()
         await made.completed(seconds=60)
-        zombie.send_signal(signal.SIGCONT)
-        made.end(other, signal.SIGTERM)
+        os.kill(zombie, signal.SIGCONT)
+        await made.end(other, signal.SIGTERM)
         await made.submit(3)  # it has been taken for dead, and works on
         await made.completed(seconds=60)
         await made.check()

@@ -26,11 +26,14 @@ from mainspring.service.deployment_model import (
 )
 from mainspring.service.deployment_runs import RunListing
 from mainspring.service.dispatch import Job
+from mainspring.service.drawer import Listing
 from mainspring.service.environments import Environments
 from mainspring.service.firing import Firing
 from mainspring.service.schedules import Policy
 from mainspring.service.sending_params import SendMessage
 from mainspring.service.session_resources import RepositoryAsked
+from mainspring.service.webhook_events import EVENT_TYPES
+from mainspring.service.webhooks import CreateWebhook
 from mainspring.wiring.seals import AesSeal
 
 
@@ -228,6 +231,14 @@ async def test_pausing_stops_it_and_what_was_missed_stays_so(works_: Works):
     assert works_.sessions.starts == 2
 
 
+async def test_to_unpause_what_is_not_paused_loses_nothing(works_: Works):
+    made = await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    await works_.deployments.unpause(TENANT, made.id)
+    await works_.fire_due()
+    assert works_.sessions.starts == 1
+
+
 @pytest.mark.parametrize(
     ("refusal", "type_", "status"),
     [
@@ -344,6 +355,23 @@ async def test_a_token_reaches_the_session_and_stands_in_no_record(works_: Works
     record = await works_.records.get("deployment", made.id)
     assert token.encode() not in record.body
     assert token.encode() not in await works_.records.content("deployment", made.id)
+
+
+async def test_what_becomes_of_deployments_and_runs_is_told_with_the_change_itself(works_: Works):
+    await works_.webhooks.create(
+        TENANT, CreateWebhook(url="https://example.com/", event_types=EVENT_TYPES)
+    )
+    made = await deployed(works_)
+    works_.clock.pass_by(minutes=1)
+    await works_.fire_due()
+    await works_.deployments.archive(TENANT, made.id)
+    page = await works_.deliveries.page(TENANT, Listing(limit=100))
+    assert sorted(each.event_type for each in page.data) == [
+        "deployment.archived",
+        "deployment.created",
+        "deployment_run.started",
+        "deployment_run.succeeded",
+    ]
 
 
 async def test_a_new_schedule_forgets_what_the_old_one_would_have_fired(works_: Works):

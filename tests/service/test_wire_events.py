@@ -15,6 +15,7 @@ from mainspring.core import content, events
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, KnownPayload, encode_payload
 from mainspring.log.blobs import digest_of
 from mainspring.log.store import InboxItem
+from mainspring.service.call_verdicts import Verdict
 from mainspring.service.wire_content import NO_BLOBS, Blobs
 from mainspring.service.wire_events import PUBLIC_TYPES, WireEvent, wire, wire_pending
 
@@ -76,7 +77,11 @@ def test_a_kept_picture_is_put_back_inline_and_a_lost_one_is_told_of():
 def test_a_call_says_what_the_gate_said():
     call = event(events.AgentToolUse(name="bash", input={}))
     found = parsed(
-        wire(call, main_thread_id="sthr_main", permission="ask"),
+        wire(
+            call,
+            main_thread_id="sthr_main",
+            verdict=Verdict(seq=1, thread_id="sthr_main", said="ask"),
+        ),
         sdk.BetaManagedAgentsAgentToolUseEvent,
     )
     assert found.evaluated_permission == "ask"

@@ -2,13 +2,15 @@
 
 MainspringError
 ├── InvalidInput            what was asked for cannot be: bad event, bad file, bad setting
-│   └── MalformedEvent      an event's JSON does not have the shape of its type
+│   ├── MalformedEvent      an event's JSON does not have the shape of its type
+│   └── EventIdTaken        a client's id for an event is that of another one
 ├── ServiceError            the service refused a request
 │   ├── NotFound            there is no such thing, or it is another tenant's
 │   ├── AlreadyThere        an id or a name that is taken
 │   │   └── PathTaken       a memory's, by that of another
 │   ├── Stale               it has changed since it was read, or is not what was expected
 │   │   ├── PreconditionFailed
+│   │   │   └── HeartbeatRefused  the work is another's by now
 │   │   └── MemoryChanged   its content is not the one that was expected
 │   ├── Unauthenticated     no key, or one that does not hold
 │   ├── Forbidden           a key that holds, but not for this
@@ -56,6 +58,12 @@ class MalformedEvent(InvalidInput):
     pass
 
 
+class EventIdTaken(InvalidInput):
+    def __init__(self, client_id: str) -> None:
+        super().__init__(f"client event id {client_id} was used for another event")
+        self.client_id = client_id
+
+
 class ServiceError(MainspringError):
     pass
 
@@ -86,6 +94,18 @@ class Stale(ServiceError):
 
 class PreconditionFailed(Stale):
     pass
+
+
+class HeartbeatRefused(PreconditionFailed):
+    """With the lease as it is."""
+
+    def __init__(
+        self, work_id: str, *, state: str, last_heartbeat: str | None, ttl_seconds: int
+    ) -> None:
+        super().__init__(f"work {work_id}: that is not its last heartbeat; another may hold it")
+        self.state = state
+        self.last_heartbeat = last_heartbeat
+        self.ttl_seconds = ttl_seconds
 
 
 class MemoryChanged(Stale):

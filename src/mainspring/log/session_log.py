@@ -14,7 +14,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, payload_type
-from mainspring.core.errors import InvalidInput, SessionHasForks
+from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks
 from mainspring.core.events import ClientPayload, ThreadCreated
 from mainspring.core.facts import SessionCreated, SessionForked
 from mainspring.log import blobs
@@ -59,9 +59,16 @@ class SessionLog:
         """What takes secrets out of all that is written."""
         return self._scrub
 
-    async def create(self, created: SessionCreated | None = None) -> SessionRow:
+    async def create(
+        self, created: SessionCreated | None = None, *, session_id: str | None = None
+    ) -> SessionRow:
+        """A new session; with an id of the caller's own, so that doing it again makes no second.
+
+        Raises: SessionExists.
+        """
         return await self._begin(
             created or SessionCreated(),
+            session_id=session_id,
             thread_id=self._new_id(ids.THREAD),
             base=Head(0, GENESIS),
             parent_id=None,
@@ -96,8 +103,9 @@ class SessionLog:
         thread_id: str,
         base: Head,
         parent_id: str | None,
+        session_id: str | None = None,
     ) -> SessionRow:
-        session_id = self._new_id(ids.SESSION)
+        session_id = session_id or self._new_id(ids.SESSION)
         moment = self._clock()
         payload, body = scrubbed(first, self._scrub)
         draft = Draft(
@@ -318,8 +326,8 @@ class SessionLog:
         """Put a client's event into the inbox; needs no lease. Safe to repeat with `client_id`.
 
         Raises:
-            InvalidInput: not an event that clients may send, there is no such thread, or
-                `client_id` was another event's.
+            InvalidInput: not an event that clients may send, or there is no such thread.
+            EventIdTaken: `client_id` was another event's.
         """
         kind = payload_type(payload)
         if kind not in CLIENT_TYPES:
@@ -341,7 +349,7 @@ class SessionLog:
         await anyio.lowlevel.checkpoint_if_cancelled()  # now or not at all
         kept = await self.store.submit(session_id, item)
         if (kept.type, kept.body) != (item.type, item.body):
-            raise InvalidInput(f"client event id {client_id} was used for another event")
+            raise EventIdTaken(item.client_id)
         return kept
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.core.clock import Clock
 from mainspring.core.errors import Stale
+from mainspring.core.ids import stable_id
 from mainspring.log.records import Change, Records
 from mainspring.service.deployment_model import Deployment, Repository, Resource
 from mainspring.service.dispatch import Job
@@ -23,7 +24,6 @@ from mainspring.service.outbox import Outbox
 from mainspring.service.schedules import chosen, jitter, latest, next_fire
 from mainspring.service.seal import Seal
 from mainspring.service.session_resources import RepositoryAsked, ResourceAsked
-from mainspring.service.webhook_events import stable_id
 
 KIND = "deployment"
 FIRE = "fire"

@@ -136,6 +136,9 @@ class Deployments:
 
     async def unpause(self, tenant: str, deployment_id: str) -> Deployment:
         """From the next time on: what was missed meanwhile stays so."""
+        known = await self._keep.get(tenant, deployment_id)
+        if _living(known.deployment).status == "active":
+            return self._shown(known)  # what is due just now is not missed
 
         def change(kept: Kept) -> Kept:
             now = self._clock()

@@ -94,18 +94,22 @@ class EmbeddedDispatcher:
         return None
 
     async def finish(self, taken: Taken) -> None:
-        if self._running.get(taken.job.name):
-            await self._kept.finish(taken.job.name)
-        self._is_over(taken.job)
+        try:
+            if self._running.get(taken.job.name):
+                await self._kept.finish(taken.job.name)
+        finally:
+            self._is_over(taken.job)  # what could not be told is no longer renewed
 
     async def postpone(self, taken: Taken, *, seconds: float, is_failure: bool) -> None:
         job = taken.job
         at = self._clock() + timedelta(seconds=seconds)
-        if self._running.get(job.name):  # a reminder is found again by looking
-            await self._kept.postpone(job.name, at=at, is_failure=is_failure)
-            if at <= self._clock() + _AHEAD:
-                self._wait(job, at, has_record=True)
-        self._is_over(job)
+        try:
+            if self._running.get(job.name):  # a reminder is found again by looking
+                await self._kept.postpone(job.name, at=at, is_failure=is_failure)
+                if at <= self._clock() + _AHEAD:
+                    self._wait(job, at, has_record=True)
+        finally:
+            self._is_over(job)
 
     async def changed(self) -> None:
         changed, at = self._changed, self._turns.next_at(is_full=self._is_full)

@@ -23,6 +23,8 @@ from mainspring.service.wire_events import PUBLIC_TYPES, View, Wire, WireEvent
 MAX_READ = 20_000
 """Events that one request goes through at most; if that is not enough, its page is short."""
 _CHUNK = 1000
+_YES_OR_NO = "user.tool_confirmation"
+"""Not shown before the session has taken it up: who has to do the call would do it at once."""
 _LAST = ENDLESS - 1
 
 
@@ -149,7 +151,11 @@ class EventPages:
             return []  # it has no time yet
         items = await self._log.store.pending(view.session_id, types=wanted.types)
         thread = view.thread_id or view.main_thread_id
-        return [item for item in items if view.wants(item.type) and item.thread_id == thread]
+        return [
+            item
+            for item in items
+            if view.shows(item.type) and item.thread_id == thread and item.type != _YES_OR_NO
+        ]
 
     async def _unprocessed(self, wanted: Sought, item: InboxItem) -> WireEvent:
         return await self._wire.pending(item, main_thread_id=wanted.view.main_thread_id)
@@ -168,13 +174,14 @@ class EventPages:
             size = _CHUNK if read else min(_CHUNK, room + 1)
             chunk = await self._chunk(wanted, place, size)
             fitting, is_over = _in_time(wanted, chunk)
-            for each in await self._wire.shown(wanted.view, fitting):
+            showing = await self._wire.shown(wanted.view, fitting)
+            for each in showing.shown:
                 if len(shown) == room:
                     return shown, place
                 shown.append(each.wire)
                 place = each.event.seq
-            if is_over or len(chunk) < size:
-                return shown, None
+            if is_over or len(chunk) < size or (showing.held and not wanted.is_backwards):
+                return shown, None  # behind a call that is held back, nothing is there yet
             if len(shown) < room:
                 place = chunk[-1].seq
             read += len(chunk)

@@ -15,6 +15,7 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, SessionNotFound, Stale
+from mainspring.core.ids import stable_id
 from mainspring.log.records import Remove
 from mainspring.service.drawer import Drawer, Tabs
 from mainspring.service.sending_params import SendMessage
@@ -23,7 +24,6 @@ from mainspring.service.starting import Order, Sessions
 from mainspring.service.templates import Filling, filled
 from mainspring.service.trigger_model import Conversation, Fired, Remembered, Trigger
 from mainspring.service.triggers import CONVERSATION, REMEMBERED, Triggers
-from mainspring.service.webhook_events import stable_id
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 _MAX_MESSAGE = 100_000

@@ -64,7 +64,8 @@ class TallyLedger:
         if charge.reservation_id in self._open:
             return None
         day = self._clock().date()
-        limits = [await self._limit(charge, payer, name) for payer, name in charge.payers()]
+        tenant = charge.tenant or ""
+        limits = [await self.limit_usd(tenant, payer, name) for payer, name in charge.payers()]
         if all(limit is None for limit in limits):  # nothing to ask: counted when it is settled
             self._open[charge.reservation_id] = _Open(day=day, charge=charge, micros=0)
             return None
@@ -87,6 +88,10 @@ class TallyLedger:
         [micros] = await self._records.tally([(_counter(self._today, tenant, payer, name), 0)])
         return micros / _MICRO
 
+    async def limit_usd(self, tenant: str, payer: Payer, name: str) -> Decimal | None:
+        """Of a day; `None`: there is none."""
+        return await self._limits.get((tenant, payer, name))
+
     async def tidy(self) -> None:
         """Forget what was spent long ago; to be done once a day, and no harm if it is not."""
         for days in range(KEPT_DAYS, KEPT_DAYS + 7):
@@ -103,9 +108,6 @@ class TallyLedger:
         return await self._records.tally(
             [(_counter(day, tenant, payer, name), micros) for payer, name in charge.payers()]
         )
-
-    async def _limit(self, charge: Charge, payer: Payer, name: str) -> Decimal | None:
-        return await self._limits.get((charge.tenant or "", payer, name))
 
     async def _look(self, payer: tuple[str, Payer, str]) -> Decimal | None:
         tenant, kind, name = payer

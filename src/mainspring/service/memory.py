@@ -47,7 +47,7 @@ def actor_of(who: Principal) -> Actor:
     return UserActor(user_id=subject) if kind == "oidc" else ApiActor(api_key_id=who.key_id)
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class Memory(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory"):
     id: str
     memory_store_id: str
     memory_version_id: str
@@ -58,14 +58,12 @@ class Memory(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     content: str | None = None
     """Never stored here."""
-    type: Literal["memory"] = "memory"
 
 
-class MemoryPrefix(Struct, frozen=True, kw_only=True):
+class MemoryPrefix(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_prefix"):
     """Stands in a list for the memories in a folder."""
 
     path: str
-    type: Literal["memory_prefix"] = "memory_prefix"
 
 
 class MemoryVersion(Struct, frozen=True, kw_only=True):

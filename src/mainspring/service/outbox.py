@@ -9,6 +9,7 @@ from msgspec import Raw
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
+from mainspring.core.ids import stable_id
 from mainspring.log.records import Change, Put, Records
 from mainspring.service.deliveries import DELIVER, Delivery, delivery_drawer
 from mainspring.service.dispatch import Job
@@ -17,7 +18,6 @@ from mainspring.service.notice import Notice
 from mainspring.service.webhook_events import (
     PING,
     WebhookEvent,
-    stable_id,
     told_of,
 )
 from mainspring.service.webhooks import Webhook, Webhooks

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from mainspring.core.envelope import payload_type
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyThere, EventIdTaken, InvalidInput, NotFound
 from mainspring.core.events import (
     ClientPayload,
     SystemMessage,
     UserCustomToolResult,
+    UserDefineOutcome,
     UserInterrupt,
     UserMessage,
     UserToolConfirmation,
     UserToolResult,
 )
 from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
+from mainspring.service.answering import Leave, answer_client_id, answered_by, is_answer
 from mainspring.service.drawer import Drawer, Tabs
 from mainspring.service.environments import SelfHostedConfig
 from mainspring.service.principal import Principal
@@ -27,18 +32,23 @@ from mainspring.service.session_digest import Call, SessionDigest, result_of
 from mainspring.service.session_record import ACCEPTED_KIND, Accepted
 from mainspring.service.session_view import Standing
 from mainspring.service.sessions import Sessions
+from mainspring.service.speakers import Speakers
 from mainspring.service.wire_events import Wire, WireEvent
 
 _ANSWERS = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
+_SPOKEN = UserMessage | UserDefineOutcome | SystemMessage
 
 
 class Sending:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._wire = Wire(sessions.log)
+        records = sessions.drawer.records
+        self._leave = Leave(records, clock=sessions.clock)
+        self._speakers = Speakers(records, clock=sessions.clock)
         self._accepted = Drawer(
-            sessions.drawer.records,
+            records,
             ACCEPTED_KIND,
             Accepted,
             tabs=lambda accepted: Tabs(parent=accepted.session_id),
@@ -56,48 +66,96 @@ class Sending:
         """Put events into the inbox and have the session woken. With a `key`, the same request may
         be made again: it is done once.
 
-        Raises: NotFound, InvalidInput, Forbidden: an agent would approve what an agent does.
+        Raises: NotFound, InvalidInput, Forbidden: they may not approve what they would.
         """
         standing = await self._sessions.find(who, session_id)
         _check_open(standing)
-        if any(isinstance(each, SendConfirmation) for each in asked):
-            who.require_human()
+        await self._check_leave(who, standing, asked)
         payloads = [
-            await prepared(
-                self._sessions.premises.around, who.tenant, each, where=f"events[{index}]"
+            _signed(
+                await prepared(
+                    self._sessions.premises.around, who.tenant, each, where=f"events[{index}]"
+                ),
+                who,
             )
             for index, each in enumerate(asked)
         ]
-        accepted = None if key is None else _accepted(session_id, key)
-        if accepted is None or not await self._is_repeated(who.tenant, accepted):
-            answered = frozenset[str]()
-            if any(payload_type(each) in _ANSWERS for each in payloads):
-                answered = await _answered(self._sessions.log, session_id)
-            check_fit(standing, payloads, answered)
-            if accepted is not None:
-                await self._accept(who.tenant, accepted)
-        items = await self._sessions.submit(
-            who.tenant,
-            session_id,
-            *payloads,
-            client_ids=[accepted and f"{accepted.id}:{index}" for index in range(len(payloads))],
-            thread_ids=[_addressee(standing.digest, payload) for payload in payloads],
-        )
+        accepted = await self._accepted_as(who.tenant, standing, payloads, key)
+        if any(isinstance(each, _SPOKEN) for each in payloads):
+            await self._speakers.note(who, standing.record)
+        items = await self._submit(who.tenant, standing, payloads, accepted)
         main = standing.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
 
-    async def _is_repeated(self, tenant: str, accepted: Accepted) -> bool:
-        try:
-            await self._accepted.get(tenant, accepted.id)
-        except NotFound:
-            return False
-        return True
+    async def _check_leave(
+        self, who: Principal, standing: Standing, asked: Sequence[SentEvent]
+    ) -> None:
+        calls = [each.tool_use_id for each in asked if isinstance(each, SendConfirmation)]
+        if calls:
+            found = {call_id: standing.digest.call(call_id) for call_id in calls}
+            askings = {call_id: call[1].asked for call_id, call in found.items() if call}
+            await self._leave.check(who, standing.record, askings)
 
-    async def _accept(self, tenant: str, accepted: Accepted) -> None:
+    async def _accepted_as(
+        self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], key: str | None
+    ) -> Accepted:
+        """What was made of the request before, or is now that it has been checked."""
+        session_id = standing.record.id
+        id_ = "" if key is None else _request_id(session_id, key)
+        if id_:
+            try:
+                return await self._accepted.get(tenant, id_)
+            except NotFound:
+                pass
+        answered = frozenset[str]()
+        if any(payload_type(each) in _ANSWERS for each in payloads):
+            answered = await _answered(self._sessions.log, session_id)
+        check_fit(standing, payloads, answered)
+        client_ids = tuple(
+            _client_id(standing.digest, payload) or (f"{id_}:{index}" if id_ else None)
+            for index, payload in enumerate(payloads)
+        )
+        accepted = Accepted(id=id_, session_id=session_id, client_ids=client_ids)
+        if not id_:
+            return accepted
         try:
-            await self._accepted.put(tenant, accepted)
-        except AlreadyThere:
-            return  # the same request, at the same time
+            return await self._accepted.put(tenant, accepted)
+        except AlreadyThere:  # the same request, at the same time
+            return await self._accepted.get(tenant, id_)
+
+    async def _submit(
+        self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], accepted: Accepted
+    ) -> list[InboxItem]:
+        if len(accepted.client_ids) != len(payloads):
+            raise InvalidInput("Idempotency-Key: it was given with another event before")
+        try:
+            return await self._sessions.submit(
+                tenant,
+                standing.record.id,
+                *payloads,
+                client_ids=accepted.client_ids,
+                thread_ids=[_addressee(standing.digest, payload) for payload in payloads],
+            )
+        except EventIdTaken as error:
+            if not is_answer(error.client_id):
+                raise
+            call_id = error.client_id.split(":")[1]
+            raise InvalidInput(
+                f"{call_id} has been answered already, by somebody else: the first answer counts"
+            ) from error
+
+
+def _signed(payload: ClientPayload, who: Principal) -> ClientPayload:
+    if isinstance(payload, UserToolConfirmation):
+        return replace(payload, answered_by=answered_by(who))
+    return payload
+
+
+def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    if not isinstance(payload, UserToolConfirmation):
+        return None
+    found = digest.call(payload.tool_use_id)
+    return None if found is None else answer_client_id(payload.tool_use_id, found[1].asked)
 
 
 def check_fit(
@@ -133,7 +191,7 @@ def _check_one(standing: Standing, payload: ClientPayload, where: str) -> str | 
         case UserToolResult(tool_use_id=call_id):
             if not isinstance(standing.record.environment, SelfHostedConfig):
                 raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
-            _check_open_call(standing.digest, call_id, f"{where}.tool_use_id", "tool")
+            _check_handed(standing.digest, call_id, f"{where}.tool_use_id")
             return call_id
         case UserInterrupt(session_thread_id=str(thread_id)):
             _check_thread(standing, thread_id, f"{where}.session_thread_id")
@@ -164,6 +222,16 @@ def _check_open_call(digest: SessionDigest, call_id: str, where: str, kind: str)
         raise InvalidInput(
             f"{where}: {call_id} does not wait for a result; {_waiting(digest, kind=kind)}"
         )
+
+
+def _check_handed(digest: SessionDigest, call_id: str, where: str) -> None:
+    """A call that somebody has just said yes to is as good as handed over."""
+    found = digest.call(call_id)
+    if found is None or found[1].kind == "custom":
+        waiting = _waiting(digest)
+        raise InvalidInput(f"{where}: {call_id} does not wait for a result; {waiting}")
+    if found[1].is_asked:
+        raise InvalidInput(f"{where}: {call_id} waits for a user.tool_confirmation first")
 
 
 def _waiting(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
@@ -209,11 +277,10 @@ def _addressee(digest: SessionDigest, payload: ClientPayload) -> str | None:
     return None if found is None else found[0]
 
 
-def _accepted(session_id: str, key: str) -> Accepted:
+def _request_id(session_id: str, key: str) -> str:
     if not 1 <= len(key) <= 255:
         raise InvalidInput("Idempotency-Key: from 1 to 255 characters")
-    digest = hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()
-    return Accepted(id=digest, session_id=session_id)
+    return hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()
 
 
 async def _answered(log: SessionLog, session_id: str) -> frozenset[str]:

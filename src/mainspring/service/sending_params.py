@@ -89,7 +89,7 @@ SentEvent: TypeAlias = (
     | SendSystem
 )
 InitialEvents = Annotated[
-    tuple[SendMessage | SendOutcome, ...], Meta(max_length=MAX_INITIAL_EVENTS)
+    tuple[SendMessage | SendOutcome | SendSystem, ...], Meta(max_length=MAX_INITIAL_EVENTS)
 ]
 
 

@@ -32,8 +32,14 @@ class Call(Struct, frozen=True):
     """A tool call of a thread's newest round that no client has answered yet."""
 
     kind: Kind
-    is_asked: bool = False
-    """Somebody has to say yes or no."""
+    asked: int = 0
+    """Where in the log somebody was asked to say yes or no; 0: nobody is."""
+    is_handed_over: bool = False
+    """The client does it, and gives its result."""
+
+    @property
+    def is_asked(self) -> bool:
+        return self.asked > 0
 
 
 Calls: TypeAlias = Mapping[str, Call]
@@ -176,8 +182,14 @@ def _awaiting(
     """Of all calls, those are open that the thread says it waits for."""
     known = _calls(digest, thread_id)
     named = {id_: known.get(id_, Call("tool")) for id_ in reason.event_ids}
-    waiting = {id_: Call(call.kind, call.kind == "tool") for id_, call in named.items()}
+    waiting = {id_: _awaited(call, event.seq) for id_, call in named.items()}
     return _with(digest, thread_id, event, calls=MappingProxyType(waiting))
+
+
+def _awaited(call: Call, seq: int) -> Call:
+    if call.kind == "custom" or call.is_handed_over:
+        return call
+    return replace(call, asked=call.asked or seq)
 
 
 def _rescheduled(
@@ -249,7 +261,16 @@ def _judged(digest: SessionDigest, event: Event, said: facts.ToolCallAuthorized)
     call = calls.get(said.tool_use_id)
     if call is None or call.kind == "custom":
         return digest
-    calls[said.tool_use_id] = Call(call.kind, said.decision == "ask")
+    calls[said.tool_use_id] = Call(call.kind, event.seq if said.decision == "ask" else 0)
+    return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
+
+
+def _started(digest: SessionDigest, event: Event, payload: facts.ToolCallStarted) -> SessionDigest:
+    calls = _calls(digest, event.thread_id)
+    call = calls.get(payload.tool_use_id)
+    if call is None or not payload.by_client:
+        return digest
+    calls[payload.tool_use_id] = replace(call, asked=0, is_handed_over=True)
     return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
 
 
@@ -328,6 +349,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[SessionDigest, Event, Any], SessionD
     facts.BudgetReserved: _unchanged,
     facts.BudgetSettled: _unchanged,
     facts.ToolCallAuthorized: _judged,
+    facts.ToolCallStarted: _started,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     events.StatusRescheduled: _rescheduled,

@@ -65,6 +65,8 @@ class Accepted(Struct, frozen=True, kw_only=True):
 
     id: str
     session_id: str
+    client_ids: tuple[str | None, ...]
+    """Under which its events go into the inbox, once; `None`: each time anew."""
 
 
 def tabs(session: SessionRecord) -> Tabs:

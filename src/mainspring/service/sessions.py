@@ -7,6 +7,7 @@ running is folded from the log when somebody looks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -16,7 +17,14 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, NotFound, SessionNotFound, Stale
+from mainspring.core.errors import (
+    AlreadyThere,
+    InvalidInput,
+    NotFound,
+    SessionExists,
+    SessionNotFound,
+    Stale,
+)
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
 from mainspring.log.records import Remove, Wanted
@@ -67,6 +75,11 @@ _WORK = frozenset(
 """What a session runs for, once it was sent."""
 
 
+def id_of(tenant: str, key: str) -> str:
+    """The session that a tenant has asked for under a key."""
+    return ids.stable_id(ids.SESSION, tenant, key)
+
+
 class CreateSession(Struct, frozen=True, kw_only=True):
     agent: AgentChoice
     environment_id: str
@@ -115,9 +128,18 @@ class Sessions:
         self._list = SessionList(records, self._standing_if_there)
 
     async def create(
-        self, who: Principal, asked: CreateSession, *, deployment_id: str | None = None
+        self,
+        who: Principal,
+        asked: CreateSession,
+        *,
+        deployment_id: str | None = None,
+        key: str | None = None,
     ) -> SessionObject:
-        """Raises: NotFound, InvalidInput."""
+        """With a `key` it is made once, however often it is asked for, and so is all that is sent
+        to it at first.
+
+        Raises: NotFound, InvalidInput.
+        """
         if who.agent_id not in (None, chosen_id(asked.agent)):
             raise NotFound("agent", chosen_id(asked.agent))
         record = await self._asked_for(who, asked, deployment_id)
@@ -125,22 +147,31 @@ class Sessions:
             await prepared(self.premises.around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
         ]
-        created = await self.log.create(
-            SessionCreated(
-                agent_name=record.agent.name,
-                agent_version=str(record.agent.version),
-                title=record.title,
-                metadata=record.metadata or None,
-            )
-        )
-        record = replace(record, id=created.id)
-        await self.drawer.put(who.tenant, record)
-        await self._notify(who.tenant, "created", record.id)
-        for payload in first:
-            await self.log.submit(record.id, payload)
+        record = await self._begun(who.tenant, record, key)
+        for index, payload in enumerate(first):
+            client_id = None if key is None else f"{key}.{index}"
+            await self.log.submit(record.id, payload, client_id=client_id)
         if first:
             await self.premises.wake(who.tenant, record.id)
         return view(await self._standing(record), self.clock())
+
+    async def _begun(self, tenant: str, record: SessionRecord, key: str | None) -> SessionRecord:
+        session_id = self.new_id(ids.SESSION) if key is None else id_of(tenant, key)
+        record = replace(record, id=session_id)
+        created = SessionCreated(
+            agent_name=record.agent.name,
+            agent_version=str(record.agent.version),
+            title=record.title,
+            metadata=record.metadata or None,
+        )
+        with suppress(SessionExists):  # whoever asked before did not get to the end
+            await self.log.create(created, session_id=session_id)
+        try:
+            await self.drawer.put(tenant, record)
+        except AlreadyThere:
+            return await self.drawer.get(tenant, session_id)
+        await self._notify(tenant, "created", session_id)
+        return record
 
     async def get(self, who: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""

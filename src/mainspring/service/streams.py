@@ -24,6 +24,7 @@ from mainspring.log.patience import patiently
 from mainspring.log.session_log import ENDLESS, SessionLog
 from mainspring.log.signals import Watch
 from mainspring.log.store import Span
+from mainspring.service.call_verdicts import visible_end
 from mainspring.service.deltas import Began, Deltas, Ear, Grew, Kind, Piece
 from mainspring.service.wire_events import Shown, View, Wire
 
@@ -119,9 +120,11 @@ class Stream:
         page = partial(log.read, self._view.session_id, after=self._after, limit=_PAGE)
         try:
             events = await patiently(page)
-            shown = await self._wire.shown(self._view, events)
+            shown, held = await self._wire.shown(self._view, events)
         except SessionNotFound:
             return [self._deleted()]
+        if held is not None:  # what a gate says about it will wake us
+            events = [event for event in events if event.seq < held]
         if len(events) < _PAGE:
             self._pokes = pokes
         return self._told(events, shown)
@@ -264,7 +267,7 @@ class Streams:
 
     async def _begin(self, wish: Wish) -> tuple[View, int]:
         session = await self._log.session(wish.session_id)
-        after = session.head.seq if wish.after is None else wish.after
+        after = await visible_end(self._log, session) if wish.after is None else wish.after
         if after > session.head.seq:
             raise InvalidInput(
                 f"session {session.id} has events 1 to {session.head.seq}; none to go on after"

@@ -5,7 +5,6 @@ An event says what happened to which thing; whoever wants more asks the API.
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
@@ -14,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.core import events
 from mainspring.core.envelope import Event
+from mainspring.core.ids import stable_id
 from mainspring.service.notice import Notice
 
 EventType: TypeAlias = Literal[
@@ -166,9 +166,3 @@ def told_of(notice: Notice, *, id_: str, now: datetime) -> WebhookEvent:
             vault_id=notice.vault_id or UNSET,
         ),
     )
-
-
-def stable_id(prefix: str, *parts: str) -> str:
-    """An id that follows from what it is of: made twice, it is the same."""
-    digest = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-    return f"{prefix}_{digest[:32]}"

@@ -4,7 +4,7 @@ looks up what an event refers to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,10 +15,11 @@ from mainspring.core.clock import from_micros
 from mainspring.core.content import Block
 from mainspring.core.envelope import AnyPayload, Event, Unknown
 from mainspring.core.errors import BlobNotFound
-from mainspring.core.facts import ToolCallAuthorized, WorkflowRunEnded, WorkflowRunFailed
+from mainspring.core.facts import WorkflowRunEnded, WorkflowRunFailed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
+from mainspring.service.call_verdicts import CALLS, Verdict, Verdicts, verdicts
 from mainspring.service.wire_content import (
     NO_BLOBS,
     RETURNED,
@@ -31,9 +32,6 @@ from mainspring.service.wire_content import (
 )
 
 DEFAULT_ITERATIONS = 3
-_AUTHORIZED = "tool_call.authorized"
-_ASKED_ANEW = 50
-"""How many decisions on others may come between a call and the one on it."""
 
 PUBLIC_TYPES = frozenset(
     {
@@ -83,7 +81,6 @@ PUBLIC_TYPES = frozenset(
 )
 """What the Managed Agents API knows; all else is internal."""
 
-_CALLS = (events.AgentToolUse, events.AgentMcpToolUse)
 _CROSS_POSTED = frozenset(
     {
         "agent.custom_tool_use",
@@ -93,7 +90,8 @@ _CROSS_POSTED = frozenset(
         "session.thread_status_rescheduled",
     }
 )
-"""Of another thread, but shown on the main one too; and so are calls that are asked about."""
+"""Of another thread, but shown on the main one too; and so are calls that clients have to do
+something about."""
 _SESSION_ERRORS = frozenset(
     {
         "unknown_error",
@@ -122,13 +120,23 @@ class View:
     is_internal: bool = False
     """With what the API has no word for."""
 
-    def wants(self, type_: str) -> bool:
+    def shows(self, type_: str) -> bool:
         return self.is_internal or type_ in PUBLIC_TYPES
+
+    def wants(self, event: Event) -> bool:
+        return self.shows(event.type) and self.thread_id in (None, event.thread_id)
 
 
 class Shown(NamedTuple):
     event: Event
     wire: WireEvent
+
+
+class Showing(NamedTuple):
+    shown: list[Shown]
+    held: int | None
+    """Where the first call stands that no gate has spoken on yet; from there on nothing is shown,
+    so that nobody does a call before it is known whether they may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,50 +145,36 @@ class Wire:
 
     log: SessionLog
 
-    async def shown(self, view: View, found: Sequence[Event]) -> list[Shown]:
+    async def shown(self, view: View, found: Sequence[Event]) -> Showing:
         """Those that the view is of, in order. What is only for inside is left out."""
-        wanted = [event for event in found if view.wants(event.type)]
-        decisions = await self._decisions(view.session_id, wanted)
-        wanted = [event for event in wanted if _is_of(view, event, decisions)]
+        wanted = [event for event in found if view.wants(event)]
+        known = await verdicts(self.log, view.session_id, wanted)
+        held = min((each.seq for each in known.values() if not each.is_out), default=None)
+        wanted = [
+            event
+            for event in wanted
+            if (held is None or event.seq < held) and _is_of(view, event, known)
+        ]
         blobs = await self._blobs(event.payload for event in wanted)
-        return [
+        shown = [
             Shown(
                 event,
                 wire(
                     event,
                     main_thread_id=view.main_thread_id,
-                    permission=decisions.get(event.id),
+                    verdict=known.get(event.id),
                     blobs=blobs,
                 ),
             )
             for event in wanted
         ]
+        return Showing(shown, held)
 
     async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
         """What was sent and is not in the log yet, or was just now taken into it."""
         payload = read_payload(item.type, item.body, item.version)
         blobs = await self._blobs([payload])
         return wire_pending(item, main_thread_id=main_thread_id, blobs=blobs)
-
-    async def _decisions(
-        self, session_id: str, found: Sequence[Event]
-    ) -> dict[str, events.Permission]:
-        """What a gate first said about each call: the log has that after the call."""
-        calls = {event.id: event.seq for event in found if isinstance(event.payload, _CALLS)}
-        if not calls:
-            return {}
-        decisions: dict[str, events.Permission] = {}
-        soon = await self.log.read(
-            session_id,
-            after=min(calls.values()),
-            types=[_AUTHORIZED],
-            limit=2 * len(calls) + _ASKED_ANEW,
-        )
-        for event in soon:
-            decided = event.payload
-            if isinstance(decided, ToolCallAuthorized) and decided.tool_use_id in calls:
-                decisions.setdefault(decided.tool_use_id, decided.decision)
-        return decisions
 
     async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:
         blobs: dict[str, bytes] = {}
@@ -197,15 +191,17 @@ def wire(
     event: Event,
     *,
     main_thread_id: str,
-    permission: events.Permission | None = None,
+    verdict: Verdict | None = None,
     blobs: Blobs = NO_BLOBS,
 ) -> WireEvent:
     fields = _fields(event.id, event.payload, event.body, blobs)
     fields["processed_at"] = event.time
     if event.thread_id != main_thread_id:
         fields.setdefault("session_thread_id", event.thread_id)
-    if isinstance(event.payload, _CALLS):
-        fields |= _judged(permission or event.payload.evaluated_permission)
+    if isinstance(event.payload, CALLS):
+        fields |= _judged(verdict.shown if verdict else event.payload.evaluated_permission)
+        if verdict is not None and verdict.input is not None:
+            fields["input"] = dict(verdict.input)
     return fields
 
 
@@ -220,12 +216,11 @@ def wire_pending(item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOB
     return fields
 
 
-def _is_of(view: View, event: Event, decisions: Mapping[str, events.Permission]) -> bool:
+def _is_of(view: View, event: Event, known: Verdicts) -> bool:
     if event.thread_id == (view.thread_id or view.main_thread_id):
         return True
-    if view.thread_id is not None:
-        return False
-    return event.type in _CROSS_POSTED or decisions.get(event.id) == "ask"
+    verdict = known.get(event.id)
+    return event.type in _CROSS_POSTED or (verdict is not None and verdict.is_for_clients)
 
 
 def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> WireEvent:

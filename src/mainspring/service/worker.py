@@ -34,11 +34,24 @@ Run: TypeAlias = Callable[[str], Awaitable[None]]
 has it."""
 
 _LOG = logging.getLogger("mainspring.worker")
-_SWEEP_MOST = 200
+_SWEEP_MOST = 1000
+_FOREIGN_SECONDS = 60.0
+_TENANTS_KEPT = 10_000
 _AFTER_LEASE_SECONDS = 0.05
 _HELD_SECONDS = 1.0
 """Who holds a session may let go of it before its lease has run out."""
+
+
+class Postponed(MainspringError):
+    """It is not to be run now, and that is no fault of its own: somebody has stopped it."""
+
+    def __init__(self, why: str, *, seconds: float) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
 _NO_FAULT = (
+    Postponed,
     StoreUnavailable,
     StoreFull,
     Fenced,
@@ -90,6 +103,9 @@ class Worker:
         self._run = run
         self._pace = pace or Pace()
         self._clock = clock
+        self._tenants: dict[str, str] = {}
+        self._foreign: dict[str, float] = {}
+        """Sessions that the service did not make, and until when that is taken for granted."""
         self._tasks: dict[str, tuple[Do, OnFailed | None]] = {WAKE: (self._wake, None)}
 
     def register(self, task: str, do: Do, *, on_failed: OnFailed | None = None) -> None:
@@ -111,7 +127,8 @@ class Worker:
         """Wake every session that has something to do and nobody to do it: a job that was lost,
         a message whose sender died before it woke anybody, a worker that is gone."""
         parked = await self.parking.ids()
-        found = await self._log.store.runnable(limit=_SWEEP_MOST + len(parked))
+        left_alone = len(parked) + len(self._foreign)
+        found = await self._log.store.runnable(limit=_SWEEP_MOST + left_alone)
         jobs: list[Job] = []
         for session_id in found:
             tenant = await self._tenant_of(session_id)
@@ -120,6 +137,7 @@ class Worker:
             job = Job(task=WAKE, key=session_id, tenant=tenant)
             if session_id not in parked or not await self.parking.holds(job):
                 jobs.append(job)
+        self._foreign = {each: self._foreign[each] for each in found if each in self._foreign}
         await self._dispatcher.remind(jobs)
 
     async def _sweep(self) -> None:
@@ -164,6 +182,8 @@ class Worker:
             case LeaseHeld(seconds=seconds):
                 again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
                 await self._dispatcher.put(job, at=self._clock() + again)
+            case Postponed(seconds=seconds):
+                await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():
                 _LOG.info("session %s was taken over", job.key)
             case SessionNotFound():
@@ -184,7 +204,16 @@ class Worker:
         await self._dispatcher.put(job)  # it came as the run ended
 
     async def _tenant_of(self, session_id: str) -> str | None:
-        try:
-            return (await self._log.store.records.get(session_record.KIND, session_id)).tenant
-        except NotFound:
+        if session_id in self._tenants:
+            return self._tenants[session_id]
+        if self._foreign.get(session_id, 0.0) > anyio.current_time():
             return None
+        try:
+            record = await self._log.store.records.get(session_record.KIND, session_id)
+        except NotFound:
+            self._foreign[session_id] = anyio.current_time() + _FOREIGN_SECONDS
+            return None
+        if len(self._tenants) >= _TENANTS_KEPT:
+            self._tenants.clear()
+        self._tenants[session_id] = record.tenant
+        return record.tenant

@@ -150,8 +150,9 @@ class FleetDispatcher:
                 await lanes.run(concurrency=concurrency, closing=closing)
         finally:
             with CancelScope(shield=True), suppress(StoreFailed):
-                if self._me:
-                    await self._manager.unregister_worker(self._me)
+                me, self._me = self._me, 0
+                if me:
+                    await self._manager.unregister_worker(me)
 
     async def take(self) -> Taken | None:
         async with self._taking:
@@ -166,20 +167,24 @@ class FleetDispatcher:
             return taken
 
     async def finish(self, taken: Taken) -> None:
-        await self._line.rows(sql.FINISH, id=taken.ticket, me=self._me)
-        self._running.discard(taken.ticket)
+        try:
+            await self._line.rows(sql.FINISH, id=taken.ticket, me=self._me)
+        finally:
+            self._running.discard(taken.ticket)  # at the latest, `_rescue` finds it
         self._signal()  # one of the same name may have waited
 
     async def postpone(self, taken: Taken, *, seconds: float, is_failure: bool) -> None:
-        await self._line.rows(
-            sql.POSTPONE,
-            id=taken.ticket,
-            me=self._me,
-            seconds=seconds,
-            failures=int(is_failure),
-            queue=_queue(taken.job.tenant),
-        )
-        self._running.discard(taken.ticket)
+        try:
+            await self._line.rows(
+                sql.POSTPONE,
+                id=taken.ticket,
+                me=self._me,
+                seconds=seconds,
+                failures=int(is_failure),
+                queue=_queue(taken.job.tenant),
+            )
+        finally:
+            self._running.discard(taken.ticket)
         self._look_in(seconds)
 
     async def changed(self) -> None:
@@ -193,7 +198,7 @@ class FleetDispatcher:
             await self._changed.wait()
 
     def _look_in(self, seconds: float) -> None:
-        if seconds <= _LOOK_SECONDS:
+        if self._me and seconds <= _LOOK_SECONDS:
             heappush(self._looks, anyio.current_time() + max(seconds, 0) + _LATE_SECONDS)
             self._signal()
 

@@ -24,6 +24,8 @@ from mainspring.service.principal import Principal
 _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()
 REQUEST_ID = "request-id"
+_BEGUN = web.RequestKey("begun", web.StreamResponse)
+_UNAVAILABLE = "the service cannot do this now; try again in a moment"
 
 
 class Doorkeeper(Protocol):
@@ -91,6 +93,7 @@ class Api:
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.on_response_prepare.append(_note_begun)
         for route in self.routes:
             app.router.add_route(route.method, route.path, self._handler(route))
         app.router.add_route("*", "/{anything:.*}", self._handler(None))
@@ -100,9 +103,10 @@ class Api:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
             exchange = _Exchange(request, _request_id(request), self._knock(request), route)
-            response = await self._answered(exchange)
+            response = _begun_or(await self._answered(exchange), request)
             if not response.prepared:
                 response.headers.update(exchange.headers)
+                response.headers[REQUEST_ID] = exchange.request_id
             await self._witness(
                 Answered(
                     route=route,
@@ -173,6 +177,20 @@ class Api:
         return _told(404, f"there is nothing at {request.path}", exchange.request_id)
 
 
+async def _note_begun(request: web.Request, response: web.StreamResponse) -> None:
+    request[_BEGUN] = response
+
+
+def _begun_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+    """An answer that was begun and broke off cannot be followed by another: the connection ends."""
+    begun = request.get(_BEGUN)
+    if begun is None or begun is response:
+        return response
+    if request.transport is not None:
+        request.transport.close()
+    return begun
+
+
 def _matches(pattern: str, path: str) -> bool:
     parts = re.split(r"\{[^}]*\}", pattern)
     return re.fullmatch("[^/]+".join(re.escape(part) for part in parts), path) is not None
@@ -186,9 +204,10 @@ def _refusal(error: MainspringError, request_id: str) -> web.Response:
     status = status_of(error)
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
+    message = str(error) if status < 500 else _UNAVAILABLE  # ours is nobody's business outside
     told = _response(
         status,
-        error_body(status, str(error), request_id, type_=type_of(error), details=details_of(error)),
+        error_body(status, message, request_id, type_=type_of(error), details=details_of(error)),
         request_id,
     )
     if isinstance(error, RateLimited):

@@ -62,8 +62,17 @@ def type_of(error: errors.MainspringError) -> str:
     return own or error_type(status_of(error))
 
 
-def details_of(error: errors.MainspringError) -> Mapping[str, str]:
+def details_of(error: errors.MainspringError) -> Mapping[str, object]:
     """What else the client is told about it, beside the message."""
+    if isinstance(error, errors.HeartbeatRefused):
+        lease = {
+            "state": error.state,
+            "last_heartbeat": error.last_heartbeat,
+            "ttl_seconds": error.ttl_seconds,
+            "lease_extended": False,
+        }
+        code = "heartbeat_precondition_failed"
+        return {"details": {"error_code": code, "current_state": lease}}
     if isinstance(error, errors.PathTaken):
         return {"conflicting_memory_id": error.memory_id, "conflicting_path": error.taken}
     return {}
@@ -75,7 +84,7 @@ def error_body(
     request_id: str,
     *,
     type_: str | None = None,
-    details: Mapping[str, str] | None = None,
+    details: Mapping[str, object] | None = None,
 ) -> bytes:
     told = {"type": type_ or error_type(status), "message": message, **(details or {})}
     return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()

@@ -5,7 +5,7 @@ document is made of them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from aiohttp import web
@@ -72,8 +72,10 @@ class Route:
     media_type: str = "application/json"
     """Of the answer."""
     upload: str | None = None
-    """Media type of a request that is not JSON; its handler reads it."""
+    """Media type of a request that its handler reads itself; `body` then only describes it."""
     status: int = 200
+    also: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Types of the JSON that is answered with other statuses, where it is no error."""
 
     @property
     def operation(self) -> str:

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
-from mainspring.core.model import Message, Request, User
+from mainspring.core.model import Message, User
 from mainspring.edges.cli.gist import cut
 from mainspring.edges.cli.render import Part, Screen, counted, padded, token_count
 from mainspring.edges.cli.sessions import existing_log, find_session
-from mainspring.harness.context.anatomy import Change, Parts, cached_share, change, parts, told
+from mainspring.harness.context.anatomy import Change, cached_share, change, parts, told
 from mainspring.harness.context.xray import Shot
 from mainspring.harness.limits import prompt_tokens
-from mainspring.runtime.xrays import read_shots
-
-
-class ShotView(Struct, frozen=True, kw_only=True):
-    """A call as `--json` prints it."""
-
-    call: int
-    seq: int
-    model: str
-    request_id: str | None
-    parts: Parts
-    tokens_are_measured: bool
-    usage: Usage | None
-    cache_break: str | None
-    messages: int
-    kept_messages: int
-    stop_reason: str | None
-    request: Request | None
+from mainspring.runtime.xrays import before, read_shots, shot_view
 
 
 async def show(settings: Settings, *, meant: str, call: int | None, json: bool, raw: bool) -> int:
@@ -51,34 +33,12 @@ async def show(settings: Settings, *, meant: str, call: int | None, json: bool, 
             screen.json(msgspec.json.encode(shot.request))
     elif json:
         for shot in chosen:
-            screen.json(msgspec.json.encode(_view(shots, shot, with_request=call is not None)))
+            screen.json(msgspec.json.encode(shot_view(shots, shot, with_request=call is not None)))
     elif call is None:
         _list(screen, shots)
     else:
-        _detail(screen, chosen[0], _before(shots, chosen[0]))
+        _detail(screen, chosen[0], before(shots, chosen[0]))
     return 0
-
-
-def _before(shots: list[Shot], shot: Shot) -> Shot | None:
-    return shots[shot.number - 2] if shot.number > 1 else None
-
-
-def _view(shots: list[Shot], shot: Shot, *, with_request: bool) -> ShotView:
-    found = parts(shot)
-    return ShotView(
-        call=shot.number,
-        seq=shot.started.seq,
-        model=shot.request.model,
-        request_id=shot.start.request_id,
-        parts=found,
-        tokens_are_measured=found.is_measured,
-        usage=None if shot.end is None else shot.end.model_usage,
-        cache_break=shot.start.cache_break,
-        messages=len(shot.request.messages),
-        kept_messages=change(shot, _before(shots, shot)).kept_messages,
-        stop_reason=None if shot.end is None else shot.end.stop_reason,
-        request=shot.request if with_request else None,
-    )
 
 
 def _list(screen: Screen, shots: list[Shot]) -> None:

@@ -27,6 +27,11 @@ class ListFiles(Struct, frozen=True, kw_only=True):
     scope_id: str | None = None
 
 
+class FileForm(Struct, frozen=True, kw_only=True):
+    file: bytes
+    expires_in_seconds: Lifetime | None = None
+
+
 class DeletedFile(Struct, frozen=True, kw_only=True):
     id: str
     type: Literal["file_deleted"] = "file_deleted"
@@ -45,6 +50,7 @@ class FileRoutes:
                 handle=self.upload,
                 summary="Upload a file",
                 upload=MULTIPART,
+                body=FileForm,
                 answer=File,
                 role="user",
                 for_agent_keys=True,

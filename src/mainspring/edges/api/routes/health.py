@@ -49,6 +49,7 @@ class HealthRoutes:
                 handle=self.ready,
                 summary="Ask whether the process can do its work; 503 if not",
                 answer=Readiness,
+                also={503: Readiness},
                 is_open=True,
                 is_extension=True,
             ),

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.attachment import attachment
@@ -30,6 +30,15 @@ class ListSkills(Struct, frozen=True, kw_only=True):
 class ListSkillVersions(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     page: str | None = None
+
+
+class VersionForm(Struct, frozen=True, kw_only=True):
+    files: tuple[bytes, ...] = field(name="files[]")
+    """Their file names say where they belong: `my-skill/SKILL.md`; or one zip archive."""
+
+
+class SkillForm(VersionForm, frozen=True, kw_only=True):
+    display_name: DisplayName | None = None
 
 
 class DeletedSkill(Struct, frozen=True, kw_only=True):
@@ -58,6 +67,7 @@ class SkillRoutes:
                 handle=self.create,
                 summary="Upload a skill",
                 upload=MULTIPART,
+                body=SkillForm,
                 answer=Skill,
                 role="operator",
             ),
@@ -96,6 +106,7 @@ class SkillRoutes:
                 handle=self.create_version,
                 summary="Upload a new version of a skill",
                 upload=MULTIPART,
+                body=VersionForm,
                 answer=SkillVersion,
                 role="operator",
             ),

@@ -39,6 +39,7 @@ class DeletedTrigger(Struct, frozen=True, kw_only=True):
 class TriggerRoutes:
     triggers: Triggers
     intake: Intake
+    max_bytes: int = MAX_PAYLOAD_BYTES
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/triggers/{trigger_id}"
@@ -119,17 +120,16 @@ class TriggerRoutes:
         return DeletedTrigger(id=call["trigger_id"])
 
     async def fire(self, call: Call[Nothing, Nothing]) -> Fired:
-        delivered = Delivered(
-            headers=joined(call.request.headers.items()), body=await _raw(call.request)
-        )
+        body = await _raw(call.request, self.max_bytes)
+        delivered = Delivered(headers=joined(call.request.headers.items()), body=body)
         return await self.intake.take(call["trigger_id"], delivered)
 
 
-async def _raw(request: web.Request) -> bytes:
+async def _raw(request: web.Request, max_bytes: int) -> bytes:
     """The body to the byte, as it was signed."""
     body = bytearray()
     async for piece in request.content.iter_any():
         body += piece
-        if len(body) > MAX_PAYLOAD_BYTES:
-            raise TooLarge(f"at most {MAX_PAYLOAD_BYTES} bytes are taken")
+        if len(body) > max_bytes:
+            raise TooLarge(f"at most {max_bytes} bytes are taken")
     return bytes(body)

@@ -1,0 +1,217 @@
+"""What became of calls, as clients must know it before they see one: a client with hands of its
+own does at once what it is shown as allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.log.chain import to_event
+from mainspring.log.session_log import ENDLESS, SessionLog
+from mainspring.log.store import SessionRow, Span
+
+CALLS = (events.AgentToolUse, events.AgentMcpToolUse)
+_CALL_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in CALLS)
+_PAGE = 200
+_NEWEST = 200
+"""Of a log's events, those among which a call may be that still waits for a gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Of one call."""
+
+    seq: int
+    thread_id: str
+    said: events.Permission | None = None
+    """By a gate, when it first looked."""
+    input: Mapping[str, object] | None = None
+    """What a gate has made of it, if it did."""
+    is_handed: bool = False
+    """To the client."""
+    has_run: bool = False
+    """Here."""
+    is_closed: bool = False
+    """Nothing more comes of it."""
+    is_answered: bool = False
+    """By a person, with a yes or a no."""
+    is_refused: bool = False
+    """It has a result that is not of doing it."""
+    has_rested: bool = False
+    """Its thread has gone idle since: whoever looks must not wait for a word."""
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the call may be shown."""
+        return self.said is not None or self.has_run or self.is_closed or self.has_rested
+
+    @property
+    def shown(self) -> events.Permission:
+        """What the client is told: never that it may do what is not, or no longer, to be done."""
+        if self.is_refused and (self.is_handed or not self.is_answered):
+            return "deny"
+        return self.said or ("allow" if self.has_run else "ask")
+
+    @property
+    def is_for_clients(self) -> bool:
+        """Whether somebody outside has to do something about it, whichever thread it is of."""
+        return self.said == "ask" or self.is_handed
+
+
+Verdicts = Mapping[str, Verdict]
+_Open = dict[str, Verdict]
+
+
+async def verdicts(log: SessionLog, session_id: str, found: Iterable[Event]) -> Verdicts:
+    """Of the calls among these events, by their ids, as far as the log has come."""
+    known: _Open = {
+        event.id: Verdict(
+            seq=event.seq,
+            thread_id=event.thread_id,
+            said=event.payload.evaluated_permission,
+        )
+        for event in found
+        if isinstance(event.payload, CALLS)
+    }
+    await _learn(log, session_id, known, _DECISIONS, lambda verdict: verdict.has_run)
+    # results may be long, so they are only read for calls that were not done here
+    rest = {id_: replace(each, is_closed=False) for id_, each in known.items() if not each.has_run}
+    await _learn(log, session_id, rest, _RESULTS, lambda verdict: verdict.is_closed)
+    return known | rest
+
+
+async def visible_end(log: SessionLog, session: SessionRow) -> int:
+    """The last event that may be shown by now: before a call that no gate has spoken on yet."""
+    head = session.head.seq
+    newest = Span(
+        session_id=session.id,
+        after=max(0, head - _NEWEST),
+        upto=ENDLESS,
+        types=_CALL_TYPES,
+        limit=_NEWEST,
+    )
+    rows = await log.store.read(newest)
+    known = await verdicts(log, session.id, [to_event(session.id, row) for row in rows])
+    return min((each.seq - 1 for each in known.values() if not each.is_out), default=head)
+
+
+async def _learn(
+    log: SessionLog,
+    session_id: str,
+    known: _Open,
+    kinds: Mapping[type[AnyPayload], Callable[[_Open, Event, Any], None]],
+    is_enough: Callable[[Verdict], bool],
+) -> None:
+    if not known:
+        return
+    after = min(verdict.seq for verdict in known.values())
+    types = [str(kind.__struct_config__.tag) for kind in kinds]
+    async with aclosing(_following(log, session_id, after, types)) as later:
+        async for event in later:
+            if all(is_enough(verdict) or verdict.is_closed for verdict in known.values()):
+                return
+            if handler := kinds.get(type(event.payload)):
+                handler(known, event, event.payload)
+
+
+async def _following(
+    log: SessionLog, session_id: str, after: int, types: list[str]
+) -> AsyncGenerator[Event, None]:
+    while True:
+        page = await log.read(session_id, after=after, types=types, limit=_PAGE)
+        for event in page:
+            yield event
+        if len(page) < _PAGE:
+            return
+        after = page[-1].seq
+
+
+def _authorized(known: _Open, _event: Event, payload: facts.ToolCallAuthorized) -> None:
+    verdict = known.get(payload.tool_use_id)
+    if verdict is not None and verdict.said is None:
+        known[payload.tool_use_id] = replace(
+            verdict, said=payload.decision, input=payload.updated_input
+        )
+
+
+def _started(known: _Open, _event: Event, payload: facts.ToolCallStarted) -> None:
+    if verdict := known.get(payload.tool_use_id):
+        is_handed = payload.by_client
+        known[payload.tool_use_id] = replace(verdict, is_handed=is_handed, has_run=not is_handed)
+
+
+def _refused(known: _Open, id_: str) -> None:
+    verdict = known.get(id_)
+    if verdict is not None and not verdict.is_closed:
+        known[id_] = replace(verdict, is_closed=True, is_refused=True)
+
+
+def _result(known: _Open, _event: Event, payload: events.AgentToolResult) -> None:
+    _refused(known, payload.tool_use_id)
+
+
+def _mcp_result(known: _Open, _event: Event, payload: events.AgentMcpToolResult) -> None:
+    _refused(known, payload.mcp_tool_use_id)
+
+
+def _client_result(known: _Open, _event: Event, payload: events.UserToolResult) -> None:
+    verdict = known.get(payload.tool_use_id)
+    if verdict is not None and verdict.is_handed:
+        known[payload.tool_use_id] = replace(verdict, is_closed=True)
+
+
+def _confirmed(known: _Open, _event: Event, payload: events.UserToolConfirmation) -> None:
+    if verdict := known.get(payload.tool_use_id):
+        known[payload.tool_use_id] = replace(verdict, is_answered=True)
+
+
+def _next_request(known: _Open, event: Event, payload: events.ModelRequestStarted) -> None:
+    """All calls before it have their results."""
+    if payload.purpose is None:
+        _of_thread(known, event, event.thread_id, is_closed=True)
+
+
+def _rested(known: _Open, event: Event, _payload: AnyPayload) -> None:
+    _of_thread(known, event, event.thread_id, has_rested=True)
+
+
+def _thread_rested(
+    known: _Open, event: Event, payload: events.ThreadStatusIdle | events.ThreadStatusTerminated
+) -> None:
+    _of_thread(known, event, payload.session_thread_id, has_rested=True)
+
+
+def _forked(known: _Open, event: Event, _payload: facts.SessionForked) -> None:
+    """What was under way is the parent's."""
+    for verdict in tuple(known.values()):
+        _of_thread(known, event, verdict.thread_id, has_rested=True)
+
+
+def _of_thread(known: _Open, event: Event, thread_id: str, **changes: bool) -> None:
+    for id_, verdict in known.items():
+        if verdict.thread_id == thread_id and verdict.seq < event.seq:
+            known[id_] = replace(verdict, **changes)
+
+
+_DECISIONS: dict[type[AnyPayload], Callable[[_Open, Event, Any], None]] = {
+    facts.ToolCallAuthorized: _authorized,
+    facts.ToolCallStarted: _started,
+    events.ModelRequestStarted: _next_request,
+}
+_RESULTS: dict[type[AnyPayload], Callable[[_Open, Event, Any], None]] = {
+    events.AgentToolResult: _result,
+    events.AgentMcpToolResult: _mcp_result,
+    events.UserToolResult: _client_result,
+    events.UserToolConfirmation: _confirmed,
+    events.ModelRequestStarted: _next_request,
+    events.StatusIdle: _rested,
+    events.StatusTerminated: _rested,
+    events.ThreadStatusIdle: _thread_rested,
+    events.ThreadStatusTerminated: _thread_rested,
+    facts.SessionForked: _forked,
+}

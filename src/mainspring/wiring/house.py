@@ -1,0 +1,325 @@
+"""The house: everything that the service keeps and does over one store, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+
+from mainspring.config import Settings, is_postgres
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Store
+from mainspring.service.agent_roster import AgentReference
+from mainspring.service.agents import Agents
+from mainspring.service.audit import Audit
+from mainspring.service.credentials import Credentials
+from mainspring.service.deliveries import Deliveries
+from mainspring.service.deltas import Deltas, LocalDeltas, SharedDeltas
+from mainspring.service.deployment_keep import DeploymentKeep
+from mainspring.service.deployment_runs import DeploymentRuns
+from mainspring.service.deployments import Deployments
+from mainspring.service.dispatch import Dispatcher, Job
+from mainspring.service.embedded import EmbeddedDispatcher
+from mainspring.service.environments import Environments
+from mainspring.service.event_pages import EventPages
+from mainspring.service.files import Files
+from mainspring.service.firing import Firing
+from mainspring.service.halts import Halts
+from mainspring.service.intake import Intake
+from mainspring.service.keys import Keys
+from mainspring.service.ledger import TallyLedger
+from mainspring.service.memories import Memories
+from mainspring.service.memory_stores import MemoryStores
+from mainspring.service.memory_versions import MemoryVersions
+from mainspring.service.ordering import Ordering
+from mainspring.service.outbox import Outbox
+from mainspring.service.parking import WAKE
+from mainspring.service.refreshing import Refresher
+from mainspring.service.resources import SessionResources
+from mainspring.service.seal import Seal
+from mainspring.service.sending import Sending
+from mainspring.service.session_news import SessionNews
+from mainspring.service.sessions import Premises, Sessions
+from mainspring.service.skills import Skills
+from mainspring.service.streams import Streams
+from mainspring.service.surroundings import FileContent, StoreName, Surroundings
+from mainspring.service.tenants import Tenants
+from mainspring.service.threads import Threads
+from mainspring.service.triggers import Triggers
+from mainspring.service.usable import UsableCredentials
+from mainspring.service.validating import Validator
+from mainspring.service.vaults import Vaults
+from mainspring.service.webhooks import Webhooks
+from mainspring.wiring.asking import Asker, Greeting
+from mainspring.wiring.models import Shelf
+from mainspring.wiring.posting import HttpPoster
+from mainspring.wiring.runtime import open_shelf
+from mainspring.wiring.seals import open_seal
+from mainspring.wiring.stores import open_log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all of it stands on."""
+
+    settings: Settings
+    log: SessionLog
+    dispatcher: Dispatcher
+    deltas: Deltas
+    seal: Seal
+    shelf: Shelf
+
+    @property
+    def store(self) -> Store:
+        return self.log.store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelves:
+    """What people describe."""
+
+    agents: Agents
+    environments: Environments
+    skills: Skills
+    files: Files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Safe:
+    vaults: Vaults
+    credentials: Credentials
+    validator: Validator
+    usable: UsableCredentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    stores: MemoryStores
+    memories: Memories
+    versions: MemoryVersions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    webhooks: Webhooks
+    outbox: Outbox
+    deliveries: Deliveries
+    news: SessionNews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """Sessions, and what is said in them."""
+
+    sessions: Sessions
+    sending: Sending
+    pages: EventPages
+    threads: Threads
+    resources: SessionResources
+    streams: Streams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """What starts sessions by itself."""
+
+    deployments: Deployments
+    runs: DeploymentRuns
+    firing: Firing
+    triggers: Triggers
+    intake: Intake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gatehouse:
+    """Who may come in, and what they did."""
+
+    keys: Keys
+    tenants: Tenants
+    halts: Halts
+    ledger: TallyLedger
+    audit: Audit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    ground: Ground
+    shelves: Shelves
+    safe: Safe
+    memory: Memory
+    mail: Mail
+    talk: Talk
+    calendar: Calendar
+    gatehouse: Gatehouse
+
+
+@asynccontextmanager
+async def open_house(settings: Settings) -> AsyncGenerator[House, None]:
+    """Over the store that the settings name; nothing works in it yet, and nobody is let in.
+
+    Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
+    """
+    async with (
+        open_log(settings) as log,
+        open_shelf(settings) as shelf,
+        _open_lines(settings, log) as (dispatcher, deltas),
+    ):
+        ground = Ground(
+            settings=settings,
+            log=log,
+            dispatcher=dispatcher,
+            deltas=deltas,
+            seal=open_seal(settings),
+            shelf=shelf,
+        )
+        yield built(ground)
+
+
+def built(ground: Ground) -> House:
+    records = ground.store.records
+    mail = _mail(ground)
+    shelves = Shelves(
+        agents=Agents(records, check_model=ground.shelf.facts),
+        environments=Environments(records),
+        skills=Skills(records),
+        files=Files(records),
+    )
+    safe = _safe(ground, mail.outbox)
+    memory = _memory(ground)
+    talk = _talk(ground, shelves, safe, memory, mail)
+    return House(
+        ground=ground,
+        shelves=shelves,
+        safe=safe,
+        memory=memory,
+        mail=mail,
+        talk=talk,
+        calendar=_calendar(ground, shelves, talk, mail.outbox),
+        gatehouse=Gatehouse(
+            keys=Keys(records),
+            tenants=Tenants(records),
+            halts=Halts(records),
+            ledger=TallyLedger(records),
+            audit=Audit(records),
+        ),
+    )
+
+
+@asynccontextmanager
+async def _open_lines(
+    settings: Settings, log: SessionLog
+) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
+    """How processes of the service hear of each other: by the database, if it is shared."""
+    if not is_postgres(settings.store):
+        yield EmbeddedDispatcher(log.store.records), LocalDeltas()
+        return
+    fleet = import_module("mainspring.wiring.fleet")  # by name: an extra, and long to import
+    broadcast = import_module("mainspring.log.postgres.broadcast")
+    async with (
+        fleet.open_fleet(settings.store) as dispatcher,
+        broadcast.open_broadcast(settings.store) as radio,
+    ):
+        yield dispatcher, SharedDeltas(radio)
+
+
+def _mail(ground: Ground) -> Mail:
+    records, put = ground.store.records, ground.dispatcher.put
+    webhooks = Webhooks(records, seal=ground.seal)
+    outbox = Outbox(records, webhooks, put=put)
+    return Mail(
+        webhooks=webhooks,
+        outbox=outbox,
+        deliveries=Deliveries(records, webhooks, post=HttpPoster(), put=put),
+        news=SessionNews(records, webhooks, outbox, ground.log),
+    )
+
+
+def _safe(ground: Ground, outbox: Outbox) -> Safe:
+    records, asker, notify = ground.store.records, Asker(), outbox.notify
+    vaults = Vaults(records, notify=notify)
+    credentials = Credentials(records, ground.seal, vaults, notify=notify)
+    refresher = Refresher(credentials, asker, notify=notify)
+    return Safe(
+        vaults=vaults,
+        credentials=credentials,
+        validator=Validator(credentials, probe=Greeting(asker), refresher=refresher),
+        usable=UsableCredentials(records, credentials, refresher),
+    )
+
+
+def _memory(ground: Ground) -> Memory:
+    records = ground.store.records
+    stores = MemoryStores(records)  # what becomes of them is told by the routes
+    return Memory(
+        stores=stores,
+        memories=Memories(records, stores),
+        versions=MemoryVersions(records, stores),
+    )
+
+
+def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Mail) -> Talk:
+    async def wake(tenant: str, session_id: str) -> None:
+        await ground.dispatcher.put(Job(task=WAKE, key=session_id, tenant=tenant))
+
+    async def memory_store(tenant: str, store_id: str) -> StoreName:
+        store = await memory.stores.active(tenant, store_id)
+        return StoreName(name=store.name, description=store.description or "")
+
+    sessions = Sessions(
+        ground.log,
+        Premises(
+            agents=shelves.agents,
+            environments=shelves.environments,
+            around=Surroundings(
+                seal=ground.seal,
+                file_content=file_content(shelves.files),
+                check_file=shelves.files.get,
+                check_vault=safe.vaults.active,
+                memory_store=memory_store,
+            ),
+            wake=wake,
+            notify=mail.outbox.notify,
+        ),
+    )
+    return Talk(
+        sessions=sessions,
+        sending=Sending(sessions),
+        pages=EventPages(ground.log),
+        threads=Threads(sessions),
+        resources=SessionResources(sessions),
+        streams=Streams(ground.log, ground.deltas),
+    )
+
+
+def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
+    async def content(tenant: str, file_id: str) -> FileContent:
+        file, held = await files.content(tenant, file_id)
+        return FileContent(content=held, media_type=file.mime_type, name=file.filename)
+
+    return content
+
+
+def _calendar(ground: Ground, shelves: Shelves, talk: Talk, outbox: Outbox) -> Calendar:
+    async def pin_agent(tenant: str, agent_id: str, version: int | None) -> AgentReference:
+        agent = await shelves.agents.get(tenant, agent_id, version)
+        if agent.archived_at is not None:
+            raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
+        return AgentReference(id=agent.id, version=agent.version)
+
+    records = ground.store.records
+    keep = DeploymentKeep(
+        records, outbox=outbox, seal=ground.seal, put=ground.dispatcher.put, clock=clock.now
+    )
+    runs = DeploymentRuns(records)
+    ordering = Ordering(talk.sessions, talk.sending)
+    triggers = Triggers(records, seal=ground.seal, pin_agent=pin_agent)
+    return Calendar(
+        deployments=Deployments(keep, pin_agent=pin_agent),
+        runs=runs,
+        firing=Firing(keep, runs, sessions=ordering),
+        triggers=triggers,
+        intake=Intake(triggers, sessions=ordering),
+    )

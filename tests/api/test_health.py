@@ -1,0 +1,144 @@
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from tests.api.operated import operated
+from tests.fixtures_postgres import Postgres
+
+from mainspring.core.errors import StoreUnavailable
+from mainspring.log.migrate import Standing
+from mainspring.log.postgres import open_postgres
+from mainspring.log.sqlite import open_sqlite, standing
+from mainspring.service.health import (
+    Health,
+    Pulse,
+    migrations_current,
+    not_draining,
+    store_answers,
+)
+
+
+async def fine() -> None:
+    pass
+
+
+async def test_a_process_that_answers_is_alive_whatever_its_store_does(tmp_path: Path):
+    async def away() -> str | None:
+        raise StoreUnavailable("away")
+
+    async with operated(tmp_path, {"store": away}) as api:
+        for answer in (await api.get("/healthz"), await api.get_inside("/healthz")):
+            assert (answer.status, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_it_is_ready_when_every_check_says_so(tmp_path: Path):
+    async with operated(tmp_path, {"store": fine, "worker": fine}) as api:
+        for answer in (await api.get("/readyz"), await api.get_inside("/readyz")):
+            assert answer.status == 200
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.json() == {
+                "status": "ready",
+                "checks": {"store": {"ok": True}, "worker": {"ok": True}},
+            }
+
+
+async def test_it_says_what_is_wrong_and_nothing_that_is_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async def away() -> str | None:
+        raise StoreUnavailable("postgresql://db.internal: password authentication failed")
+
+    async def slow() -> str | None:
+        await anyio.sleep_forever()
+
+    async with operated(tmp_path, {"store": away, "migrations": slow, "worker": fine}) as api:
+        answer = await api.get("/readyz")
+    assert answer.status == 503
+    assert answer.json() == {
+        "status": "not_ready",
+        "checks": {
+            "store": {
+                "ok": False,
+                "reason": "StoreUnavailable; the log of the process has the details",
+            },
+            "migrations": {"ok": False, "reason": "no answer in 0.2 s"},
+            "worker": {"ok": True},
+        },
+    }
+    assert "db.internal" in caplog.text
+
+
+async def test_the_store_is_asked_and_its_tables_are_looked_at(tmp_path: Path):
+    path = tmp_path / "mainspring.db"
+
+    async def looked() -> Standing:
+        return await anyio.to_thread.run_sync(standing, path)
+
+    async with open_sqlite(path) as store:
+        health = Health({"store": store_answers(store), "migrations": migrations_current(looked)})
+        assert (await health.ready()).is_ready
+
+
+@pytest.mark.parametrize(
+    ("current", "mend"), [(3, "mainspring migrate"), (9, "upgrade this Mainspring")]
+)
+async def test_tables_of_another_version_are_not_ready(current: int, mend: str):
+    async def looked() -> Standing:
+        return Standing(current, 5)
+
+    reason = await migrations_current(looked)()
+    assert reason == f"tables of version {current}, this works with 5: {mend}"
+
+
+async def test_the_tables_are_not_looked_at_for_every_question():
+    asked, now = 0, 0.0
+
+    async def looked() -> Standing:
+        nonlocal asked
+        asked += 1
+        return Standing(5, 5)
+
+    check = migrations_current(looked, monotonic=lambda: now)
+    for moment in (0.0, 10.0, 29.0, 31.0):
+        now = moment
+        assert await check() is None
+    assert asked == 2
+
+
+async def test_a_process_that_drains_is_not_ready():
+    closing = anyio.Event()
+    check = not_draining(closing)
+    assert await check() is None
+    closing.set()
+    assert "draining" in (await check() or "")
+
+
+async def test_a_loop_that_has_stopped_to_turn_is_noticed():
+    now = 0.0
+    pulse = Pulse(seconds=30, monotonic=lambda: now)
+    now = 29.0
+    assert await pulse.check() is None
+    pulse.beat()
+    now = 58.0
+    assert await pulse.check() is None
+    now = 60.0
+    assert await pulse.check() == "silent for 31 s"
+
+
+async def test_it_is_not_ready_while_postgresql_is_down_and_ready_again_after(
+    postgres: Postgres, postgres_url: str
+):
+    async with open_postgres(postgres_url) as store:
+        health = Health({"store": store_answers(store)})
+        assert (await health.ready()).is_ready
+        await anyio.to_thread.run_sync(postgres.stop)
+        try:
+            with anyio.fail_after(20):
+                found = await health.ready()
+        finally:
+            await anyio.to_thread.run_sync(postgres.start)
+        assert not found.is_ready
+        with anyio.fail_after(20):
+            while not (await health.ready()).is_ready:
+                await anyio.lowlevel.checkpoint()

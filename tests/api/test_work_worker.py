@@ -1,0 +1,110 @@
+"""The official worker drives sessions of self-hosted environments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+from anthropic import beta_async_tool
+from anthropic.lib.tools.agent_toolset import AgentToolContext, beta_agent_toolset_20260401
+from tests.api.streaming import eventually
+from tests.api.work_served import CAREFUL, hosted, site
+
+from mainspring import Scripted, calls, says
+
+
+@beta_async_tool
+async def ask_owner(question: str) -> str:
+    """Ask the owner."""
+    return f"yes to {question}"
+
+
+def everything(env: AgentToolContext) -> list[object]:
+    return [*beta_agent_toolset_20260401(env), ask_owner]
+
+
+async def test_a_worker_does_what_the_session_asks_for(tmp_path: Path):
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    model = Scripted(
+        calls("write", file_path="note.txt", content="made by hand\n"),
+        calls("bash", command="cat note.txt | tr a-z A-Z"),
+        calls("read", file_path="note.txt") + calls("ask_owner", question="tea"),
+        says("Done."),
+    )
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await hosted(client, "go")
+        async with here.worker(made.environment_id, workdir, tools=everything):
+            await here.until_done(made.id)
+        assert (workdir / "note.txt").read_text() == "made by hand\n"
+        shown = [each async for each in client.beta.sessions.events.list(made.id)]
+        results = [each for each in shown if each.type == "user.tool_result"]
+        assert len(results) == 3
+        assert "MADE BY HAND" in str(results[1].content)
+        [answer] = [each for each in shown if each.type == "user.custom_tool_result"]
+        assert "yes to tea" in str(answer.content)
+        uses = [each for each in shown if each.type == "agent.tool_use"]
+        assert {each.evaluated_permission for each in uses} == {"allow"}
+        work = [each async for each in client.beta.environments.work.list(made.environment_id)]
+        assert {each.data.id for each in work} == {made.id}
+
+
+async def test_a_worker_waits_for_a_yes_and_never_does_what_got_a_no(tmp_path: Path):
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    model = Scripted(
+        calls("bash", command="echo x >> done") + calls("bash", command="echo x >> refused"),
+        says("Done."),
+    )
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await hosted(client, "go", tools=[CAREFUL])
+        async with here.worker(made.environment_id, workdir):
+            await here.until(made.id, "session.status_idle")
+            shown = [each async for each in client.beta.sessions.events.list(made.id)]
+            first, second = [each for each in shown if each.type == "agent.tool_use"]
+            assert (first.evaluated_permission, second.evaluated_permission) == ("ask", "ask")
+            assert not (workdir / "done").exists()
+            await client.beta.sessions.events.send(
+                made.id,
+                events=[
+                    {"type": "user.tool_confirmation", "tool_use_id": second.id, "result": "deny"},
+                    {"type": "user.tool_confirmation", "tool_use_id": first.id, "result": "allow"},
+                ],
+            )
+            await here.until_done(made.id)
+        assert (workdir / "done").read_text() == "x\n"
+        assert not (workdir / "refused").exists()
+        kinds = await here.kinds(made.id)
+        assert (kinds.count("user.tool_result"), kinds.count("agent.tool_result")) == (1, 1)
+
+
+async def test_a_later_message_finds_a_worker_again(tmp_path: Path):
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    model = Scripted(
+        calls("bash", command="echo 1 >> log"),
+        says("One."),
+        calls("bash", command="echo 2 >> log"),
+        says("Two."),
+    )
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await hosted(client, "go")
+        work = client.beta.environments.work
+        async with here.worker(made.environment_id, workdir):
+            await here.until_done(made.id)
+            with anyio.fail_after(10):
+                while (await work.list(made.environment_id, limit=1)).data[0].state != "stopped":
+                    await anyio.sleep(0.05)
+            await client.beta.sessions.events.send(
+                made.id,
+                events=[
+                    {"type": "user.message", "content": [{"type": "text", "text": "again"}]},
+                ],
+            )
+            await here.until(made.id, "user.tool_result", times=2)
+        assert (workdir / "log").read_text() == "1\n2\n"
+
+
+async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path):
+    """With `kill -9`, in the middle of a call: another gets the item once the lease is over."""
+    await eventually(lambda: True)

@@ -1,0 +1,232 @@
+"""Self-hosted environments on loopback: the real door and gates, a scripted model, and workers of
+the official SDK."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anthropic import AsyncAnthropic
+from anthropic.lib.environments import EnvironmentWorker
+from anthropic.types.beta import BetaManagedAgentsSession
+from anyio.abc import TaskGroup
+from tests.api.agents_served import CUSTOM, MODEL
+from tests.api.sessions_served import Mirror
+
+from mainspring import Model
+from mainspring.config import read_settings
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.route import Route
+from mainspring.edges.api.routes.agents import AgentRoutes
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.events import EventRoutes
+from mainspring.edges.api.routes.sessions import SessionRoutes
+from mainspring.edges.api.routes.skills import SkillRoutes
+from mainspring.edges.api.routes.streams import StreamRoutes
+from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.harness.gates import OpenGates
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.kit import Opening
+from mainspring.runtime.sessions import Runtime, Session
+from mainspring.service.agents import Agents
+from mainspring.service.deltas import LocalDeltas
+from mainspring.service.door import Door
+from mainspring.service.environments import Environments, SelfHostedConfig
+from mainspring.service.event_pages import EventPages
+from mainspring.service.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.principal import Principal
+from mainspring.service.sending import Sending
+from mainspring.service.session_record import KIND, SessionRecord
+from mainspring.service.sessions import Premises, Sessions
+from mainspring.service.skills import Skills
+from mainspring.service.streams import Streams
+from mainspring.service.surroundings import Surroundings
+from mainspring.service.work import Leases
+from mainspring.service.work_queue import WorkQueue
+from mainspring.service.work_wanted import wanted_by
+from mainspring.wiring.casting import Part, cast_for
+from mainspring.wiring.hands import Bench
+from mainspring.wiring.outfit import Outfitter
+from mainspring.wiring.runtime import open_shelf
+from mainspring.wiring.stores import open_log
+from mainspring.wiring.wish import Wish
+
+TOOLSET: dict[str, Any] = {
+    "type": "agent_toolset_20260401",
+    "default_config": {"enabled": True, "permission_policy": {"type": "always_allow"}},
+}
+CAREFUL: dict[str, Any] = {
+    "type": "agent_toolset_20260401",
+    "default_config": {"enabled": True, "permission_policy": {"type": "always_ask"}},
+}
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs what is woken as the service would, and offers its work."""
+
+    workspaces: Path
+    group: TaskGroup
+    outfit: Any = None
+    shelf: Any = None
+    log: Any = None
+    queue: Any = None
+    wishes: dict[str, Wish] = field(default_factory=dict[str, Wish])
+    locks: dict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
+
+    def wish(self, opening: Opening) -> Wish:
+        return self.wishes[opening.writer.session_id]
+
+    async def wake(self, tenant: str, session_id: str) -> None:
+        await self._offer(tenant, await self._record(session_id))
+        self.group.start_soon(self._run, tenant, session_id)
+
+    async def _run(self, tenant: str, session_id: str) -> None:
+        record = await self._record(session_id)
+        workspace = self.workspaces / session_id
+        part = Part(agent=record.agent, environment=record.environment, workspace=workspace)
+        cast = cast_for(part)
+        workspace.mkdir(parents=True, exist_ok=True)
+        async with self.locks[session_id]:
+            self.wishes[session_id] = cast.wish
+            runtime = Runtime(self.log, self.shelf, outfit=self.outfit)
+            await Session(runtime, cast.agent, session_id).run()
+        await self._offer(tenant, record)
+
+    async def _offer(self, tenant: str, record: SessionRecord) -> None:
+        if isinstance(record.environment, SelfHostedConfig):
+            await self.queue.offer(tenant, record.environment_id, record.id)
+
+    async def _record(self, session_id: str) -> SessionRecord:
+        found = await self.log.store.records.get(KIND, session_id)
+        return msgspec.json.decode(found.body, type=SessionRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    url: str
+    log: SessionLog
+    queue: WorkQueue
+    root: str
+    """The administrator's key."""
+
+    def client(self, key: str | None = None) -> AsyncAnthropic:
+        return AsyncAnthropic(
+            api_key=key or self.root, base_url=self.url, max_retries=0, timeout=20
+        )
+
+    async def environment_key(self, environment_id: str) -> str:
+        who = Principal(tenant="default", key_id="cli", role="admin", name="olga")
+        asked = CreateKey(name="worker", role="user", environment_id=environment_id)
+        return (await Keys(self.log.store.records).create(who, asked)).key
+
+    async def until(self, session_id: str, kind: str, times: int = 1) -> None:
+        """Wait for so many events of this kind."""
+        with anyio.fail_after(20):
+            async for _ in self.log.follow(session_id, types=[kind]):
+                times -= 1
+                if times == 0:
+                    return
+
+    async def until_done(self, session_id: str) -> None:
+        """Wait for an idle that ends the turn."""
+        with anyio.fail_after(20):
+            async for event in self.log.follow(session_id, types=["session.status_idle"]):
+                if b"requires_action" not in event.body:
+                    return
+
+    async def kinds(self, session_id: str) -> list[str]:
+        return [event.type for event in await self.log.read(session_id)]
+
+    @asynccontextmanager
+    async def worker(
+        self, environment_id: str, workdir: Path, **options: Any
+    ) -> AsyncGenerator[None, None]:
+        """The official worker, until the block ends."""
+        key = await self.environment_key(environment_id)
+        async with self.client("parent-key-is-not-used") as client, anyio.create_task_group() as tg:
+            worker = EnvironmentWorker(
+                client,
+                environment_id=environment_id,
+                environment_key=key,
+                workdir=workdir,
+                max_idle=0.2,
+                **options,
+            )
+            tg.start_soon(worker.run)
+            yield
+            tg.cancel_scope.cancel()
+
+
+def routes(
+    log: SessionLog, sessions: Sessions, agents: Agents, streams: Streams, queue: WorkQueue
+) -> tuple[Route, ...]:
+    return (
+        *AgentRoutes(agents).routes(),
+        *EnvironmentRoutes(sessions.premises.environments).routes(),
+        *SessionRoutes(sessions).routes(),
+        *EventRoutes(sessions, Sending(sessions), EventPages(log)).routes(),
+        *StreamRoutes(streams, sessions.find).routes(),
+        *SkillRoutes(Skills(log.store.records)).routes(),
+        *WorkRoutes(queue).routes(),
+    )
+
+
+@asynccontextmanager
+async def site(
+    folder: Path, model: Model, *, leases: Leases | None = None
+) -> AsyncGenerator[Site, None]:
+    settings = read_settings(store=str(folder / "log.db"))
+    async with (
+        open_log(settings) as log,
+        open_shelf(settings) as shelf,
+        Bench(settings, is_unsandboxed=False) as bench,
+        anyio.create_task_group() as group,
+    ):
+        records = log.store.records
+        root = await ensure_first_key(records)
+        assert root is not None
+        shelf.put(MODEL, model)
+        agents, environments = Agents(records), Environments(records)
+        runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
+        runner.outfit = Outfitter(settings, shelf, bench, runner.wish, OpenGates())
+        premises = Premises(
+            agents=agents,
+            environments=environments,
+            around=Surroundings(seal=Mirror()),
+            wake=runner.wake,
+        )
+        sessions = Sessions(log, premises)
+        queue = WorkQueue(records, environments, is_wanted=wanted_by(sessions), leases=leases)
+        runner.queue = queue
+        streams = Streams(log, LocalDeltas())
+        api = Api(routes(log, sessions, agents, streams, queue), doorkeeper=Door(records))
+        async with serving(api.application()) as url:
+            try:
+                yield Site(url, log, queue, root)
+            finally:
+                streams.close()
+        group.cancel_scope.cancel()
+
+
+async def hosted(
+    client: AsyncAnthropic, words: str, *, tools: list[Any] | None = None, **agent: Any
+) -> BetaManagedAgentsSession:
+    """A session in a self-hosted environment of its own, with a first message."""
+    made = await client.beta.agents.create(
+        model=MODEL, name="helper", tools=tools or [TOOLSET, CUSTOM], **agent
+    )
+    environment = await client.beta.environments.create(
+        name=f"for {made.id}", config={"type": "self_hosted"}
+    )
+    return await client.beta.sessions.create(
+        agent=made.id,
+        environment_id=environment.id,
+        initial_events=[{"type": "user.message", "content": [{"type": "text", "text": words}]}],
+    )

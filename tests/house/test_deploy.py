@@ -1,0 +1,227 @@
+"""What is in deploy/ cannot be run here; that it fits the code can be told."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import pytest
+import typer
+import yaml
+
+import mainspring
+from mainspring import config
+from mainspring.edges.api.routes.health import HEALTHZ, METRICS, READYZ
+from mainspring.edges.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+MANIFESTS: list[dict[str, Any]] = [
+    manifest
+    for path in sorted(KUBERNETES.glob("*.yaml"))
+    for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
+PODS: dict[str, dict[str, Any]] = {
+    each["metadata"]["name"]: each["spec"]["template"]["spec"]
+    for each in MANIFESTS
+    if each["kind"] == "Deployment"
+}
+COMMANDS = cast("click.Group", typer.main.get_command(app)).commands
+OURS = f"mainspring:{mainspring.__version__}"
+API, OPERATIONS = 8700, 9700
+
+
+def containers() -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for pod in PODS.values() for each in pod["containers"]}
+
+
+def command_lines() -> Iterator[tuple[str, list[str]]]:
+    yield "Dockerfile", json.loads(re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)[-1])
+    for name in ("api", "worker"):
+        yield f"compose {name}", SERVICES[name]["command"]
+        yield f"kubernetes {name}", containers()[name]["args"]
+
+
+LINES = dict(command_lines())
+
+
+@pytest.mark.parametrize("where", LINES)
+def test_every_command_line_is_one_that_mainspring_understands(where: str):
+    name, *arguments = LINES[where]
+    if name not in COMMANDS:
+        pytest.skip(f"there is no `mainspring {name}` yet")
+    COMMANDS[name].make_context(name, list(arguments))
+
+
+@pytest.mark.parametrize("where", LINES)
+def test_ports_are_the_same_everywhere(where: str):
+    line = LINES[where]
+    if line[0] == "serve":
+        assert line[line.index("--port") + 1] == str(API)
+    if "--metrics" in line:
+        assert line[line.index("--metrics") + 1] == f"0.0.0.0:{OPERATIONS}"
+
+
+def variables() -> Iterator[str]:
+    yield from re.findall(r"\b(MAINSPRING_\w+)=", DOCKERFILE)
+    for service in SERVICES.values():
+        yield from service.get("environment", {})
+    for container in containers().values():
+        yield from (each["name"] for each in container["env"])
+    for path in (DEPLOY / "env.example", KUBERNETES / "secret.example.env"):
+        yield from re.findall(r"^(\w+)=", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_variable_is_one_that_somebody_reads():
+    read = (ROOT / "src/mainspring/config.py").read_text(encoding="utf-8")
+    ours = {*re.findall(r'"(MAINSPRING_\w+)"', read), *config.KEYS, "MAINSPRING_LOG_LEVEL"}
+    theirs = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
+    assert set(variables()) - ours - theirs == set()
+
+
+def test_no_secret_is_written_down():
+    for path in (DEPLOY / "env.example", KUBERNETES / "secret.example.env"):
+        given = re.findall(r"^(\w+)=(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert [name for name, value in given if "PASSWORD" not in value] == []
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("KEY|PASSWORD|STORE", name):
+                assert "${" in value
+
+
+def images() -> Iterator[str]:
+    yield from re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    yield from (each["image"] for each in SERVICES.values())
+    yield from (each["image"] for each in containers().values())
+
+
+@pytest.mark.parametrize("image", sorted(set(images())))
+def test_every_image_has_a_tag_that_stays_and_no_host(image: str):
+    name, _, tag = image.partition(":")
+    assert re.match(r"\d", tag), image
+    assert "/" not in name
+    assert name != "mainspring" or image == OURS
+
+
+def test_kustomize_and_the_dockerfile_name_this_version():
+    [kustomization] = [each for each in MANIFESTS if each["kind"] == "Kustomization"]
+    assert kustomization["images"] == [{"name": "mainspring", "newTag": mainspring.__version__}]
+    assert f"-t {OURS} " in DOCKERFILE
+    named = {*kustomization["resources"], "kustomization.yaml"}
+    assert named == {path.name for path in KUBERNETES.glob("*.yaml")}
+
+
+def test_nothing_of_ours_runs_as_root():
+    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
+    for pod in PODS.values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == 10001
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+    for name in ("api", "worker"):
+        assert SERVICES[name]["cap_drop"] == ["ALL"]
+        assert "user" not in SERVICES[name]
+        assert "privileged" not in SERVICES[name]
+
+
+def asked(container: dict[str, Any], probe: str) -> tuple[str, int]:
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    get = container[probe]["httpGet"]
+    return get["path"], ports[get["port"]]
+
+
+@pytest.mark.parametrize(("name", "port"), [("api", API), ("worker", OPERATIONS)])
+def test_probes_ask_what_there_is(name: str, port: int):
+    container = containers()[name]
+    assert asked(container, "livenessProbe") == asked(container, "startupProbe") == (HEALTHZ, port)
+    assert asked(container, "readinessProbe") == (READYZ, port)
+    tested = SERVICES[name]["healthcheck"]["test"]
+    assert f"http://127.0.0.1:{port}{READYZ}" in tested[-1]
+    assert f"http://127.0.0.1:{API}{HEALTHZ}" in DOCKERFILE
+
+
+def test_metrics_are_scraped_where_they_are():
+    for each in MANIFESTS:
+        if each["kind"] == "Deployment":
+            notes = each["spec"]["template"]["metadata"]["annotations"]
+            assert notes["prometheus.io/path"] == METRICS
+            assert notes["prometheus.io/port"] == str(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", ["api", "worker"])
+def test_nobody_is_killed_before_it_has_drained(name: str):
+    line = LINES[f"kubernetes {name}"]
+    drain = int(line[line.index("--drain-seconds") + 1])
+    assert PODS[f"mainspring-{name}"]["terminationGracePeriodSeconds"] >= drain + 15
+    line = LINES[f"compose {name}"]
+    drain = int(line[line.index("--drain-seconds") + 1])
+    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= drain + 10
+
+
+def test_everything_that_is_selected_is_there():
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"]
+        for each in MANIFESTS
+        if each["kind"] == "Deployment"
+    ]
+    for each in MANIFESTS:
+        spec = each.get("spec", {})
+        selector = spec.get("podSelector") or spec.get("selector") or {}
+        wanted = selector.get("matchLabels", selector)
+        assert not wanted or wanted in labels, each["metadata"]["name"]
+        if each["kind"] == "HorizontalPodAutoscaler":
+            assert spec["scaleTargetRef"]["name"] in PODS
+    claims = {each["metadata"]["name"] for each in MANIFESTS if "Claim" in each["kind"]}
+    for pod in PODS.values():
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        for mount in pod["containers"][0]["volumeMounts"]:
+            volume = volumes[mount["name"]]
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            assert claim in {None, *claims}
+
+
+def test_workers_share_their_workspaces():
+    places = {
+        re.findall(r"MAINSPRING_WORKSPACES=(\S+)", DOCKERFILE)[0],
+        *(SERVICES[name]["environment"]["MAINSPRING_WORKSPACES"] for name in ("api", "worker")),
+        *(
+            each["value"]
+            for container in containers().values()
+            for each in container["env"]
+            if each["name"] == "MAINSPRING_WORKSPACES"
+        ),
+    }
+    [place] = places
+    for name in ("api", "worker"):
+        assert f"workspaces:{place}" in SERVICES[name]["volumes"]
+        mounts = {each["name"]: each["mountPath"] for each in containers()[name]["volumeMounts"]}
+        assert mounts["workspaces"] == place
+
+
+def test_what_the_image_is_built_of_is_there_and_pinned():
+    for source in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE):
+        assert [name for name in source.split() if not (ROOT / name).exists()] == []
+    for lock in re.findall(r"-r (\S+\.txt)", DOCKERFILE):
+        text = (ROOT / lock).read_text(encoding="utf-8")
+        assert re.findall(r"^\S+==\S+[^\\]*$", text, re.MULTILINE) == []
+        assert re.findall(r"://|index-url|find-links|(?:^|\s)/\S+|@ ", text) == []
+    assert len(re.findall(r"pip install (?!--require-hashes|--no-deps)", DOCKERFILE)) == 0
+
+
+def pinned(path: Path) -> set[str]:
+    return set(re.findall(r"^(\S+==\S+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_the_image_has_the_versions_that_are_tested():
+    tested = pinned(ROOT / "requirements/dev.txt")
+    assert pinned(DEPLOY / "requirements.txt") | pinned(DEPLOY / "build.txt") <= tested
+    assert pinned(ROOT / "requirements/runtime.txt") <= pinned(DEPLOY / "requirements.txt")

@@ -1,0 +1,288 @@
+import re
+from collections.abc import Iterator, Mapping
+from math import isnan
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+from anyio import Event as Signal
+from prometheus_client.metrics import MetricWrapperBase
+from tests.service.logs import MAIN, SESSION, logged
+
+from mainspring import Agent, Scripted, Tool, calls, fails, open_runtime, says, tool
+from mainspring.core import events, facts
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.errors import StoreUnavailable
+from mainspring.core.events import StopReason, Usage
+from mainspring.log.background import running
+from mainspring.service.deliveries import Posted
+from mainspring.service.dispatch import Job
+from mainspring.service.embedded import EmbeddedDispatcher
+from mainspring.service.metering import (
+    Looks,
+    MeteredDispatcher,
+    MeteredPoster,
+    RunMetrics,
+    birth,
+)
+from mainspring.service.metrics import OTHER, Bounded, Metrics
+from mainspring.service.observing import Observers, RunObserver, Subject
+from mainspring.service.spans import SpanFold
+
+ROOT = Path(__file__).parents[2]
+SUBJECT = Subject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(version="1.2.3")
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"mainspring_{name}", labels)
+
+
+def observer(metrics: Metrics, *tools: str) -> RunObserver:
+    return RunObserver(SUBJECT, SpanFold(), [RunMetrics(metrics, tools=tools)])
+
+
+def tell(watcher: RunObserver, *payloads: KnownPayload, ids: Mapping[int, str] = {}) -> None:
+    for seq, payload in enumerate(payloads, 1):
+        watcher.tell(logged(seq, payload, MAIN, ids.get(seq)))
+
+
+def test_every_metric_is_in_the_documents_and_no_other(metrics: Metrics):
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(mainspring_\w+)` \| (\w+) \| ([^|]*) \|", text, re.MULTILINE)
+    documented = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert documented == dict(known(metrics))
+
+
+def known(metrics: Metrics) -> Iterator[tuple[str, tuple[str, set[str]]]]:
+    for instrument in vars(metrics).values():
+        if isinstance(instrument, MetricWrapperBase):
+            [described] = instrument.describe()
+            suffix = "_total" if described.type == "counter" else ""
+            labels = set(cast("tuple[str, ...]", instrument._labelnames))  # pyright: ignore[reportUnknownMemberType]
+            yield described.name + suffix, (described.type, labels)
+    yield "mainspring_info", ("gauge", {"version"})
+
+
+def test_a_run_is_counted_by_its_events(metrics: Metrics):
+    tell(
+        observer(metrics, "bash"),
+        events.StatusRunning(),
+        events.ModelRequestStarted(model="anthropic:opus"),
+        events.AgentToolUse(name="bash", input={}),
+        events.ModelRequestEnded(
+            model_request_start_id="e2",
+            model_usage=Usage(input_tokens=7, cache_read_input_tokens=100, output_tokens=3),
+            cost_usd="0.25",
+        ),
+        facts.ToolCallStarted(tool_use_id="e3", idempotency_key="k"),
+        events.AgentToolResult(tool_use_id="e3", is_error=True, error="timed_out"),
+        events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed"),
+    )
+    assert value(metrics, "runs_total", reason="completed") == 1
+    assert value(metrics, "run_seconds_sum") == 6
+    assert value(metrics, "model_requests_total", model="anthropic:opus", outcome="ok") == 1
+    assert value(metrics, "model_tokens_total", model="anthropic:opus", kind="cache_read") == 100
+    assert value(metrics, "model_cost_usd_total", model="anthropic:opus") == 0.25
+    assert value(metrics, "tool_calls_total", tool="bash", outcome="timed_out") == 1
+    assert value(metrics, "tool_call_seconds_sum", tool="bash") == 1
+
+
+@pytest.mark.parametrize(
+    ("use", "label"),
+    [
+        (events.AgentToolUse(name="made_up_by_the_model", input={}), "(function)"),
+        (events.AgentMcpToolUse(mcp_server_name="s", name="mcp__s__t", input={}), "(mcp)"),
+        (events.AgentCustomToolUse(name="bash", input={}), "(client)"),
+    ],
+)
+def test_a_tool_that_is_not_ours_is_told_by_its_kind_only(
+    metrics: Metrics, use: KnownPayload, label: str
+):
+    result = {
+        "(function)": events.AgentToolResult(tool_use_id="e1"),
+        "(mcp)": events.AgentMcpToolResult(mcp_tool_use_id="e1"),
+        "(client)": events.UserCustomToolResult(custom_tool_use_id="e1"),
+    }[label]
+    tell(observer(metrics, "bash"), use, result)
+    assert value(metrics, "tool_calls_total", tool=label, outcome="ok") == 1
+
+
+def test_a_wake_takes_from_the_oldest_message_to_the_run(metrics: Metrics):
+    said = events.UserMessage(content=(TextBlock("hello"),))
+    sent = int(logged(1, said, MAIN).time.timestamp() * 1000) - 3000
+    first, second = (f"sevt_{sent + late:012x}{'0' * 20}" for late in (0, 500))
+    tell(observer(metrics), said, said, events.StatusRunning(), ids={1: first, 2: second})
+    assert value(metrics, "wake_seconds_count") == 1
+    assert value(metrics, "wake_seconds_sum") == 5
+
+
+def test_what_is_said_during_a_run_wakes_nobody(metrics: Metrics):
+    said = events.UserMessage(content=(TextBlock("hello"),))
+    idle = events.StatusIdle(stop_reason=StopReason(type="end_turn"))
+    old = {2: f"sevt_{0:012x}{'0' * 20}"}
+    tell(observer(metrics), events.StatusRunning(), said, idle, events.StatusRunning(), ids=old)
+    assert value(metrics, "wake_seconds_count") == 0
+
+
+def test_takeovers_and_answers_of_people_are_counted(metrics: Metrics):
+    tell(
+        observer(metrics),
+        facts.SessionWoken(owner="w", epoch=2, attempt=1),
+        facts.ToolCallAuthorized(tool_use_id="e1", decision="ask", gate="rule"),
+        events.UserToolConfirmation(tool_use_id="e1", result="deny"),
+    )
+    assert value(metrics, "takeovers_total") == 1
+    assert value(metrics, "approvals_asked_total") == 1
+    assert value(metrics, "approvals_answered_total", result="deny") == 1
+
+
+def test_an_id_that_is_not_ours_has_no_birth():
+    assert [birth(id_) for id_ in ("", "e1", "sevt_" + "x" * 32, "sevt_" + "f" * 32)] == [None] * 4
+
+
+def test_labels_that_others_choose_are_bounded():
+    label = Bounded(2)
+    assert [label(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]
+
+
+def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
+    class Broken:
+        def heard(self, subject: Subject, event: Event) -> None:
+            raise ZeroDivisionError
+
+        def finished(self, subject: Subject, span: object) -> None: ...
+
+    watcher = RunObserver(SUBJECT, SpanFold(), [Broken()])
+    tell(watcher, events.StatusRunning())
+    assert "e1 was not counted" in caplog.text
+
+
+@tool
+def greet() -> str:
+    """Greet."""
+    return "the content of a result"
+
+
+async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool) -> str:
+    """A real run; what the metrics say of it."""
+    agent = Agent(name="clerk", tools=list(tools))
+    async with open_runtime(store=str(folder / "log.db")) as runtime:
+        runtime.models.put(agent.model, script)
+        observers = Observers(runtime.log, [RunMetrics(metrics)])
+        metrics.follow(metrics.sessions_running, lambda: observers.running)
+        session = await runtime.start(agent, "the content of a message")
+        subject = Subject(
+            session_id=session.id, tenant="acme", agent_id="agent_1", agent_name="clerk"
+        )
+        async with observers.run(subject) as watcher:
+            assert value(metrics, "sessions_running") == 1
+            await session.run(tell=watcher.tell)
+    return metrics.rendered()[0].decode()
+
+
+async def test_a_real_run_is_counted_and_nothing_of_its_content_is_told(
+    tmp_path: Path, metrics: Metrics
+):
+    script = Scripted(calls("greet"), says("the content of a reply"))
+    text = await watched(tmp_path, metrics, script, greet)
+    assert value(metrics, "runs_total", reason="completed") == 1
+    assert value(metrics, "tool_calls_total", tool="(function)", outcome="ok") == 1
+    assert value(metrics, "wake_seconds_count") == 1
+    assert value(metrics, "sessions_running") == 0
+    assert [word for word in ("content", "acme", "agent_1", "sesn_", "greet") if word in text] == []
+
+
+async def test_a_model_that_fails_is_counted(tmp_path: Path, metrics: Metrics):
+    await watched(tmp_path, metrics, Scripted(fails("unauthorized")))
+    [model] = {
+        sample.labels["model"]
+        for each in metrics.model_requests.collect()
+        for sample in each.samples
+    }
+    assert value(metrics, "model_requests_total", model=model, outcome="failed") == 1
+    assert value(metrics, "runs_total", reason="model_error") == 1
+
+
+def test_all_of_it_is_in_the_format_that_was_asked_for(metrics: Metrics):
+    text, media_type = metrics.rendered()
+    assert media_type.startswith("text/plain")
+    assert b'mainspring_info{version="1.2.3"} 1.0' in text
+    assert b"process_resident_memory_bytes" in text
+    open_metrics, media_type = metrics.rendered("application/openmetrics-text; version=1.0.0")
+    assert media_type.startswith("application/openmetrics-text")
+    assert open_metrics.endswith(b"# EOF\n")
+
+
+def test_two_of_them_do_not_know_each_other(metrics: Metrics):
+    metrics.takeovers.inc()
+    assert value(Metrics(version=""), "takeovers_total") == 0
+
+
+async def test_jobs_are_counted_by_what_came_of_them(tmp_path: Path, metrics: Metrics):
+    async with open_runtime(store=str(tmp_path / "log.db")) as runtime:
+        inner = EmbeddedDispatcher(runtime.log.store.records, backoff=lambda _: 0.0)
+        dispatcher = MeteredDispatcher(inner, metrics)
+        over, closing = Signal(), Signal()
+
+        async def do(job: Job) -> None:
+            if job.key == "bad":
+                raise ValueError
+            assert value(metrics, "jobs_running", task="wake") == 1
+
+        async def failed(_job: Job, _error: Exception) -> None:
+            over.set()
+
+        async def work() -> None:
+            await dispatcher.work(do, concurrency=1, closing=closing, on_failed=failed)
+
+        async with running(work):
+            await dispatcher.put(Job(task="wake", key="good", tenant="acme"))
+            await dispatcher.put(Job(task="wake", key="bad", tenant="acme"))
+            with anyio.fail_after(20):
+                await over.wait()
+    assert value(metrics, "jobs_queued_total", task="wake") == 2
+    assert value(metrics, "jobs_done_total", task="wake", outcome="done") == 1
+    assert value(metrics, "jobs_done_total", task="wake", outcome="failed") == 5
+    assert value(metrics, "jobs_done_total", task="wake", outcome="given_up") == 1
+    assert value(metrics, "jobs_running", task="wake") == 0
+
+
+@pytest.mark.parametrize(
+    ("posted", "outcome"),
+    [
+        (Posted(status=204), "ok"),
+        (Posted(status=500), "failed"),
+        (Posted(error="no answer"), "failed"),
+        (Posted(error="not public", is_refused=True), "refused"),
+    ],
+)
+async def test_webhooks_are_counted_by_what_came_of_them(
+    metrics: Metrics, posted: Posted, outcome: str
+):
+    async def post(url: str, *, headers: Mapping[str, str], body: bytes) -> Posted:
+        return posted
+
+    poster = MeteredPoster(post, metrics)
+    assert await poster("https://example.com", headers={}, body=b"") == posted
+    assert value(metrics, "delivery_attempts_total", outcome=outcome) == 1
+
+
+async def test_what_the_store_knows_is_asked_for_and_not_made_up(metrics: Metrics):
+    async def three() -> int:
+        return 3
+
+    async def away() -> int:
+        raise StoreUnavailable("away")
+
+    await Looks(metrics, sessions_parked=three, approvals_waiting=away)()
+    assert value(metrics, "sessions_parked") == 3
+    assert isnan(value(metrics, "approvals_waiting") or 0)
+    assert isnan(value(metrics, "jobs_waiting") or 0)
+    assert value(metrics, "store_errors_total", where="metrics") == 1
