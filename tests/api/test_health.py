@@ -7,9 +7,12 @@ from tests.api.operated import operated
 from tests.fixtures_postgres import Postgres
 
 from mainspring.core.errors import StoreUnavailable
+from mainspring.log.background import running
 from mainspring.log.migrate import Standing
 from mainspring.log.postgres import open_postgres
+from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite, standing
+from mainspring.service.embedded import EmbeddedDispatcher
 from mainspring.service.health import (
     Health,
     Pulse,
@@ -17,6 +20,7 @@ from mainspring.service.health import (
     not_draining,
     store_answers,
 )
+from mainspring.service.worker import Worker
 
 
 async def fine() -> None:
@@ -80,15 +84,16 @@ async def test_the_store_is_asked_and_its_tables_are_looked_at(tmp_path: Path):
         assert (await health.ready()).is_ready
 
 
-@pytest.mark.parametrize(
-    ("current", "mend"), [(3, "mainspring migrate"), (9, "upgrade this Mainspring")]
-)
-async def test_tables_of_another_version_are_not_ready(current: int, mend: str):
-    async def looked() -> Standing:
-        return Standing(current, 5)
+async def test_tables_that_are_too_old_are_not_ready_and_newer_ones_do_while_an_upgrade_rolls():
+    async def too_old() -> Standing:
+        return Standing(3, 5)
 
-    reason = await migrations_current(looked)()
-    assert reason == f"tables of version {current}, this works with 5: {mend}"
+    async def newer() -> Standing:
+        return Standing(6, 5)
+
+    reason = await migrations_current(too_old)()
+    assert reason == "tables of version 3, this works with 5: mainspring migrate"
+    assert await migrations_current(newer)() is None
 
 
 async def test_the_tables_are_not_looked_at_for_every_question():
@@ -124,6 +129,20 @@ async def test_a_loop_that_has_stopped_to_turn_is_noticed():
     assert await pulse.check() is None
     now = 60.0
     assert await pulse.check() == "silent for 31 s"
+
+
+async def test_a_worker_is_felt_while_it_works(tmp_path: Path):
+    felt, closing = anyio.Event(), anyio.Event()
+
+    async def run(_session_id: str) -> None:
+        pass
+
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        dispatcher = EmbeddedDispatcher(store.records)
+        worker = Worker(dispatcher, SessionLog(store), run, beat=felt.set)
+        with anyio.fail_after(20):
+            async with running(lambda: worker.work(closing)):
+                await felt.wait()
 
 
 async def test_it_is_not_ready_while_postgresql_is_down_and_ready_again_after(

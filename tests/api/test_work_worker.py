@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 from anthropic import beta_async_tool
+from anthropic.lib.environments import BetaAnyRunnableTool
 from anthropic.lib.tools.agent_toolset import AgentToolContext, beta_agent_toolset_20260401
 from tests.api.streaming import eventually
 from tests.api.work_served import CAREFUL, hosted, site
 
 from mainspring import Scripted, calls, says
+from mainspring.service.work import Leases
+
+WORKER = """
+import sys
+import anyio
+from anthropic import AsyncAnthropic
+from anthropic.lib.environments import EnvironmentWorker
+
+async def main(url, environment_id, key, workdir):
+    client = AsyncAnthropic(api_key="not used", base_url=url)
+    await EnvironmentWorker(
+        client, environment_id=environment_id, environment_key=key, workdir=workdir
+    ).run()
+
+anyio.run(main, *sys.argv[1:])
+"""
 
 
 @beta_async_tool
@@ -19,7 +38,7 @@ async def ask_owner(question: str) -> str:
     return f"yes to {question}"
 
 
-def everything(env: AgentToolContext) -> list[object]:
+def everything(env: AgentToolContext) -> Sequence[BetaAnyRunnableTool]:
     return [*beta_agent_toolset_20260401(env), ask_owner]
 
 
@@ -89,12 +108,9 @@ async def test_a_later_message_finds_a_worker_again(tmp_path: Path):
     )
     async with site(tmp_path, model) as here, here.client() as client:
         made = await hosted(client, "go")
-        work = client.beta.environments.work
         async with here.worker(made.environment_id, workdir):
             await here.until_done(made.id)
-            with anyio.fail_after(10):
-                while (await work.list(made.environment_id, limit=1)).data[0].state != "stopped":
-                    await anyio.sleep(0.05)
+            await here.until_work_is(made.environment_id, "stopped")
             await client.beta.sessions.events.send(
                 made.id,
                 events=[
@@ -107,4 +123,40 @@ async def test_a_later_message_finds_a_worker_again(tmp_path: Path):
 
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path):
     """With `kill -9`, in the middle of a call: another gets the item once the lease is over."""
-    await eventually(lambda: True)
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    command = "if [ -e begun ]; then echo again >> log; else touch begun; sleep 5; fi"
+    model = Scripted(calls("bash", command=command), says("Done."))
+    brief = Leases(start_seconds=2, ttl_seconds=2)
+    async with site(tmp_path, model, leases=brief) as here, here.client() as client:
+        made = await hosted(client, "go")
+        environment_id = made.environment_id
+        key = await here.environment_key(environment_id)
+        worker = [sys.executable, "-c", WORKER, here.url, environment_id, key, str(workdir)]
+        async with await anyio.open_process(worker, start_new_session=True) as process:
+            with anyio.fail_after(20):
+                await eventually((workdir / "begun").exists)
+            process.kill()
+        [left] = (await client.beta.environments.work.list(environment_id)).data
+        assert left.state == "active"
+        async with here.worker(environment_id, workdir):
+            await here.until_done(made.id)
+        kinds = await here.kinds(made.id)
+    assert (workdir / "log").read_text() == "again\n"
+    assert kinds.count("user.tool_result") == 1
+
+
+async def test_a_worker_that_leaves_in_the_middle_leaves_its_work_to_others(tmp_path: Path):
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    model = Scripted(calls("ask_owner", question="tea"), says("Done."))
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await hosted(client, "go")
+        work = client.beta.environments.work
+        async with here.worker(made.environment_id, workdir):  # that tool is not one of its own
+            await here.until(made.id, "session.status_idle")
+            await here.until_work_is(made.environment_id, "active")
+        next_one, left = (await work.list(made.environment_id)).data
+        assert (left.state, next_one.state, next_one.data.id) == ("stopped", "queued", made.id)
+        async with here.worker(made.environment_id, workdir, tools=everything):
+            await here.until_done(made.id)

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 from anthropic import AsyncAnthropic
-from anthropic.lib.environments import EnvironmentWorker
+from anthropic.lib.environments import EnvironmentWorker, EnvironmentWorkerTools
 from anthropic.types.beta import BetaManagedAgentsSession
 from anyio.abc import TaskGroup
 from tests.api.agents_served import CUSTOM, MODEL
@@ -37,6 +37,7 @@ from mainspring.runtime.sessions import Runtime, Session
 from mainspring.service.agents import Agents
 from mainspring.service.deltas import LocalDeltas
 from mainspring.service.door import Door
+from mainspring.service.drawer import Listing
 from mainspring.service.environments import Environments, SelfHostedConfig
 from mainspring.service.event_pages import EventPages
 from mainspring.service.keys import CreateKey, Keys, ensure_first_key
@@ -134,6 +135,17 @@ class Site:
                 if times == 0:
                     return
 
+    async def until_work_is(self, environment_id: str, state: str) -> None:
+        """Wait for the newest item to be in a state."""
+        listing = Listing(parent=environment_id, include_archived=True, limit=1)
+
+        async def newest() -> str:
+            return (await self.queue.page("default", environment_id, listing)).data[0].state
+
+        with anyio.fail_after(10):
+            while await newest() != state:  # noqa: ASYNC110 (a record: nobody tells of its change)
+                await anyio.sleep(0.02)
+
     async def until_done(self, session_id: str) -> None:
         """Wait for an idle that ends the turn."""
         with anyio.fail_after(20):
@@ -146,7 +158,7 @@ class Site:
 
     @asynccontextmanager
     async def worker(
-        self, environment_id: str, workdir: Path, **options: Any
+        self, environment_id: str, workdir: Path, tools: EnvironmentWorkerTools | None = None
     ) -> AsyncGenerator[None, None]:
         """The official worker, until the block ends."""
         key = await self.environment_key(environment_id)
@@ -157,7 +169,7 @@ class Site:
                 environment_key=key,
                 workdir=workdir,
                 max_idle=0.2,
-                **options,
+                tools=tools,
             )
             tg.start_soon(worker.run)
             yield
@@ -216,11 +228,11 @@ async def site(
 
 
 async def hosted(
-    client: AsyncAnthropic, words: str, *, tools: list[Any] | None = None, **agent: Any
+    client: AsyncAnthropic, words: str, *, tools: list[Any] | None = None
 ) -> BetaManagedAgentsSession:
     """A session in a self-hosted environment of its own, with a first message."""
     made = await client.beta.agents.create(
-        model=MODEL, name="helper", tools=tools or [TOOLSET, CUSTOM], **agent
+        model=MODEL, name="helper", tools=tools or [TOOLSET, CUSTOM]
     )
     environment = await client.beta.environments.create(
         name=f"for {made.id}", config={"type": "self_hosted"}

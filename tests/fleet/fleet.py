@@ -87,10 +87,14 @@ class Fleet:
                 await anyio.sleep(0.01)
 
     async def kill_often(self, random: Random, *, every_seconds: float, seconds: float) -> None:
-        """A random one each time, and another in its place at once."""
+        """A random one each time, and another in its place at once.
+
+        Not in step with leases, which would kill each taker just as it begins: of that, a session
+        is given up after five times, as one that kills its workers itself.
+        """
         until = anyio.current_time() + seconds
         while anyio.current_time() < until:
-            await anyio.sleep(every_seconds)
+            await anyio.sleep(every_seconds * random.uniform(0.5, 1.5))
             await self.kill(random.choice(self.workers))
             self.start()
 

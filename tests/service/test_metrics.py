@@ -55,7 +55,7 @@ def tell(watcher: RunObserver, *payloads: KnownPayload, ids: Mapping[int, str] =
 
 def test_every_metric_is_in_the_documents_and_no_other(metrics: Metrics):
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(mainspring_\w+)` \| (\w+) \| ([^|]*) \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(mainspring_\w+)` \| (\w+) \|([^|]*)\|", text, re.MULTILINE)
     documented = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
     assert documented == dict(known(metrics))
 

@@ -14,7 +14,7 @@ from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
 from mainspring.core.ids import stable_id
 from mainspring.log.records import Records
 from mainspring.service.drawer import Drawer
-from mainspring.service.principal import ROLES
+from mainspring.service.principal import ROLES, Principal
 
 KIND = "approval_policy"
 AnswerRole: TypeAlias = Literal["user", "operator", "admin"]
@@ -78,11 +78,13 @@ class Policies:
                 continue
         return ApprovalPolicy(id=_id(tenant, None))
 
-    async def set(self, tenant: str, asked: SetApprovalPolicy) -> ApprovalPolicy:
+    async def set(self, who: Principal, asked: SetApprovalPolicy) -> ApprovalPolicy:
         """Who may answer changes at once; the deadlines of what waits already stay.
 
-        Raises: InvalidInput.
+        Raises: InvalidInput, Forbidden: an agent would set its own.
         """
+        who.require_human()
+        tenant = who.tenant
         id_ = _id(tenant, asked.agent_id)
         given = {
             name: value
@@ -102,11 +104,13 @@ class Policies:
         except AlreadyThere:  # by another, just now
             return await self._drawer.update(tenant, id_, change)
 
-    async def unset(self, tenant: str, agent_id: str | None = None) -> ApprovalPolicy:
+    async def unset(self, who: Principal, agent_id: str | None = None) -> ApprovalPolicy:
         """What holds now.
 
-        Raises: NotFound: there was none.
+        Raises: NotFound: there was none; Forbidden.
         """
+        who.require_human()
+        tenant = who.tenant
         id_ = _id(tenant, agent_id)
         try:
             await self._drawer.remove(tenant, id_)

@@ -90,10 +90,11 @@ def migrations_current(
 
     async def check() -> str | None:
         found = await recent.get(_ANY)
-        if found.current == found.newest:
+        if found.current >= found.newest:  # newer ones are no reason: an upgrade rolls
             return None
-        mend = "upgrade this Mainspring" if found.current > found.newest else "mainspring migrate"
-        return f"tables of version {found.current}, this works with {found.newest}: {mend}"
+        return (
+            f"tables of version {found.current}, this works with {found.newest}: mainspring migrate"
+        )
 
     return check
 

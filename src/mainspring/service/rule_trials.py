@@ -57,18 +57,14 @@ class CallAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: dict[str, Any] = {}
 
 
-class TestPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    __test__ = False  # not one of pytest's
-
+class AskVerdict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rules: Rules
     call: CallAsked
     mode: Mode = "default"
     is_sandboxed: bool = True
 
 
-class TestSessionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    __test__ = False
-
+class AskRetrial(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rules: Rules
     mode: Mode | None = None
     """Absent: those that the session had."""
@@ -123,16 +119,14 @@ class RuleTrials:
         self._sessions = sessions
         self._clock = clock
 
-    async def judge(self, asked: TestPolicy) -> PolicyVerdict:
+    async def judge(self, asked: AskVerdict) -> PolicyVerdict:
         """Nothing is kept, and nothing of the tenant's is looked at. Raises: InvalidInput."""
         if len(msgspec.json.encode(asked.call.input)) > MAX_INPUT_BYTES:
             raise TooLarge(f"call.input: at most {MAX_INPUT_BYTES} bytes")
         policy = _policy(asked.rules, asked.mode)
         return await to_thread.run_sync(self._verdict, asked, policy)
 
-    async def retry(
-        self, who: Principal, session_id: str, asked: TestSessionPolicy
-    ) -> PolicyRetrial:
+    async def retry(self, who: Principal, session_id: str, asked: AskRetrial) -> PolicyRetrial:
         """Raises: NotFound, InvalidInput."""
         session = await self._sessions.row(who, session_id)
         require_short(session_id, session.head.seq)
@@ -147,7 +141,7 @@ class RuleTrials:
             data=[_retried(each) for each in changed],
         )
 
-    def _verdict(self, asked: TestPolicy, policy: Policy) -> PolicyVerdict:
+    def _verdict(self, asked: AskVerdict, policy: Policy) -> PolicyVerdict:
         tool = ours(asked.call.tool)
         decided = decide(
             judged_call(tool, asked.call.input, traits_by_name(tool), lexical_place(policy)),

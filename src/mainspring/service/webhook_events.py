@@ -34,6 +34,8 @@ EventType: TypeAlias = Literal[
     "environment.created",
     "environment.deleted",
     "environment.updated",
+    "mainspring.approval_escalated",
+    "mainspring.approval_expired",
     "memory_store.archived",
     "memory_store.created",
     "memory_store.deleted",
@@ -62,6 +64,7 @@ EventType: TypeAlias = Literal[
     "vault_credential.deleted",
     "vault_credential.refresh_failed",
 ]
+"""Those that begin with `mainspring` are ours; their id is the approval's."""
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 PING = "mainspring.ping"
 """Ours: sent on request, to try an endpoint."""

@@ -87,6 +87,10 @@ class Pace:
     sweep_seconds: float = 1.0
 
 
+def _unfelt() -> None:
+    pass
+
+
 class Worker:
     def __init__(
         self,
@@ -96,13 +100,16 @@ class Worker:
         *,
         pace: Pace | None = None,
         clock: Clock = clocks.now,
+        beat: Callable[[], None] = _unfelt,
     ) -> None:
+        """`beat` is called each time its loop comes round."""
         self.parking = Parking(log, dispatcher, clock=clock)
         self._dispatcher = dispatcher
         self._log = log
         self._run = run
         self._pace = pace or Pace()
         self._clock = clock
+        self._beat = beat
         self._tenants: dict[str, str] = {}
         self._foreign: dict[str, float] = {}
         """Sessions that the service did not make, and until when that is taken for granted."""
@@ -146,6 +153,7 @@ class Worker:
                 await self.sweep()
             except StoreFailed as error:
                 _LOG.warning("cannot look for sessions to wake: %s", error)
+            self._beat()
             await anyio.sleep(self._pace.sweep_seconds)
 
     async def _drain(self, closing: Event, scope: CancelScope) -> None:

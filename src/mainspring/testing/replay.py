@@ -78,20 +78,26 @@ class Replayed:
 
 
 def replay_file(
-    path: str | Path, *, agent: Agent | None = None, facts: Facts | None = None
+    path: str | Path,
+    *,
+    start: int | None = None,
+    agent: Agent | None = None,
+    facts: Facts | None = None,
 ) -> Replayed:
     """Replay what `mainspring log export` wrote. For tests: it blocks, and needs nothing around it.
 
     With an `agent`, its instructions, tools' schemas and limits are put in place of the recorded
     ones: a change of them that the model would see is a difference.
     """
-    return anyio.run(partial(_replay_file, Path(path), agent=agent, facts=facts))
+    return anyio.run(partial(_replay_file, Path(path), start=start, agent=agent, facts=facts))
 
 
-async def _replay_file(path: Path, *, agent: Agent | None, facts: Facts | None) -> Replayed:
+async def _replay_file(
+    path: Path, *, start: int | None, agent: Agent | None, facts: Facts | None
+) -> Replayed:
     content = await anyio.Path(path).read_bytes()
     async with _copied(_lines(content)) as (log, session):
-        return await _replay(log, session, agent=agent, facts=facts)
+        return await _replay(log, session, start=start, agent=agent, facts=facts)
 
 
 async def replay(

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
+from mainspring.capabilities.network.rules import Network
 from mainspring.config import Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
@@ -71,6 +72,8 @@ class Ground:
     deltas: Deltas
     seal: Seal
     shelf: Shelf
+    networks: tuple[Network, ...] = ()
+    """Addresses that the service itself may call although they are not public."""
 
     @property
     def store(self) -> Store:
@@ -157,8 +160,11 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(settings: Settings) -> AsyncGenerator[House, None]:
+async def open_house(
+    settings: Settings, *, networks: tuple[Network, ...] = ()
+) -> AsyncGenerator[House, None]:
     """Over the store that the settings name; nothing works in it yet, and nobody is let in.
+    `networks`: see `Ground`.
 
     Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
     """
@@ -174,6 +180,7 @@ async def open_house(settings: Settings) -> AsyncGenerator[House, None]:
             deltas=deltas,
             seal=open_seal(settings),
             shelf=shelf,
+            networks=networks,
         )
         yield built(ground)
 
@@ -227,18 +234,21 @@ async def _open_lines(
 
 def _mail(ground: Ground) -> Mail:
     records, put = ground.store.records, ground.dispatcher.put
-    webhooks = Webhooks(records, seal=ground.seal)
+    allow_http = bool(ground.networks)  # inside, not everything speaks TLS
+    webhooks = Webhooks(records, seal=ground.seal, allow_http=allow_http)
     outbox = Outbox(records, webhooks, put=put)
+    poster = HttpPoster(allowed=ground.networks, allow_http=allow_http)
     return Mail(
         webhooks=webhooks,
         outbox=outbox,
-        deliveries=Deliveries(records, webhooks, post=HttpPoster(), put=put),
+        deliveries=Deliveries(records, webhooks, post=poster, put=put),
         news=SessionNews(records, webhooks, outbox, ground.log),
     )
 
 
 def _safe(ground: Ground, outbox: Outbox) -> Safe:
-    records, asker, notify = ground.store.records, Asker(), outbox.notify
+    records, notify = ground.store.records, outbox.notify
+    asker = Asker(allowed=ground.networks)
     vaults = Vaults(records, notify=notify)
     credentials = Credentials(records, ground.seal, vaults, notify=notify)
     refresher = Refresher(credentials, asker, notify=notify)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from mainspring.core.errors import InvalidInput
+import aiohttp
+
+from mainspring.core.errors import InvalidInput, NetworkRefused
 from mainspring.service.issuers import Issuer
 
 if TYPE_CHECKING:
     from mainspring.service.door import Tokens
     from mainspring.service.oidc import Fetch
+
+
+_SECONDS = 10.0
+_MAX_BYTES = 1 << 20
 
 
 def open_tokens(issuers: tuple[Issuer, ...], fetch: Fetch) -> Tokens | None:
@@ -26,3 +32,18 @@ def open_tokens(issuers: tuple[Issuer, ...], fetch: Fetch) -> Tokens | None:
         missing.add_note("pip install 'mainspring[oidc]'")
         raise missing from error
     return cast("Tokens", module.IssuedTokens(issuers, fetch))
+
+
+async def published_keys(url: str) -> bytes:
+    """What an issuer publishes. Raises: NetworkRefused."""
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as client,
+            client.get(url, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise NetworkRefused(f"{url} answers {answer.status}")
+            return await answer.content.read(_MAX_BYTES)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise NetworkRefused(f"{url}: {error or 'no answer in time'}") from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -15,18 +16,20 @@ from anyio import to_thread
 from mainspring.capabilities.network.placeholders import Credential
 from mainspring.capabilities.vault.forms import forms
 from mainspring.config import Settings
+from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.gates import OpenGates
 from mainspring.log.background import running
 from mainspring.log.chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
-from mainspring.runtime.kit import Opening
+from mainspring.runtime.kit import Kit, Opening
 from mainspring.runtime.outline import workspace_of
 from mainspring.runtime.sessions import Runtime, Session
 from mainspring.service.deltas import Deltas, Previews
 from mainspring.service.halts import Halts
 from mainspring.service.ledger import TallyLedger
+from mainspring.service.observing import Observers, Subject
 from mainspring.service.seal import Seal
 from mainspring.service.session_record import KIND, SessionRecord
 from mainspring.service.session_resources import token_context
@@ -37,7 +40,7 @@ from mainspring.wiring.hands import Bench
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.outfit import Outfitter
-from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.scrub import passages, scrubber
 from mainspring.wiring.vaults import known_secrets
 from mainspring.wiring.wish import Wish
 
@@ -47,7 +50,12 @@ _HALT_SECONDS = 2.0
 _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
 
-CaughtUp = Callable[[str, str], Awaitable[object]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ongoing:
+    tenant: str
+    asked: SessionRecord
+    wish: Wish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +68,20 @@ class Backing:
     seal: Seal
     mounts: Mounts
     deltas: Deltas
-    catch_up: CaughtUp
-    """Tenant and session: have those told who subscribed to what happens to it."""
+    observers: Observers
+    after_run: Callable[[str, SessionRecord], Awaitable[None]]
+    """Tenant and session: what others make of its log. Called while it is still held, so that
+    what a worker that dies has left undone is done by the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrubbing:
     scrub: Scrub
-    secrets: tuple[str, ...]
+    passages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, secrets: Mapping[str, str]) -> Scrubbing:
+        return cls(scrub=scrubber(secrets), passages=passages(secrets))
 
 
 class Runs:
@@ -89,11 +103,11 @@ class Runs:
         self._shelf = shelf
         self._back = backing
         self._model = model
-        self._outfit = Outfitter(settings, shelf, bench, self._wish, OpenGates())
-        self._wishes: dict[str, Wish] = {}
+        self._outfitter = Outfitter(settings, shelf, bench, self._wish, OpenGates())
+        self._ongoing: dict[str, _Ongoing] = {}
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._known = known_secrets(settings)
-        self._scrub = Scrubbing(scrub=scrubber(self._known), secrets=tuple(self._known.values()))
+        self._scrub = Scrubbing.of(self._known)
 
     async def run(self, session_id: str) -> None:
         """
@@ -109,16 +123,18 @@ class Runs:
         cast = await self._cast(tenant, asked, usable)
         session = self._session(tenant, asked, cast, scrubbing)
         previews = Previews(
-            self._back.deltas, session_id, scrub=scrubbing.scrub, passages=scrubbing.secrets
+            self._back.deltas, session_id, scrub=scrubbing.scrub, passages=scrubbing.passages
         )
-        self._wishes[session_id] = cast.wish
+        self._ongoing[session_id] = _Ongoing(tenant=tenant, asked=asked, wish=cast.wish)
         try:
-            async with running(lambda: self._stop_when_halted(tenant, asked)):
-                await session.run(previews.emit, tell=previews.tell)
+            async with (
+                self._back.observers.run(_subject(tenant, asked)) as observer,
+                running(lambda: self._stop_when_halted(tenant, asked)),
+            ):
+                await session.run(previews.emit, tell=both(previews.tell, observer.tell))
         finally:
-            del self._wishes[session_id]
+            del self._ongoing[session_id]
         self._remember(session)
-        await self._back.catch_up(tenant, session_id)
 
     async def _require_running(self, tenant: str, asked: SessionRecord) -> None:
         if why := await self._back.halts.why_stopped(tenant, asked.agent.id):
@@ -189,11 +205,36 @@ class Runs:
             each.name if isinstance(each, Variable) else each.credential_id: _value(each)
             for each in usable
         }
-        every = {**self._known, **named}
-        return Scrubbing(scrub=scrubber(every), secrets=tuple(every.values()))
+        return Scrubbing.of({**self._known, **named})
 
     def _wish(self, opening: Opening) -> Wish:
-        return self._wishes[opening.writer.session_id]
+        return self._ongoing[opening.writer.session_id].wish
+
+    @asynccontextmanager
+    async def _outfit(self, opening: Opening) -> AsyncGenerator[Kit, None]:
+        ongoing = self._ongoing[opening.writer.session_id]
+        async with self._outfitter(opening) as kit:
+            yield kit
+        await self._back.after_run(ongoing.tenant, ongoing.asked)
+
+
+def _subject(tenant: str, asked: SessionRecord) -> Subject:
+    return Subject(
+        session_id=asked.id,
+        tenant=tenant,
+        agent_id=asked.agent.id,
+        agent_name=asked.agent.name,
+    )
+
+
+def both(
+    first: Callable[[Event], None], second: Callable[[Event], None]
+) -> Callable[[Event], None]:
+    def tell(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return tell
 
 
 def _value(usable: Usable) -> str:

@@ -18,6 +18,7 @@ from mainspring.core.errors import MainspringError, RateLimited
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
+from mainspring.service.about import about
 from mainspring.service.knock import Admission, Knock, client_address, joined
 from mainspring.service.principal import Principal
 
@@ -103,7 +104,8 @@ class Api:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
             exchange = _Exchange(request, _request_id(request), self._knock(request), route)
-            response = _begun_or(await self._answered(exchange), request)
+            with about(request_id=exchange.request_id):
+                response = _begun_or(await self._answered(exchange), request)
             if not response.prepared:
                 response.headers.update(exchange.headers)
                 response.headers[REQUEST_ID] = exchange.request_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
@@ -9,10 +10,13 @@ from mainspring.edges.api.routes.deployment_runs import DeploymentRunRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes
+from mainspring.edges.api.routes.extensions import CostRoutes, InsightRoutes, PolicyRoutes
 from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.openapi import OpenApiRoutes
+from mainspring.edges.api.routes.parked import ParkedRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
@@ -22,24 +26,41 @@ from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
+from mainspring import __version__
+from mainspring.service.costs import Costs
+from mainspring.service.insights import Insights
+from mainspring.service.parking import Parking
+from mainspring.service.rule_trials import RuleTrials
 from mainspring.wiring.house import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
 
 def routes_of(house: House) -> tuple[Route, ...]:
-    return (
-        *_shelves(house.shelves),
+    routes = (
+        *_shelves(house.shelves, house.calendar),
         *_talk(house.talk),
         *_safe(house.safe),
         *_memory(house.memory),
         *_calendar(house.calendar),
         *_mail(house.mail),
         *_gatehouse(house.gatehouse),
+        *_insights(house),
+    )
+    return (*routes, *OpenApiRoutes(routes, __version__).routes())
+
+
+def _insights(house: House) -> tuple[Route, ...]:
+    ground, sessions = house.ground, house.talk.sessions
+    return (
+        *InsightRoutes(Insights(sessions), Replays(sessions, facts=ground.shelf.facts)).routes(),
+        *CostRoutes(Costs(sessions, house.gatehouse.ledger)).routes(),
+        *PolicyRoutes(RuleTrials(sessions)).routes(),
+        *ParkedRoutes(Parking(ground.log, ground.dispatcher), sessions).routes(),
     )
 
 
-def _shelves(shelves: Shelves) -> tuple[Route, ...]:
+def _shelves(shelves: Shelves, calendar: Calendar) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(shelves.agents).routes(),
+        *AgentRoutes(shelves.agents, calendar.deployments.archive_those_of).routes(),
         *EnvironmentRoutes(shelves.environments).routes(),
         *SkillRoutes(shelves.skills).routes(),
         *FileRoutes(shelves.files).routes(),

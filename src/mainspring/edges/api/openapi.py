@@ -171,7 +171,9 @@ def _headers(route: Route) -> Iterator[Schema]:
 
 def _body(route: Route, schemas: Schemas) -> Schema | None:
     if route.upload is not None:
-        schema = {} if route.body is Nothing else replaced(schemas.struct(route.body), _binary)
+        schema: Schema = (
+            {} if route.body is Nothing else replaced(schemas.struct(route.body), _binary)
+        )
         return {"required": True, "content": {route.upload: {"schema": schema}}}
     if route.body is Nothing:
         return None

@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -42,7 +43,7 @@ class Schemas:
 def schemas_of(types: Sequence[object]) -> Schemas:
     once = {_key(each): each for each in types}
     found, components = msgspec.json.schema_components(
-        list(once.values()), ref_template=f"{PREFIX}{{name}}"
+        list(once.values()), ref_template=f"{PREFIX}{{name}}", schema_hook=_anything
     )
     for struct in _structs(list(once.values())):
         for name in (_short_name(struct), _whole_name(struct)):
@@ -68,12 +69,17 @@ def without_null(schema: Schema) -> Schema:
 def replaced(schema: Any, change: Callable[[Schema], Schema]) -> Any:  # noqa: ANN401 (any JSON)
     """The schema with every object in it changed, the innermost first."""
     if isinstance(schema, dict):
-        known: Schema = schema
+        known = cast("Schema", schema)
         return change({key: replaced(value, change) for key, value in known.items()})
     if isinstance(schema, list):
-        items: list[Any] = schema
-        return [replaced(each, change) for each in items]
+        return [replaced(each, change) for each in cast("list[Any]", schema)]
     return schema
+
+
+def _anything(type_: type) -> Schema:
+    if type_ is object:
+        return {"description": "Anything."}
+    raise NotImplementedError
 
 
 def _key(type_: object) -> object:
@@ -98,11 +104,12 @@ def _renamed(schema: Schema) -> Schema:
 @cache
 def _pretty(name: str) -> str:
     """`Page_Agent_` -> `Page.Agent`; one of two with the same name keeps its module's."""
-    plain = re.sub(r"[^\w.]+", "_", name).replace("dict_str__typing.Any_", "Object")
-    first, *parts = [part for part in plain.split("_") if part] if "Page_" in plain else [plain]
-    if not parts:
-        return _MODULE.sub("", first)
-    return ".".join([first, "Or".join(part.rpartition(".")[2] for part in parts)])
+    if "_" not in name.rpartition(".")[2] and "Page_" not in name:
+        return _MODULE.sub("", name)
+    plain = name.replace("dict_str__typing.Any_", "Object")
+    plain = re.sub(r"[a-z_.]+\.(?=[A-Z])", "_", plain)
+    first, *parts = [part for part in plain.split("_") if part]
+    return ".".join([first, "Or".join(parts)])
 
 
 def _structs(types: Sequence[object]) -> Iterator[type[Struct]]:
@@ -112,8 +119,7 @@ def _structs(types: Sequence[object]) -> Iterator[type[Struct]]:
     while waiting:
         each = waiting.pop()
         if isinstance(each, (tuple, list)):
-            parts: Sequence[object] = each
-            waiting += parts
+            waiting += cast("Sequence[object]", each)
         elif (
             isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen
         ):
@@ -178,7 +184,7 @@ def _own_field_docs(struct: type[Struct]) -> Mapping[str, str]:
     body = definition.body if isinstance(definition, ast.ClassDef) else []
     return {
         field.target.id: " ".join(text.value.value.split())
-        for field, text in zip(body, body[1:], strict=False)
+        for field, text in pairwise(body)
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and isinstance(text, ast.Expr)

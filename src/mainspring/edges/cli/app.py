@@ -9,6 +9,7 @@ import typer
 from mainspring import __version__
 from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli import (
+    approvals,
     audit,
     backup,
     doctor,
@@ -17,6 +18,7 @@ from mainspring.edges.cli import (
     log,
     model,
     policy,
+    serve,
     session,
     talk,
     tenants,
@@ -45,6 +47,8 @@ app = typer.Typer(
 )
 app.command("run")(talk.run)
 app.command("chat")(talk.chat)
+app.command("serve")(serve.serve)
+app.command("worker")(serve.worker)
 app.add_typer(session.app, name="sessions")
 app.add_typer(log.app, name="log")
 app.command("cost")(insight.cost)
@@ -58,6 +62,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tenants.app, name="tenants")
 app.command("halt")(tenants.halt)
 app.command("resume")(tenants.resume)
+app.add_typer(approvals.app, name="approvals")
 app.add_typer(audit.app, name="audit")
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)

@@ -55,7 +55,7 @@ class Approver:
         return bool(waiting)
 
     async def _ask(self, session: Session, call: OpenCall, place: Path) -> bool:
-        lines = _shown(call)
+        lines = effect(call.preview, call.input)
         self._show(call, lines)
         rule = always(call.name, call.input)
         match self._verdict(rule, place, unseen=lines[_LONGEST:]):
@@ -147,11 +147,11 @@ class Approver:
             return None
 
 
-def _shown(call: OpenCall) -> list[Part]:
-    """What it would do: the diff or the command if the tool can say, else its input."""
-    text = call.preview
+def effect(preview: str | None, given: Mapping[str, object]) -> list[Part]:
+    """What a call would do: the diff or the command if the tool can say, else its input."""
+    text = preview
     if text is None:
-        text = msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode()
+        text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
     return [(line, _colour(line, is_diff="+++ " in text)) for line in text.splitlines()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -35,9 +36,15 @@ class ListVersions(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
+async def _nobody(_tenant: str, _agent_id: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRoutes:
     agents: Agents
+    archived: Callable[[str, str], Awaitable[None]] = _nobody
+    """Told of a tenant and its agent that was archived."""
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/agents/{agent_id}"
@@ -122,7 +129,9 @@ class AgentRoutes:
         return await self.agents.update(call.tenant, call["agent_id"], call.body)
 
     async def archive(self, call: Call[Nothing, Nothing]) -> AgentObject:
-        return await self.agents.archive(call.tenant, call["agent_id"])
+        agent = await self.agents.archive(call.tenant, call["agent_id"])
+        await self.archived(call.tenant, agent.id)
+        return agent
 
     async def versions(self, call: Call[ListVersions, Nothing]) -> Page[AgentObject]:
         query = call.query

@@ -1,0 +1,87 @@
+"""Sessions of the API, replayed: what was recorded, run again, beside the requests of others."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from msgspec import Meta, Struct
+
+from mainspring.core.catalog import ModelFacts
+from mainspring.core.errors import InvalidInput
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import export_lines
+from mainspring.service.insights import require_short
+from mainspring.service.principal import Principal
+from mainspring.service.sessions import Sessions
+from mainspring.testing.replay import Facts, Replayed, known_facts, replay_file
+
+
+class AskReplay(Struct, frozen=True, kw_only=True):
+    start: Annotated[int, Meta(ge=1)] | None = None
+    """Events up to this one are taken as given; absent: none."""
+
+
+class ReplayReport(Struct, frozen=True, kw_only=True):
+    session_id: str
+    ok: bool
+    calls: int
+    """Of the model, that were made again."""
+    call: int | None
+    """The first that differs."""
+    what: str | None
+    diff: tuple[str, ...]
+
+
+class Replays:
+    """No model is called and no tool is run: both say what they said then, from the log."""
+
+    def __init__(self, sessions: Sessions, *, facts: Facts = known_facts) -> None:
+        """`facts` of models as they are known here; what is not known here is guessed."""
+        self._sessions = sessions
+        self._facts = facts
+        self._limiter = CapacityLimiter(1)
+
+    async def replay(self, who: Principal, session_id: str, asked: AskReplay) -> ReplayReport:
+        """In a thread with a loop of its own, one at a time: requests do not wait for it.
+
+        Raises: NotFound, InvalidInput.
+        """
+        session = await self._sessions.row(who, session_id)
+        require_short(session_id, session.head.seq)
+        if asked.start is not None and asked.start > session.head.seq:
+            raise InvalidInput(f"start: session {session_id} has {session.head.seq} events")
+        async with self._limiter:
+            with TemporaryDirectory(prefix="mainspring-replay-") as folder:
+                recording = Path(folder) / "session.jsonl"
+                await _export(self._sessions.log, session_id, recording)
+                run = partial(replay_file, recording, start=asked.start, facts=self._look_up)
+                return _report(await to_thread.run_sync(run))
+
+    def _look_up(self, name: str) -> ModelFacts:
+        with suppress(InvalidInput):
+            return self._facts(name)
+        return known_facts(name)
+
+
+async def _export(log: SessionLog, session_id: str, to: Path) -> None:
+    async with await anyio.open_file(to, "wb") as file:
+        async for line in export_lines(log, session_id):
+            await file.write(line)
+
+
+def _report(replayed: Replayed) -> ReplayReport:
+    found = replayed.divergence
+    return ReplayReport(
+        session_id=replayed.session_id,
+        ok=replayed.ok,
+        calls=replayed.calls,
+        call=None if found is None else found.call,
+        what=None if found is None else found.what,
+        diff=() if found is None else found.diff,
+    )

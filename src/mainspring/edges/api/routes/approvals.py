@@ -1,0 +1,167 @@
+"""`/v1/mainspring/approvals`: what waits for a person, their answers, and the policy for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.service.approval_policy import ApprovalPolicy, SetApprovalPolicy
+from mainspring.service.approval_record import Approval
+from mainspring.service.approvals import MAX_AT_ONCE, Answer, Answered, Approvals
+from mainspring.service.drawer import Listing
+from mainspring.service.page import Limit, Page
+
+Moment = Annotated[datetime, Meta(tz=True)]
+_PATH = "/v1/mainspring/approvals"
+_POLICY = f"{_PATH}/policy"
+
+
+class ListApprovals(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    asked_at_gte: Moment | None = None
+    asked_at_lte: Moment | None = None
+    include_closed: bool = False
+    """Those that were answered or are void, too."""
+    order: Literal["asc", "desc"] = "asc"
+    """The longest waiting first, unless told otherwise."""
+
+
+class AnswerSeveral(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    approval_ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_AT_ONCE)]
+
+
+class AnsweredSeveral(Struct, frozen=True, kw_only=True):
+    data: list[Answered]
+
+
+class WhosePolicy(Struct, frozen=True, kw_only=True):
+    agent_id: str | None = None
+    """What holds for this agent; without it, for those that have none of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRoutes:
+    approvals: Approvals
+
+    def routes(self) -> tuple[Route, ...]:
+        # the policy first: it would be taken for an id
+        return (*self._policy_routes(), *self._approval_routes())
+
+    def _approval_routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path=_PATH,
+                handle=self.list,
+                summary="List the calls that wait for a person",
+                query=ListApprovals,
+                answer=Page[Approval],
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{_PATH}/answer",
+                handle=self.answer_several,
+                summary="Allow or deny several calls",
+                body=AnswerSeveral,
+                answer=AnsweredSeveral,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{_PATH}/{{approval_id}}",
+                handle=self.get,
+                summary="Look at a call that waits for a person, or did",
+                answer=Approval,
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{_PATH}/{{approval_id}}/answer",
+                handle=self.answer,
+                summary="Allow or deny a call",
+                body=Answer,
+                answer=Approval,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+        )
+
+    def _policy_routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path=_POLICY,
+                handle=self.policy,
+                summary="Look at who may answer, and what happens if nobody does",
+                query=WhosePolicy,
+                answer=ApprovalPolicy,
+                role="operator",
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=_POLICY,
+                handle=self.set_policy,
+                summary="Say who may answer, and what happens if nobody does",
+                body=SetApprovalPolicy,
+                answer=ApprovalPolicy,
+                role="operator",
+                is_extension=True,
+            ),
+            Route(
+                method="DELETE",
+                path=_POLICY,
+                handle=self.unset_policy,
+                summary="Have the tenant's policy for an agent again, or the one built in",
+                query=WhosePolicy,
+                answer=ApprovalPolicy,
+                role="operator",
+                is_extension=True,
+            ),
+        )
+
+    async def list(self, call: Call[ListApprovals, Nothing]) -> Page[Approval]:
+        query = call.query
+        listing = Listing(
+            limit=query.limit,
+            page=query.page,
+            label=query.agent_id,
+            parent=query.session_id,
+            created_from=query.asked_at_gte,
+            created_upto=query.asked_at_lte,
+            include_archived=query.include_closed,
+            is_ascending=query.order == "asc",
+        )
+        return await self.approvals.page(call.who, listing)
+
+    async def get(self, call: Call[Nothing, Nothing]) -> Approval:
+        return await self.approvals.get(call.who, call["approval_id"])
+
+    async def answer(self, call: Call[Nothing, Answer]) -> Approval:
+        return await self.approvals.answer(call.who, call["approval_id"], call.body)
+
+    async def answer_several(self, call: Call[Nothing, AnswerSeveral]) -> AnsweredSeveral:
+        answered = await self.approvals.answer_all(call.who, call.body.approval_ids, call.body)
+        return AnsweredSeveral(data=answered)
+
+    async def policy(self, call: Call[WhosePolicy, Nothing]) -> ApprovalPolicy:
+        return await self.approvals.policies.of(call.tenant, call.query.agent_id)
+
+    async def set_policy(self, call: Call[Nothing, SetApprovalPolicy]) -> ApprovalPolicy:
+        return await self.approvals.policies.set(call.who, call.body)
+
+    async def unset_policy(self, call: Call[WhosePolicy, Nothing]) -> ApprovalPolicy:
+        return await self.approvals.policies.unset(call.who, call.query.agent_id)

@@ -1,0 +1,136 @@
+"""`mainspring serve` and `mainspring worker`: how they are called."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.core.lazy import LazyModule
+from mainspring.edges.cli.action import Action
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import serve_acts
+else:
+    serve_acts = LazyModule("mainspring.edges.cli.serve_acts")
+
+Concurrency = Annotated[
+    int, typer.Option(min=1, max=10_000, help="How many sessions this process runs at once.")
+]
+Drain = Annotated[
+    float,
+    typer.Option(
+        "--drain-seconds",
+        min=0,
+        help="After SIGTERM, how long sessions may take to come to an end; others go on where"
+        " they were cut off.",
+    ),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", help="Use this model whatever agents say: to try things out."),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Serve /metrics and health here too, without a key: not publicly."
+    ),
+]
+Level = Annotated[
+    str, typer.Option("--log-level", help="debug, info, warning or error.", metavar="LEVEL")
+]
+Form = Annotated[str, typer.Option("--log-format", help="auto, json or text.", metavar="FORM")]
+Issuers = Annotated[
+    str | None,
+    typer.Option(
+        "--oidc", metavar="FILE", help="Identity providers whose tokens are believed: JSON."
+    ),
+]
+Proxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="A proxy of yours, whose word on who the client is counts. May be repeated.",
+    ),
+]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-network",
+        metavar="CIDR",
+        help="Webhooks may go to these addresses although they are not public, and over plain"
+        " HTTP. May be repeated.",
+    ),
+]
+
+
+def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8700,
+    worker: Annotated[
+        bool, typer.Option("--worker/--no-worker", help="Whether to run sessions as well.")
+    ] = True,
+    concurrency: Concurrency = 16,
+    drain: Drain = 30.0,
+    model: ModelName = None,
+    metrics: Metrics = None,
+    level: Level = "info",
+    form: Form = "auto",
+    oidc: Issuers = None,
+    proxies: Proxies = None,
+    networks: Networks = None,
+) -> Action:
+    """Serve the Managed Agents API, and run the sessions that it starts.
+
+    The first start makes an admin key and shows it once. Point any client of the Managed Agents
+    API at the address, with that key.
+    """
+    return partial(
+        serve_acts.serve,
+        asked=serve_acts.Serve(
+            host=host,
+            port=port,
+            has_worker=worker,
+            oidc=oidc,
+            proxies=tuple(proxies or ()),
+            work=serve_acts.Work(
+                concurrency=concurrency,
+                drain_seconds=drain,
+                model=model,
+                metrics=metrics,
+                level=level,
+                form=form,
+                networks=tuple(networks or ()),
+            ),
+        ),
+    )
+
+
+def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
+    concurrency: Concurrency = 16,
+    drain: Drain = 30.0,
+    model: ModelName = None,
+    metrics: Metrics = None,
+    level: Level = "info",
+    form: Form = "auto",
+    networks: Networks = None,
+) -> Action:
+    """Run sessions of a service on this machine too.
+
+    Needs the store of the service (`--store postgresql://...`), the same MAINSPRING_WORKSPACES on
+    a shared disk, and the same vault key.
+    """
+    return partial(
+        serve_acts.work,
+        asked=serve_acts.Work(
+            concurrency=concurrency,
+            drain_seconds=drain,
+            model=model,
+            metrics=metrics,
+            level=level,
+            form=form,
+            networks=tuple(networks or ()),
+        ),
+    )

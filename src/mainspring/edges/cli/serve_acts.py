@@ -1,0 +1,231 @@
+"""What `serve` and `worker` do: open the house, let people in, work, and leave in good order."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+import anyio
+import msgspec
+from anyio import Event
+
+from mainspring import __version__
+from mainspring.capabilities.network.rules import Network
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.assembly import routes_of
+from mainspring.edges.api.auditing import AuditWitness
+from mainspring.edges.api.route import Route
+from mainspring.edges.api.routes.health import (
+    HealthRoutes,
+    MetricsRoutes,
+    operations_application,
+)
+from mainspring.edges.api.telling import telling
+from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
+from mainspring.edges.cli.render import Screen
+from mainspring.log.background import running
+from mainspring.log.records import Wanted
+from mainspring.service import parking
+from mainspring.service.door import Door
+from mainspring.service.health import (
+    Check,
+    Health,
+    Pulse,
+    migrations_current,
+    not_draining,
+    store_answers,
+)
+from mainspring.service.issuers import Issuer
+from mainspring.service.keys import ensure_first_key
+from mainspring.service.metering import Looks
+from mainspring.service.worker import Pace
+from mainspring.wiring.house import House, open_house
+from mainspring.wiring.identity import open_tokens, published_keys
+from mainspring.wiring.journal import journal
+from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.stores import standing
+from mainspring.wiring.telemetry import Telemetry, telemetry
+from mainspring.wiring.vaults import known_secrets
+from mainspring.wiring.workshop import Orders, open_workshop
+
+_ANYWHERE = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    concurrency: int
+    drain_seconds: float
+    model: str | None
+    metrics: str | None
+    level: str
+    form: str
+    networks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    host: str
+    port: int
+    has_worker: bool
+    oidc: str | None
+    proxies: tuple[str, ...]
+    work: Work
+
+
+async def serve(settings: Settings, *, asked: Serve) -> int:
+    issuers = await _issuers(asked.oidc)
+    async with _opened(settings, asked.work) as premises:
+        house = premises.house
+        first = await ensure_first_key(house.ground.store.records, adopted=settings.admin_key)
+        door = Door(house.ground.store.records, tokens=open_tokens(issuers, published_keys))
+        api = Api(
+            (*routes_of(house), *premises.operations()),
+            doorkeeper=door,
+            witness=together(
+                AuditWitness(
+                    house.gatehouse.audit, alarm=premises.telemetry.metrics.audit_failures.inc
+                ),
+                telling(house.mail.outbox.notify),
+                MetricsWitness(premises.telemetry.metrics),
+                access_log,
+            ),
+            proxies=frozenset(asked.proxies),
+        )
+        async with serving(api.application(), host=asked.host, port=asked.port) as url:
+            _welcome(settings, asked, url, first)
+            if asked.has_worker:
+                await premises.work()
+            else:
+                await premises.closing.wait()
+            house.talk.streams.close()
+    return 0
+
+
+async def work(settings: Settings, *, asked: Work) -> int:
+    async with _opened(settings, asked) as premises:
+        Screen(settings).line((f"working for {settings.place}", ""))
+        await premises.work()
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Premises:
+    house: House
+    telemetry: Telemetry
+    asked: Work
+    closing: Event
+    pulse: Pulse
+    looks: Looks
+
+    @property
+    def health(self) -> Health:
+        settings = self.house.ground.settings
+
+        checks: dict[str, Check] = {
+            "store": store_answers(self.house.ground.store),
+            "tables": migrations_current(lambda: standing(settings.store)),
+            "draining": not_draining(self.closing),
+        }
+        return Health(checks)
+
+    def operations(self) -> tuple[Route, ...]:
+        return (
+            *HealthRoutes(self.health).routes(),
+            *MetricsRoutes(self.telemetry.metrics, self.looks).routes(),
+        )
+
+    async def work(self) -> None:
+        orders = Orders(
+            pace=Pace(concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds),
+            model=self.asked.model,
+        )
+        async with open_workshop(self.house, self.telemetry.observers, orders) as worker:
+            await worker.work(self.closing)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, asked: Work) -> AsyncGenerator[_Premises, None]:
+    networks = tuple(_network(each) for each in asked.networks)
+    scrub = scrubber(known_secrets(settings))
+    async with AsyncExitStack() as stack:
+        stack.enter_context(journal(sys.stderr, scrub=scrub, level=asked.level, form=asked.form))
+        house = await stack.enter_async_context(open_house(settings, networks=networks))
+        watching = await stack.enter_async_context(
+            telemetry(house.ground.log, environment=settings.environment, version=__version__)
+        )
+        closing = Event()
+        premises = _Premises(
+            house=house,
+            telemetry=watching,
+            asked=asked,
+            closing=closing,
+            pulse=Pulse(),
+            looks=_looks(house, watching),
+        )
+        watching.metrics.follow(watching.metrics.streams_open, lambda: house.talk.streams.count)
+        if asked.metrics is not None:
+            host, port = _address(asked.metrics)
+            app = operations_application(premises.health, watching.metrics, premises.looks)
+            await stack.enter_async_context(serving(app, host=host, port=port))
+        await stack.enter_async_context(running(lambda: _until_told(closing)))
+        yield premises
+
+
+async def _until_told(closing: Event) -> None:
+    """The first signal has it end in good order; the second at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            if closing.is_set():
+                raise KeyboardInterrupt
+            closing.set()
+
+
+def _looks(house: House, watching: Telemetry) -> Looks:
+    records = house.ground.store.records
+
+    async def parked() -> int:
+        return await records.count(Wanted(kind=parking.KIND))
+
+    return Looks(watching.metrics, sessions_parked=parked)
+
+
+def _welcome(settings: Settings, asked: Serve, url: str, first: str | None) -> None:
+    screen = Screen(settings)
+    screen.line((f"serving the Managed Agents API at {url}", "bold"))
+    if first is not None:
+        screen.whole((f"admin key, shown this once: {first}", ""))
+    if asked.host not in _ANYWHERE:
+        screen.whole(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
+
+
+async def _issuers(file: str | None) -> tuple[Issuer, ...]:
+    """Raises: InvalidInput."""
+    if file is None:
+        return ()
+    try:
+        content = await anyio.Path(file).read_bytes()
+        return tuple(msgspec.json.decode(content, type=list[Issuer]))
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror}") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidInput(f"{file}: {error}") from error
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise InvalidInput(f"--allow-network {text}: {error}") from error
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise InvalidInput(f"--metrics {text}: give it as 127.0.0.1:9090")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,103 @@
+"""A worker of the service with all that it needs, and what is to be looked after now and then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+import anyio
+
+from mainspring.core.errors import MainspringError
+from mainspring.log.background import running
+from mainspring.service.deliveries import DELIVER
+from mainspring.service.deployment_keep import FIRE
+from mainspring.service.observing import Observers
+from mainspring.service.session_record import SessionRecord
+from mainspring.service.upkeep import tidy
+from mainspring.service.worker import Pace, Worker
+from mainspring.wiring.hands import Bench
+from mainspring.wiring.house import House, file_content
+from mainspring.wiring.mounts import Mounts
+from mainspring.wiring.runs import Backing, Runs
+
+_LOG = logging.getLogger("mainspring.worker")
+_OFTEN_SECONDS = 30.0
+_DAILY_SECONDS = 24 * 3600.0
+
+Chore = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What the operator says about this worker."""
+
+    pace: Pace = field(default_factory=Pace)
+    model: str | None = None
+    """Whatever agents say."""
+    keep_audit: timedelta | None = None
+
+
+@asynccontextmanager
+async def open_workshop(
+    house: House, observers: Observers, orders: Orders
+) -> AsyncGenerator[Worker, None]:
+    """A worker that is ready to work; what has to be looked after is, until the block ends."""
+    ground = house.ground
+    async with Bench(ground.settings) as bench:
+        runs = Runs(
+            ground.settings,
+            ground.store,
+            ground.shelf,
+            bench,
+            Backing(
+                halts=house.gatehouse.halts,
+                ledger=house.gatehouse.ledger,
+                credentials=house.safe.usable,
+                seal=ground.seal,
+                mounts=Mounts(file_content=file_content(house.shelves.files)),
+                deltas=ground.deltas,
+                observers=observers,
+                after_run=partial(_after_run, house),
+            ),
+            model=orders.model,
+        )
+        worker = Worker(ground.dispatcher, ground.log, runs.run, pace=orders.pace)
+        worker.register(FIRE, house.calendar.firing.fire)
+        worker.register(DELIVER, house.mail.deliveries.deliver)
+        keep_audit = orders.keep_audit
+        async with running(
+            partial(_again, _often(house), _OFTEN_SECONDS),
+            partial(
+                _again, [lambda: tidy(ground.store.records, keep_audit=keep_audit)], _DAILY_SECONDS
+            ),
+        ):
+            yield worker
+
+
+async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
+    await house.mail.news.catch_up(tenant, session.id)
+
+
+def _often(house: House) -> Sequence[Chore]:
+    """What finds again what was lost, and forgets what is over."""
+    return (
+        house.calendar.firing.sweep,
+        house.mail.deliveries.sweep,
+        house.calendar.intake.sweep,
+        house.shelves.files.remove_expired,
+    )
+
+
+async def _again(chores: Sequence[Chore], seconds: float) -> None:
+    while True:
+        for chore in chores:
+            try:
+                await chore()
+            except MainspringError as error:
+                name = getattr(chore, "__qualname__", "a chore")
+                _LOG.warning("%s: %s; it is tried again", name, error)
+        await anyio.sleep(seconds)

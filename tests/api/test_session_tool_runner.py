@@ -1,0 +1,55 @@
+"""The official `SessionToolRunner`: custom tools of a session whose hands are ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import anyio
+import pytest
+from anthropic import beta_async_tool
+from tests.api.agents_served import CUSTOM, MODEL
+from tests.api.work_served import site
+
+from mainspring import Scripted, calls, says
+
+
+@beta_async_tool
+async def ask_owner(question: str) -> str:
+    """Ask the owner."""
+    return f"yes to {question}"
+
+
+async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path):
+    model = Scripted(
+        calls("ask_owner", question="tea"), calls("ask_owner", question="cake"), says("Done.")
+    )
+    async with site(tmp_path, model) as here, here.client() as client:
+        agent = await client.beta.agents.create(model=MODEL, name="helper", tools=[CUSTOM])
+        environment = await client.beta.environments.create(name="ours")
+        made = await client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
+        hello: Any = {"type": "user.message", "content": [{"type": "text", "text": "go"}]}
+        await client.beta.sessions.events.send(made.id, events=[hello])
+        done: list[Any] = []
+        with anyio.fail_after(20):
+            runner = client.beta.sessions.events.tool_runner(
+                made.id, tools=[ask_owner], max_idle=0.2
+            )
+            async for call in runner:
+                done.append((call.name, call.posted, call.is_error))
+        assert done == [("ask_owner", True, False)] * 2
+        shown = [each async for each in client.beta.sessions.events.list(made.id)]
+        answers = [each for each in shown if each.type == "user.custom_tool_result"]
+        assert ["tea" in str(answers[0].content), "cake" in str(answers[1].content)] == [True, True]
+        assert (await client.beta.sessions.retrieve(made.id)).status == "idle"
+        with pytest.raises(anthropic.BadRequestError, match="does not wait for a result"):
+            await client.beta.sessions.events.send(
+                made.id,
+                events=[
+                    {
+                        "type": "user.custom_tool_result",
+                        "custom_tool_use_id": answers[0].custom_tool_use_id,
+                    }
+                ],
+            )

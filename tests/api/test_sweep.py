@@ -1,0 +1,172 @@
+"""What holds for every route there is. A new one is swept too, or fails here until it can be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.api.whole import Answer, Whole, filled, parameters, skill_form, whole
+
+from mainspring.edges.api.route import Route
+from mainspring.service.principal import ROLES
+
+MINE, THEIRS = "rival", "acme"
+PLATFORM = "/v1/mainspring/tenants"
+"""Not a tenant's own: these are for the platform's administrators."""
+BODIES: Mapping[str, object] = {
+    "post /v1/memory_stores/{memory_store_id}/memories": {"path": "/b.md", "content": "tea"},
+    "post /v1/mainspring/webhooks/{webhook_id}/rotate_secret": {},
+    "post /v1/sessions/{session_id}/events": {"events": [{"type": "user.interrupt"}]},
+    "post /v1/sessions/{session_id}/policy/test": {"rules": {}},
+    "post /v1/sessions/{session_id}/resources": {"type": "file", "file_id": "file_none"},
+    "post /v1/sessions/{session_id}/resources/{resource_id}": {"authorization_token": "t"},
+    "post /v1/vaults/{vault_id}/credentials": {
+        "auth": {
+            "type": "static_bearer",
+            "mcp_server_url": "https://mcp.example.com/mcp",
+            "token": "t",
+        }
+    },
+    "post /v1/agents/{agent_id}": {"version": 1},
+}
+"""What is sent, where `{}` is not enough to be understood."""
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+    async with whole(tmp_path) as made:
+        yield made
+
+
+def named(api: Whole) -> list[Route]:
+    """The routes with an id in their path; those without a key have no tenant."""
+    return [
+        route
+        for route in api.routes
+        if parameters(route) and not route.is_open and not route.path.startswith(PLATFORM)
+    ]
+
+
+async def ask(api: Whole, route: Route, ids: Mapping[str, str], *, key: str | None) -> Answer:
+    body: object = BODIES.get(route.operation, {})
+    if route.upload is not None:
+        body = skill_form()
+    if route.method != "POST":
+        body = None
+    with anyio.fail_after(20):
+        return await api.ask(route.method, filled(route, ids), key=key, body=body)
+
+
+def unknown(ids: Mapping[str, str]) -> dict[str, str]:
+    """Of the same shape, and nobody's."""
+    return {name: f"{id_.partition('_')[0]}_{'0' * 31}1" for name, id_ in ids.items()}
+
+
+def told(answer: Answer, ids: Mapping[str, str]) -> tuple[int, str]:
+    """What was answered, but for the ids and for which request it was."""
+    text = answer.body.replace(answer.json["request_id"], "REQUEST")
+    for name, id_ in ids.items():
+        text = text.replace(id_, f"<{name}>")
+    return answer.status, text
+
+
+async def everything(api: Whole, tenant: str) -> dict[tuple[str, str], object]:
+    """All that a tenant has, as it is stored, but for when its keys were used."""
+    store = api.house.ground.store
+    found: dict[tuple[str, str], object] = {}
+    after = None
+    while page := await store.records.everything(after=after):
+        after = page[-1]
+        for each in page:
+            if each.tenant == tenant and each.kind != "api_key":
+                found[each.kind, each.id] = each
+    session = api.ids[tenant]["session_id"]
+    found["log", session] = await store.session(session)
+    found["inbox", session] = await store.pending(session)
+    return found
+
+
+async def test_another_tenants_ids_are_not_found_and_nothing_changes(api: Whole):
+    before = await everything(api, THEIRS)
+    theirs = api.ids[THEIRS]
+    for route in named(api):
+        answer = await ask(api, route, theirs, key=api.keys[MINE, "admin"])
+        assert answer.status == 404, (route.operation, answer.body)
+        assert answer.json["error"]["type"] == "not_found_error"
+    assert await everything(api, THEIRS) == before
+
+
+async def test_another_tenants_id_looks_like_one_that_never_was(api: Whole):
+    theirs, nobodys = api.ids[THEIRS], unknown(api.ids[THEIRS])
+    for route in named(api):
+        foreign = await ask(api, route, theirs, key=api.keys[MINE, "admin"])
+        missing = await ask(api, route, nobodys, key=api.keys[MINE, "admin"])
+        assert told(foreign, theirs) == told(missing, nobodys), route.operation
+
+
+async def test_a_thing_of_anothers_is_not_found_under_a_thing_of_ones_own(api: Whole):
+    before = await everything(api, THEIRS)
+    for route in named(api):
+        *above, last = parameters(route)
+        if not above:
+            continue
+        mixed = {**api.ids[MINE], last: api.ids[THEIRS][last]}
+        answer = await ask(api, route, mixed, key=api.keys[MINE, "admin"])
+        assert answer.status == 404, (route.operation, answer.body)
+    assert await everything(api, THEIRS) == before
+
+
+async def test_ones_own_things_are_found(api: Whole):
+    """Else all of the above would hold for nothing."""
+    looks = [route for route in named(api) if route.method == "GET" and route.answer is not None]
+    for route in looks:
+        answer = await ask(api, route, api.ids[THEIRS], key=api.keys[THEIRS, "admin"])
+        assert answer.status == 200, (route.operation, answer.body)
+
+
+async def test_every_route_but_the_open_ones_needs_a_key(api: Whole):
+    for route in api.routes:
+        answer = await ask(api, route, api.ids[THEIRS], key=None)
+        if not route.is_open:
+            assert answer.status == 401, (route.operation, answer.body)
+            assert answer.json["error"]["type"] == "authentication_error"
+
+
+async def test_every_route_refuses_a_role_below_its_own(api: Whole):
+    before = await everything(api, THEIRS)
+    for route in api.routes:
+        for role in ROLES[: ROLES.index(route.role)]:
+            answer = await ask(api, route, api.ids[THEIRS], key=api.keys[THEIRS, role])
+            assert answer.status == 403, (route.operation, role, answer.body)
+    assert await everything(api, THEIRS) == before
+
+
+async def test_only_administrators_of_the_platform_hear_of_tenants(api: Whole):
+    for route in api.routes:
+        if route.path.startswith(PLATFORM):
+            body: dict[str, Any] = {"id": "fresh"} if "{" not in route.path else {}
+            answer = await api.ask(
+                route.method,
+                filled(route, api.ids[THEIRS]),
+                key=api.keys[THEIRS, "admin"],
+                body=body if route.method == "POST" else None,
+            )
+            assert answer.status == 403, (route.operation, answer.body)
+
+
+async def test_methods_that_a_path_does_not_take_are_named_with_those_that_it_does(api: Whole):
+    for path, methods in _paths(api):
+        for method in sorted({"GET", "POST", "PUT", "PATCH", "DELETE"} - methods):
+            answer = await api.ask(method, path, key=api.keys[THEIRS, "admin"])
+            assert answer.status == 405, (method, path, answer.body)
+            assert set(answer.headers["allow"].split(", ")) == methods
+
+
+def _paths(api: Whole) -> Iterator[tuple[str, set[str]]]:
+    found: dict[str, set[str]] = {}
+    for route in api.routes:
+        found.setdefault(filled(route, api.ids[THEIRS]), set()).add(route.method)
+    yield from found.items()

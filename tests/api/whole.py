@@ -1,0 +1,199 @@
+"""The whole API over one SQLite file, with the real door, and one of each thing for two tenants."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from mainspring.config import read_settings
+from mainspring.core import clock
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.assembly import routes_of
+from mainspring.edges.api.route import Route
+from mainspring.service.door import Door, Rates
+from mainspring.service.drawer import Drawer
+from mainspring.service.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.parking import Parked
+from mainspring.service.parking import KIND as PARKED
+from mainspring.service.principal import ROLES, Principal, Role
+from mainspring.service.rates import Rate
+from mainspring.service.tenants import CreateTenant, Tenants
+from mainspring.wiring.house import House, open_house
+
+TENANTS = ("acme", "rival")
+MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\nCarefully.\n"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: str
+    headers: Mapping[str, str]
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 (whatever came)
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    url: str
+    house: House
+    routes: Sequence[Route]
+    keys: Mapping[tuple[str, Role], str]
+    http: aiohttp.ClientSession
+    ids: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """Of each tenant, by the names that paths have for them."""
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str | None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`body`: JSON, or a form with files."""
+        sent = {**(headers or {}), **({} if key is None else {"x-api-key": key})}
+        content = {"data": body} if isinstance(body, aiohttp.FormData) else {"json": body}
+        async with self.http.request(method, path, headers=sent, **content) as response:
+            return Answer(response.status, await response.text(errors="replace"), response.headers)
+
+    async def make(self, tenant: str, path: str, body: object) -> Any:  # noqa: ANN401 (JSON)
+        answer = await self.ask("POST", path, key=self.keys[tenant, "admin"], body=body)
+        assert answer.status == 200, (path, answer.body)
+        return answer.json
+
+
+def parameters(route: Route) -> list[str]:
+    return _PARAMETER.findall(route.path)
+
+
+def filled(route: Route, ids: Mapping[str, str]) -> str:
+    """Its path with these ids; a name that nobody has made a thing for is a `KeyError`."""
+    return _PARAMETER.sub(lambda found: ids[found[1]], route.path)
+
+
+def skill_form() -> aiohttp.FormData:
+    form = aiohttp.FormData(quote_fields=False)
+    form.add_field("files[]", MANIFEST, filename="pdf-forms/SKILL.md")
+    return form
+
+
+@asynccontextmanager
+async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
+    settings = read_settings(
+        store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
+    )
+    async with open_house(settings) as house:
+        records = house.ground.store.records
+        await ensure_first_key(records)
+        for tenant in TENANTS:
+            await Tenants(records).create(CreateTenant(id=tenant))
+        keys = {
+            (tenant, role): await _key(house, tenant, role) for tenant in TENANTS for role in ROLES
+        }
+        routes = routes_of(house)
+        door = Door(records, rates=Rates(key=Rate(1_000_000), tenant=Rate(1_000_000)))
+        async with (
+            serving(Api(routes, doorkeeper=door).application()) as url,
+            aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
+        ):
+            made = Whole(url, house, routes, keys, http)
+            for tenant in TENANTS:
+                made.ids[tenant] = await one_of_each(made, tenant)
+            yield made
+
+
+async def _key(house: House, tenant: str, role: Role) -> str:
+    who = Principal(tenant=tenant, key_id="cli", role="admin", name="olga")
+    made = await Keys(house.ground.store.records).create(who, CreateKey(name=role, role=role))
+    return made.key
+
+
+async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
+    async def make(path: str, /, **body: object) -> Any:  # noqa: ANN401 (JSON)
+        return await api.make(tenant, path, body)
+
+    agent = await make("/v1/agents", name="helper", model="claude-opus-5-5")
+    environment = await make("/v1/environments", name="ci", config={"type": "self_hosted"})
+    file = aiohttp.FormData()
+    file.add_field("file", b"a,b\n1,2\n", filename="rows.csv")
+    uploaded = await api.make(tenant, "/v1/files", file)
+    skill = await api.make(tenant, "/v1/skills", skill_form())
+    store = await make("/v1/memory_stores", name="notes")
+    memory = await make(f"/v1/memory_stores/{store['id']}/memories", path="/a.md", content="tea")
+    vault = await make("/v1/vaults", display_name="theirs")
+    secret = {
+        "type": "environment_variable",
+        "secret_name": "API_KEY",
+        "secret_value": "a-secret-value",
+        "networking": {"type": "unrestricted"},
+    }
+    credential = await make(f"/v1/vaults/{vault['id']}/credentials", auth=secret)
+    session = await make(
+        "/v1/sessions",
+        agent=agent["id"],
+        environment_id=environment["id"],
+        resources=[{"type": "file", "file_id": uploaded["id"]}],
+    )
+    [thread] = (await _get(api, tenant, f"/v1/sessions/{session['id']}/threads"))["data"]
+    said = [{"type": "user.message", "content": [{"type": "text", "text": "Scan."}]}]
+    begun = {"agent": agent["id"], "environment_id": environment["id"]}
+    deployment = await make("/v1/deployments", **begun, name="weekly", initial_events=said)
+    run = await make(f"/v1/deployments/{deployment['id']}/run")
+    webhook = await make(
+        "/v1/mainspring/webhooks", url="https://hooks.example.com/in", event_types=["session.created"]
+    )
+    delivery = await make(f"/v1/mainspring/webhooks/{webhook['id']}/ping")
+    trigger = await make(
+        "/v1/mainspring/triggers",
+        **begun,
+        name="issues",
+        scheme={"type": "standard_webhooks"},
+        message="Look at this.",
+    )
+    key = await make("/v1/mainspring/keys", name="another")
+    await _park(api, tenant, session["id"])
+    return {
+        "agent_id": agent["id"],
+        "environment_id": environment["id"],
+        "file_id": uploaded["id"],
+        "skill_id": skill["id"],
+        "version": skill["latest_version_id"],
+        "memory_store_id": store["id"],
+        "memory_id": memory["id"],
+        "memory_version_id": memory["memory_version_id"],
+        "vault_id": vault["id"],
+        "credential_id": credential["id"],
+        "session_id": session["id"],
+        "thread_id": thread["id"],
+        "resource_id": session["resources"][0]["id"],
+        "deployment_id": deployment["id"],
+        "deployment_run_id": run["id"],
+        "webhook_id": webhook["id"],
+        "delivery_id": delivery["id"],
+        "trigger_id": trigger["id"],
+        "key_id": key["id"],
+        "tenant_id": tenant,
+    }
+
+
+async def _get(api: Whole, tenant: str, path: str) -> Any:  # noqa: ANN401 (JSON)
+    return (await api.ask("GET", path, key=api.keys[tenant, "admin"])).json
+
+
+async def _park(api: Whole, tenant: str, session_id: str) -> None:
+    drawer = Drawer(api.house.ground.store.records, PARKED, Parked)
+    now = clock.now()
+    parked = Parked(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
+    await drawer.put(tenant, parked)

@@ -1,0 +1,249 @@
+"""A call is shown only once it is known whether it may be done: who has hands does it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import msgspec
+import pytest
+from tests.log.stories import asks, opened, says
+
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import (
+    AgentToolResult,
+    AgentToolUse,
+    ModelRequestStarted,
+    StatusIdle,
+    StopReason,
+    ThreadCreated,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.log.writer import Writer
+from mainspring.service.deltas import LocalDeltas
+from mainspring.service.event_pages import EventPages, ListEvents, sought
+from mainspring.service.streams import Stream, Streams, Told, Wish
+from mainspring.service.wire_events import View, WireEvent
+
+BASH = AgentToolUse(name="bash", input={"command": "ls"})
+IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
+NEXT = ModelRequestStarted(model="m")
+
+
+def judged(
+    call_id: str,
+    decision: Literal["allow", "ask", "deny"],
+    updated_input: dict[str, object] | None = None,
+) -> KnownPayload:
+    return ToolCallAuthorized(
+        tool_use_id=call_id, decision=decision, gate="rule", updated_input=updated_input
+    )
+
+
+def handed(call_id: str) -> KnownPayload:
+    return ToolCallStarted(tool_use_id=call_id, idempotency_key="k", by_client=True)
+
+
+def began(call_id: str) -> KnownPayload:
+    return ToolCallStarted(tool_use_id=call_id, idempotency_key="k")
+
+
+def result(call_id: str) -> KnownPayload:
+    return AgentToolResult(tool_use_id=call_id, content=(TextBlock("x"),))
+
+
+def view(session: SessionRow) -> View:
+    return View(session_id=session.id, main_thread_id=session.thread_id)
+
+
+async def listed(
+    log: SessionLog, session: SessionRow, asked: ListEvents | None = None
+) -> list[WireEvent]:
+    pages, found, cursor = EventPages(log), list[WireEvent](), None
+    while True:
+        page = await pages.page(sought(view(session), asked or ListEvents()), cursor)
+        found += page.data
+        if (cursor := page.next_page) is None:
+            return found
+
+
+async def told(stream: Stream) -> list[Told]:
+    """All that there is to tell now."""
+    found: list[Told] = []
+    with anyio.fail_after(5):
+        while more := await stream.next(seconds=0.02):
+            found += more
+    return found
+
+
+def calls(found: Sequence[Told]) -> list[tuple[str, str]]:
+    bodies: list[dict[str, Any]] = [msgspec.json.decode(each.data) for each in found]
+    return [
+        (each["id"], each["evaluated_permission"])
+        for each in bodies
+        if each["type"] == "agent.tool_use"
+    ]
+
+
+async def asked_for(log: SessionLog) -> tuple[SessionRow, Writer, str]:
+    """A session with a call that no gate has spoken on."""
+    session = await log.create()
+    writer = await log.hold(session.id, owner="test")
+    await writer.append(says("Let me look."))
+    [call] = await writer.append(BASH)
+    return session, writer, call.id
+
+
+@pytest.mark.parametrize("decision", ["allow", "ask", "deny"])
+async def test_a_call_is_not_shown_before_a_gate_has_spoken(
+    tmp_path: Path, decision: Literal["allow", "ask", "deny"]
+):
+    async with opened(tmp_path / "log.db") as log:
+        session, writer, call_id = await asked_for(log)
+        streams = Streams(log, LocalDeltas())
+        everything, from_now = (
+            Wish(tenant="a", session_id=session.id, after=0),
+            Wish(tenant="a", session_id=session.id),
+        )
+        async with streams.open(everything) as old, streams.open(from_now) as new:
+            assert [each.name for each in await told(old)] == ["agent.message"]
+            assert await told(new) == []
+            assert [each["type"] for each in await listed(log, session)] == ["agent.message"]
+            newest = await listed(log, session, ListEvents(order="desc", limit=1))
+            assert [each["type"] for each in newest] == ["agent.message"]
+            await writer.append(says("meanwhile"))
+            assert (await told(old), await told(new)) == ([], [])
+            await writer.append(judged(call_id, decision))
+            for stream in (old, new):
+                seen = await told(stream)
+                assert [each.name for each in seen] == ["agent.tool_use", "agent.message"]
+                assert calls(seen) == [(call_id, decision)]
+        shown = await listed(log, session)
+        assert [each["type"] for each in shown[1:]] == ["agent.tool_use", "agent.message"]
+
+
+async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        session, writer, first = await asked_for(log)
+        [second] = await writer.append(BASH)
+        [thread] = await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="s"))
+        [elsewhere] = await writer.append(BASH, thread_id="sthr_2")
+        story: list[tuple[KnownPayload, str | None]] = [
+            (judged(first, "ask"), None),
+            (says("a"), None),
+            (judged(elsewhere.id, "ask"), "sthr_2"),
+            (judged(second.id, "allow"), None),
+            (handed(second.id), None),
+            (UserToolConfirmation(tool_use_id=first, result="allow"), None),
+            (judged(first, "allow"), None),
+            (handed(first), None),
+            (UserToolResult(tool_use_id=first), None),
+            (UserToolResult(tool_use_id=second.id), None),
+            (NEXT, None),
+            (IDLE, None),
+        ]
+        streams, last = Streams(log, LocalDeltas()), 0
+        steady: list[Told] = []
+        broken: list[Told] = []
+        async with streams.open(Wish(tenant="a", session_id=session.id, after=0)) as whole:
+            for payload, thread_id in story:
+                await writer.append(payload, thread_id=thread_id)
+                steady += await told(whole)
+                async with streams.open(
+                    Wish(tenant="a", session_id=session.id, after=last)
+                ) as again:
+                    broken += await told(again)
+                last = max((each.seq or 0 for each in broken), default=0)
+        assert [each.seq for each in steady] == [each.seq for each in broken]
+        listing = [each["id"] for each in await listed(log, session)]
+        assert [msgspec.json.decode(each.data)["id"] for each in steady] == listing
+        assert calls(steady) == [(first, "ask"), (second.id, "allow"), (elsewhere.id, "ask")]
+        assert thread.id in listing
+
+
+async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allowed(
+    tmp_path: Path,
+):
+    """A worker that comes later reads the history, and does what has no result of a client's."""
+    async with opened(tmp_path / "log.db") as log:
+        session, writer, invalid = await asked_for(log)
+        await writer.append(result(invalid), NEXT)
+        [cut, unsure, refused, ran, done] = await writer.append(BASH, BASH, BASH, BASH, BASH)
+        await writer.append(
+            judged(cut.id, "allow"),
+            handed(cut.id),
+            judged(unsure.id, "ask"),
+            judged(refused.id, "ask"),
+            judged(ran.id, "allow"),
+            began(ran.id),
+            judged(done.id, "allow"),
+            handed(done.id),
+            IDLE,
+            UserToolConfirmation(tool_use_id=refused.id, result="deny"),
+            judged(refused.id, "deny"),
+            result(refused.id),
+            UserToolResult(tool_use_id=done.id),
+            result(cut.id),  # interrupted
+            result(unsure.id),
+            result(ran.id),
+            NEXT,
+            asks("go on"),
+        )
+        shown = {
+            each["id"]: each["evaluated_permission"]
+            for each in await listed(log, session)
+            if each["type"] == "agent.tool_use"
+        }
+    assert shown == {
+        invalid: "deny",
+        cut.id: "deny",
+        unsure.id: "deny",
+        refused.id: "ask",  # the no that follows says the rest
+        ran.id: "allow",
+        done.id: "allow",
+    }
+
+
+async def test_a_run_that_ends_before_a_gate_speaks_holds_nobody_up(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        session, writer, call_id = await asked_for(log)
+        streams = Streams(log, LocalDeltas())
+        async with streams.open(Wish(tenant="a", session_id=session.id)) as stream:
+            await writer.append(IDLE)
+            seen = await told(stream)
+        assert calls(seen) == [(call_id, "ask")]  # not to be done without a yes
+        assert [each.name for each in seen] == ["agent.tool_use", "session.status_idle"]
+
+
+async def test_what_a_gate_has_made_of_the_input_is_what_is_shown(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log:
+        session, writer, call_id = await asked_for(log)
+        await writer.append(judged(call_id, "allow", updated_input={"command": "ls -l"}))
+        [call] = await listed(log, session, ListEvents(types=("agent.tool_use",)))
+        assert call["input"] == {"command": "ls -l"}
+
+
+async def test_a_call_of_another_thread_that_the_client_does_is_shown_on_the_main_one(
+    tmp_path: Path,
+):
+    async with opened(tmp_path / "log.db") as log:
+        session = await log.create()
+        writer = await log.hold(session.id, owner="test")
+        await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+        [theirs, ours] = await writer.append(BASH, BASH, thread_id="sthr_2")
+        await writer.append(
+            judged(theirs.id, "allow"),
+            handed(theirs.id),
+            judged(ours.id, "allow"),
+            began(ours.id),
+            thread_id="sthr_2",
+        )
+        [call] = await listed(log, session, ListEvents(types=("agent.tool_use",)))
+        assert (call["id"], call["session_thread_id"]) == (theirs.id, "sthr_2")

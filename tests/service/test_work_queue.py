@@ -1,0 +1,366 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.errors import HeartbeatRefused, InvalidInput, NotFound, Stale
+from mainspring.log.records import Records
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.drawer import Listing
+from mainspring.service.environments import CreateEnvironment, Environments, SelfHostedConfig
+from mainspring.service.work import (
+    NO_HEARTBEAT,
+    BeatWork,
+    Held,
+    Leases,
+    PollWork,
+    Work,
+    acknowledged,
+    beaten,
+    following,
+    offered,
+    polled,
+    stop_asked,
+    stopped,
+)
+from mainspring.service.work_queue import KEPT, WorkQueue
+
+FIRST = BeatWork(expected_last_heartbeat=NO_HEARTBEAT)
+MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+@dataclass
+class Shop:
+    """A queue with a clock that is set by hand."""
+
+    records: Records
+    env: str = ""
+    now: datetime = MOMENT
+    wanted: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        self.queue = self.another()
+
+    def another(self) -> WorkQueue:
+        """As another process has it."""
+
+        async def is_wanted(_tenant: str, session_id: str) -> bool:
+            return session_id in self.wanted
+
+        return WorkQueue(
+            self.records,
+            Environments(self.records),
+            is_wanted=is_wanted,
+            clock=lambda: self.now,
+        )
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    async def offer(self, session_id: str = "sesn_1") -> None:
+        await self.queue.offer("acme", self.env, session_id)
+
+    async def poll(self, asked: PollWork | None = None) -> Work | None:
+        return await self.queue.poll("acme", self.env, asked or PollWork())
+
+    async def taken(self) -> Work:
+        """Polled and acknowledged."""
+        work = await self.poll()
+        assert work is not None
+        return await self.queue.acknowledge("acme", self.env, work.id)
+
+    async def beat(self, work: Work, asked: BeatWork = FIRST) -> str:
+        told = await self.queue.heartbeat("acme", self.env, work.id, asked)
+        return told.last_heartbeat
+
+    async def all(self) -> list[Work]:
+        listing = Listing(parent=self.env, include_archived=True, is_ascending=True)
+        return list((await self.queue.page("acme", self.env, listing)).data)
+
+
+@asynccontextmanager
+async def shop(folder: Path) -> AsyncGenerator[Shop, None]:
+    async with open_sqlite(folder / "mainspring.db") as store:
+        made = await Environments(store.records).create(
+            "acme", CreateEnvironment(name="theirs", config=SelfHostedConfig())
+        )
+        yield Shop(store.records, made.id)
+
+
+async def test_a_session_has_one_item_however_often_it_is_offered(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        await here.offer()
+        await here.another().offer("acme", here.env, "sesn_1")
+        work = await here.poll()
+        assert work is not None
+        assert (work.state, work.data.id, work.id[:5]) == ("queued", "sesn_1", "work_")
+        await here.offer()
+        assert await here.poll() is None
+        assert len(await here.all()) == 1
+
+
+async def test_of_many_who_ask_at_once_each_item_goes_to_one(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        for index in range(5):
+            await here.offer(f"sesn_{index}")
+        got: list[Work | None] = []
+
+        async def ask(queue: WorkQueue) -> None:
+            got.append(await queue.poll("acme", here.env, PollWork()))
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                for _ in range(12):
+                    group.start_soon(ask, here.another())
+        handed = [work.id for work in got if work is not None]
+        assert sorted(handed) == sorted({work.id for work in await here.all()})
+        assert len(handed) == 5
+
+
+async def test_who_waits_is_handed_what_comes(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        got: list[Work | None] = []
+
+        async def ask() -> None:
+            got.append(await here.poll(PollWork(block_ms=999)))
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                group.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                await here.offer()
+                while not got:  # noqa: ASYNC110 (the other one waits on)
+                    await anyio.lowlevel.checkpoint()
+                await here.offer("sesn_2")
+        assert sorted(work.data.id for work in got if work) == ["sesn_1", "sesn_2"]
+
+
+async def test_what_is_not_acknowledged_is_handed_out_again(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        first = await here.poll()
+        assert first is not None
+        here.later(2)
+        assert await here.poll() is None
+        assert await here.poll(PollWork(reclaim_older_than_ms=3000)) is None
+        again = await here.poll(PollWork(reclaim_older_than_ms=2000))
+        assert again is not None
+        assert again.id == first.id
+        here.later(5)
+        assert await here.poll(PollWork(reclaim_older_than_ms=60_000)) is None
+        assert await here.poll() is not None
+        taken = await here.queue.acknowledge("acme", here.env, first.id)
+        assert (taken.state, taken.acknowledged_at) == ("starting", here.now)
+        with pytest.raises(Stale):  # the slow one comes too late
+            await here.queue.acknowledge("acme", here.env, first.id)
+
+
+async def test_a_lease_that_is_kept_up_is_kept(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        work = await here.taken()
+        last = await here.beat(work)
+        for _ in range(5):
+            here.later(45)
+            last = await here.beat(work, BeatWork(expected_last_heartbeat=last))
+            assert await here.poll() is None
+        kept = await here.queue.get("acme", here.env, work.id)
+        assert (kept.state, kept.started_at) == ("active", MOMENT)
+        assert kept.latest_heartbeat_at == here.now
+
+
+async def test_a_worker_that_falls_silent_loses_its_item_to_the_next(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        work = await here.taken()
+        last = await here.beat(work)
+        here.later(61)
+        again = await here.taken()
+        assert again.id == work.id
+        with pytest.raises(HeartbeatRefused) as refused:
+            await here.beat(work, BeatWork(expected_last_heartbeat=last))
+        assert (refused.value.state, refused.value.last_heartbeat) == ("starting", None)
+        await here.beat(again)
+        with pytest.raises(HeartbeatRefused):
+            await here.beat(again)  # claimed is claimed
+        with pytest.raises(HeartbeatRefused):
+            await here.beat(work, BeatWork(expected_last_heartbeat=last))
+
+
+async def test_a_worker_that_never_begins_loses_its_item(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        await here.taken()
+        here.later(Leases().start_seconds - 1)
+        assert await here.poll() is None
+        here.later(1)
+        assert await here.poll() is not None
+
+
+async def test_what_is_asked_to_stop_tells_its_worker(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        work = await here.taken()
+        last = await here.beat(work)
+        asked = await here.queue.stop("acme", here.env, work.id)
+        assert (asked.state, asked.stop_requested_at) == ("stopping", MOMENT)
+        told = await here.queue.heartbeat(
+            "acme", here.env, work.id, BeatWork(expected_last_heartbeat="whatever")
+        )
+        assert (told.state, told.lease_extended, told.last_heartbeat) == ("stopping", False, last)
+        over = await here.queue.stop("acme", here.env, work.id, force=True)
+        assert (over.state, over.stopped_at) == ("stopped", MOMENT)
+        with pytest.raises(Stale):
+            await here.queue.stop("acme", here.env, work.id, force=True)
+        assert await here.poll() is None
+        await here.offer()
+        assert len(await here.all()) == 2
+
+
+async def test_one_that_was_to_stop_and_died_is_over_after_its_lease(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        work = await here.taken()
+        await here.beat(work)
+        await here.queue.stop("acme", here.env, work.id)
+        here.later(61)
+        assert await here.poll() is None
+        assert (await here.queue.get("acme", here.env, work.id)).state == "stopped"
+
+
+async def test_where_nobody_works_a_stop_is_the_end(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        [work] = await here.all()
+        assert (await here.queue.stop("acme", here.env, work.id)).state == "stopped"
+
+
+async def test_a_session_that_is_not_done_gets_the_next_item_and_failures_slow_it_down(
+    tmp_path: Path,
+):
+    async with shop(tmp_path) as here:
+        here.wanted.add("sesn_1")
+        await here.offer()
+        for wait in (0, 0, 2, 4):
+            here.later(wait - 1)
+            assert wait == 0 or await here.poll() is None
+            here.later(1)
+            work = await here.taken()
+            await here.queue.stop("acme", here.env, work.id, force=True)
+        here.later(8)
+        work = await here.taken()
+        here.later(40)  # this one has worked: the next may begin at once
+        await here.queue.stop("acme", here.env, work.id, force=True)
+        assert await here.poll() is not None
+
+
+async def test_a_session_that_is_over_is_nobodys_work(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        await here.queue.withdraw("acme", here.env, "sesn_1")
+        assert await here.poll() is None
+        await here.queue.withdraw("acme", here.env, "sesn_1")
+        await here.offer("sesn_2")
+        work = await here.taken()
+        await here.beat(work)
+        await here.queue.withdraw("acme", here.env, "sesn_2")
+        assert (await here.queue.get("acme", here.env, work.id)).state == "stopping"
+
+
+async def test_the_stats_tell_what_waits_and_who_asks(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        for index in range(4):
+            await here.offer(f"sesn_{index}")
+            here.later(1)
+        await here.taken()
+        await here.queue.poll("acme", here.env, PollWork(), worker_id="one")
+        await here.queue.poll("acme", here.env, PollWork(), worker_id="two")
+        await here.another().poll("acme", here.env, PollWork(), worker_id="two")
+        stats = await here.queue.stats("acme", here.env)
+        assert (stats.depth, stats.pending, stats.workers_polling) == (0, 3, 2)
+        assert stats.oldest_queued_at == MOMENT + timedelta(seconds=1)
+        here.later(31)
+        await here.queue.poll("acme", here.env, PollWork(), worker_id="three")
+        assert (await here.queue.stats("acme", here.env)).workers_polling == 1
+
+
+async def test_what_stopped_long_ago_is_forgotten(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        work = await here.taken()
+        await here.queue.stop("acme", here.env, work.id, force=True)
+        await here.offer("sesn_2")
+        here.now += KEPT
+        await here.queue.tidy()
+        assert [each.data.id for each in await here.all()] == ["sesn_2"]
+
+
+async def test_work_is_its_environments_and_its_tenants(tmp_path: Path):
+    async with shop(tmp_path) as here:
+        await here.offer()
+        [work] = await here.all()
+        environments = Environments(here.records)
+        other = await environments.create(
+            "acme", CreateEnvironment(name="other", config=SelfHostedConfig())
+        )
+        cloud = await environments.create("acme", CreateEnvironment(name="cloud"))
+        assert await here.queue.poll("acme", other.id, PollWork()) is None
+        with pytest.raises(NotFound):
+            await here.queue.get("acme", other.id, work.id)
+        with pytest.raises(NotFound):
+            await here.queue.get("evil", here.env, work.id)
+        with pytest.raises(NotFound):
+            await here.queue.poll("evil", here.env, PollWork())
+        with pytest.raises(InvalidInput, match="self_hosted"):
+            await here.queue.poll("acme", cloud.id, PollWork())
+
+
+ACTS = st.lists(
+    st.sampled_from(["poll", "ack", "beat", "stop", "force", "next"]).flatmap(
+        lambda act: st.tuples(st.just(act), st.integers(0, 200))
+    ),
+    max_size=20,
+)
+
+
+@given(ACTS)
+def test_whatever_happens_to_an_item_it_is_free_or_held_or_over(acts: list[tuple[str, int]]):
+    held, now = offered("work_1", "env_1", "sesn_1", MOMENT), MOMENT
+    for act, seconds in acts:
+        now += timedelta(seconds=seconds)
+        try:
+            held = _after(held, act, now)
+        except (Stale, HeartbeatRefused):
+            continue
+        is_over = held.work.state == "stopped"
+        assert is_over == (held.free_at is None) == (held.work.stopped_at is not None)
+        assert (held.polled_at is None) or held.work.state == "queued"
+        assert (held.work.latest_heartbeat_at is None) or held.work.state != "queued"
+
+
+def _after(held: Held, act: str, now: datetime) -> Held:
+    match act:
+        case "poll":
+            is_free = held.is_free(now, timedelta(seconds=5)) and held.work.state != "stopping"
+            return polled(held, now) if is_free else held
+        case "ack":
+            return acknowledged(held, now, Leases())
+        case "beat":
+            return beaten(held, now, BeatWork(), Leases())
+        case "stop":
+            return stop_asked(held, now)
+        case "force":
+            return stopped(held, now)
+        case _:
+            return following(held, "work_2", now) if held.work.state == "stopped" else held
