@@ -9,7 +9,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import beta_async_tool
-from tests.api.agents_served import CUSTOM, MODEL
+from tests.api.sessions_served import session
 from tests.api.work_served import site
 
 from mainspring import Scripted, calls, says
@@ -26,9 +26,7 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
         calls("ask_owner", question="tea"), calls("ask_owner", question="cake"), says("Done.")
     )
     async with site(tmp_path, model) as here, here.client() as client:
-        agent = await client.beta.agents.create(model=MODEL, name="helper", tools=[CUSTOM])
-        environment = await client.beta.environments.create(name="ours")
-        made = await client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
+        made = await session(client)
         hello: Any = {"type": "user.message", "content": [{"type": "text", "text": "go"}]}
         await client.beta.sessions.events.send(made.id, events=[hello])
         done: list[Any] = []

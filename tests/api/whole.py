@@ -20,8 +20,8 @@ from mainspring.edges.api.route import Route
 from mainspring.service.door import Door, Rates
 from mainspring.service.drawer import Drawer
 from mainspring.service.keys import CreateKey, Keys, ensure_first_key
-from mainspring.service.parking import Parked
 from mainspring.service.parking import KIND as PARKED
+from mainspring.service.parking import Parked
 from mainspring.service.principal import ROLES, Principal, Role
 from mainspring.service.rates import Rate
 from mainspring.service.tenants import CreateTenant, Tenants

@@ -66,6 +66,7 @@ CAREFUL: dict[str, Any] = {
     "type": "agent_toolset_20260401",
     "default_config": {"enabled": True, "permission_policy": {"type": "always_ask"}},
 }
+USUAL: list[Any] = [TOOLSET, CUSTOM]
 
 
 @dataclass(slots=True)
@@ -186,6 +187,7 @@ def routes(
         *EventRoutes(sessions, Sending(sessions), EventPages(log)).routes(),
         *StreamRoutes(streams, sessions.find).routes(),
         *SkillRoutes(Skills(log.store.records)).routes(),
+        *MemoryRoutes(Memories(log.store.records), MemoryVersions(log.store.records)).routes(),
         *WorkRoutes(queue).routes(),
     )
 
@@ -206,19 +208,31 @@ async def site(
         assert root is not None
         shelf.put(MODEL, model)
         agents, environments = Agents(records), Environments(records)
+        stores, seal = MemoryStores(records), AesSeal(b"k" * 32)
+
+        async def store_name(tenant: str, store_id: str) -> StoreName:
+            return StoreName(name=(await stores.get(tenant, store_id)).name)
+
         runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
         runner.outfit = Outfitter(settings, shelf, bench, runner.wish, OpenGates())
         premises = Premises(
             agents=agents,
             environments=environments,
-            around=Surroundings(seal=Mirror()),
+            around=Surroundings(seal=seal, memory_store=store_name),
             wake=runner.wake,
         )
         sessions = Sessions(log, premises)
-        queue = WorkQueue(records, environments, is_wanted=wanted_by(sessions), leases=leases)
+        tokens = WorkTokens(records, seal)
+        queue = WorkQueue(
+            records,
+            environments,
+            is_wanted=wanted_by(sessions),
+            issue=tokens.secret,
+            leases=leases,
+        )
         runner.queue = queue
         streams = Streams(log, LocalDeltas())
-        api = Api(routes(log, sessions, agents, streams, queue), doorkeeper=Door(records))
+        api = Api(routes(log, sessions, agents, streams, queue), doorkeeper=Door(records, tokens=tokens))
         async with serving(api.application()) as url:
             try:
                 yield Site(url, log, queue, root)
@@ -232,7 +246,7 @@ async def hosted(
 ) -> BetaManagedAgentsSession:
     """A session in a self-hosted environment of its own, with a first message."""
     made = await client.beta.agents.create(
-        model=MODEL, name="helper", tools=tools or [TOOLSET, CUSTOM]
+        model=MODEL, name="helper", tools=tools or USUAL
     )
     environment = await client.beta.environments.create(
         name=f"for {made.id}", config={"type": "self_hosted"}

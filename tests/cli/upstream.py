@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +23,8 @@ class Upstream:
     url: str = ""
     answers: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    otherwise: Callable[[dict[str, Any]], tuple[Part, ...]] = lambda _: ("That is all I know.",)
+    """What it says when nothing else was told it."""
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released at every request."""
 
@@ -57,7 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = self.server.upstream
         length = int(self.headers["content-length"])
         upstream.requests.append(json.loads(self.rfile.read(length)))
-        parts = upstream.answers.pop(0) if upstream.answers else ("That is all I know.",)
+        request = upstream.requests[-1]
+        parts = upstream.answers.pop(0) if upstream.answers else upstream.otherwise(request)
         upstream.asked.release()
         self.close_connection = True
         if isinstance(parts[0], int):

@@ -188,21 +188,18 @@ def test_everything_that_is_selected_is_there():
 
 
 def test_workers_share_their_workspaces():
-    places = {
+    [place] = {
         re.findall(r"MAINSPRING_WORKSPACES=(\S+)", DOCKERFILE)[0],
-        *(SERVICES[name]["environment"]["MAINSPRING_WORKSPACES"] for name in ("api", "worker")),
+        SERVICES["worker"]["environment"]["MAINSPRING_WORKSPACES"],
         *(
             each["value"]
-            for container in containers().values()
-            for each in container["env"]
+            for each in containers()["worker"]["env"]
             if each["name"] == "MAINSPRING_WORKSPACES"
         ),
     }
-    [place] = places
-    for name in ("api", "worker"):
-        assert f"workspaces:{place}" in SERVICES[name]["volumes"]
-        mounts = {each["name"]: each["mountPath"] for each in containers()[name]["volumeMounts"]}
-        assert mounts["workspaces"] == place
+    assert f"workspaces:{place}" in SERVICES["worker"]["volumes"]
+    mounts = {each["name"]: each["mountPath"] for each in containers()["worker"]["volumeMounts"]}
+    assert mounts["workspaces"] == place
 
 
 def test_what_the_image_is_built_of_is_there_and_pinned():

@@ -140,7 +140,7 @@ async def test_who_waits_is_handed_what_comes(tmp_path: Path):
                 group.start_soon(ask)
                 await anyio.wait_all_tasks_blocked()
                 await here.offer()
-                while not got:  # noqa: ASYNC110 (the other one waits on)
+                while not got:
                     await anyio.lowlevel.checkpoint()
                 await here.offer("sesn_2")
         assert sorted(work.data.id for work in got if work) == ["sesn_1", "sesn_2"]

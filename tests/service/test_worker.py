@@ -56,10 +56,11 @@ async def test_a_message_that_comes_as_the_run_ends_is_not_left_behind(tmp_path:
     pace = Pace(sweep_seconds=3600)
     async with shop(tmp_path, model, run=run, pace=pace) as at, at_work(at.worker):
         session_id = await at.session("hi")
+        watch = at.log.store.watch(session_id)
         await at.dispatcher.remind([wake(session_id)])
         with anyio.fail_after(10):
             while (await at.kinds(session_id)).count("session.status_idle") < 2:
-                await at.log.store.watch(session_id).wait()
+                await watch.wait()
 
 
 async def test_a_session_that_another_holds_is_run_when_that_lets_go(tmp_path: Path):

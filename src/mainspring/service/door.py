@@ -33,6 +33,7 @@ from mainspring.service.rates import Buckets, Rate, Standing
 from mainspring.service.recent import Recent
 from mainspring.service.session_record import KIND as SESSION
 from mainspring.service.session_record import SessionRecord
+from mainspring.service.session_resources import StoreResource
 from mainspring.service.tenants import Tenant, Tenants
 
 _LOG = logging.getLogger("mainspring.door")
@@ -41,6 +42,7 @@ KNOWN_SECONDS = 3.0
 ACTING_AGENT = "x-mainspring-agent"
 """An agent's own request says whose it is with this header. It only ever takes rights away."""
 WORKSPACE = "anthropic-workspace-id"
+_USED = ("memory_store_id", "skill_id")
 NOBODY = Principal(tenant="", key_id="", role="viewer", name="nobody")
 """Who asks at a route that needs no key."""
 
@@ -213,6 +215,28 @@ class Door:
             session = await self._sessions.get(who.tenant, path["session_id"])
             who.require_agent(session.agent.id)
             _require_environment(who, session.environment_id)
+        if who.session_id is not None:
+            _require_own(who, path)
+        if who.environment_id is not None and "memory_store_id" in path:
+            await self._check_store(who, path["memory_store_id"], route)
+
+    async def _check_store(self, who: Principal, store_id: str, route: Wicket) -> None:
+        """Who looks after a session has the stores that it has, and no more of them.
+
+        Raises: Forbidden, NotFound.
+        """
+        if who.session_id is None:
+            raise Forbidden("memory is for the token of a work item, not for an environment's key")
+        session = await self._sessions.get(who.tenant, who.session_id)
+        stores = {
+            each.memory_store_id: each.access
+            for each in session.resources
+            if isinstance(each, StoreResource)
+        }
+        if store_id not in stores:
+            raise NotFound("memory_store", store_id)
+        if stores[store_id] == "read_only" and route.role != "viewer":
+            raise Forbidden(f"the session {who.session_id} only reads {store_id}")
 
     async def _check_halts(self, who: Principal) -> None:
         """People must still be able to look and to mend; what is stopped must do nothing."""
@@ -264,6 +288,14 @@ def _acting(who: Principal, headers: Mapping[str, str]) -> Principal:
 def _require_environment(who: Principal, environment_id: str) -> None:
     if who.environment_id not in (None, environment_id):
         raise Forbidden(f"the key {who.name!r} is for the environment {who.environment_id} only")
+
+
+def _require_own(who: Principal, path: Mapping[str, str]) -> None:
+    """The token of a work item is for that item, its session, and what this one uses."""
+    own = {"work_id": who.work_id, "session_id": who.session_id}
+    named = [name for name in (*own, *_USED) if name in path]
+    if not named or any(path[name] != own[name] for name in named if name in own):
+        raise Forbidden(f"this token is for {who.work_id} and the session {who.session_id} only")
 
 
 def _too_often(standing: Standing) -> RateLimited | None:

@@ -25,6 +25,10 @@ class Principal:
     """The only agent that it may have to do with."""
     environment_id: str | None = None
     """The only environment whose work it may do: the key of a self-hosted worker."""
+    session_id: str | None = None
+    """The only session in it: the token of an item of work."""
+    work_id: str | None = None
+    """That item."""
     acting_agent: str | None = None
     """The agent that makes this request itself, with a key that was lent to it."""
 

@@ -45,7 +45,7 @@ class Work(Struct, frozen=True, kw_only=True):
     stop_requested_at: datetime | None = None
     stopped_at: datetime | None = None
     secret: str | None = None
-    """For whoever polls, and only then: see `WorkSecrets`."""
+    """For whoever polls, and never kept: see `work_tokens`."""
     type: Literal["work"] = "work"
 
 

@@ -55,6 +55,8 @@ _TRIES = 8
 
 IsWanted: TypeAlias = Callable[[str, str], Awaitable[bool]]
 """Tenant and session: whether it runs, or waits for something that its worker has a part in."""
+Issue: TypeAlias = Callable[[str, Work], str]
+"""Tenant and item: what its worker is told, and nobody else; see `WorkTokens.secret`."""
 
 
 class WorkQueue:
@@ -64,6 +66,7 @@ class WorkQueue:
         environments: Environments,
         *,
         is_wanted: IsWanted,
+        issue: Issue,
         leases: Leases | None = None,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
@@ -72,6 +75,7 @@ class WorkQueue:
         self._environments = environments
         self._pollers = Pollers(records, clock=clock)
         self._is_wanted = is_wanted
+        self._issue = issue
         self._leases = leases or Leases()
         self._clock = clock
         self._new_id = new_id
@@ -111,7 +115,7 @@ class WorkQueue:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
             left = deadline - time.monotonic()
             if (work := await self._claimed(tenant, environment_id, asked.reclaim)) is not None:
-                return work
+                return replace(work, secret=self._issue(tenant, work))
             if left <= 0:
                 return None
             with anyio.move_on_after(left):  # never around a claim: it would be lost with it

@@ -33,7 +33,8 @@ _PLACE: Final = f"""
         coalesce((select -max(priority) from procrastinate_jobs
                    where status = 'todo' and priority > {LATER}), 0),
         coalesce((select 1 - min(priority) from procrastinate_jobs
-                   where status = 'todo' and priority > {LATER} and queue_name = %(queue)s::varchar), 0))
+                   where status = 'todo' and priority > {LATER}
+                     and queue_name = %(queue)s::varchar), 0))
 """
 
 PUT: Final = f"""
@@ -57,7 +58,8 @@ KNOWN: Final = """
 REMIND: Final = f"""
     insert into procrastinate_jobs
         (queue_name, task_name, priority, lock, queueing_lock, args)
-    values (%(queue)s::varchar, %(task)s::varchar, {_PLACE}, %(name)s::text, %(name)s::text, %(args)s::jsonb)
+    values (%(queue)s::varchar, %(task)s::varchar, {_PLACE},
+            %(name)s::text, %(name)s::text, %(args)s::jsonb)
     on conflict (queueing_lock) where status = 'todo' do nothing
 """
 CANCEL: Final = (
@@ -75,7 +77,8 @@ POSTPONE: Final = f"""
     select queue_name, task_name,
            case when %(seconds)s::float > 0 then {LATER} else {_PLACE} end,
            lock, queueing_lock, args, attempts + %(failures)s::int,
-           case when %(seconds)s::float > 0 then now() + make_interval(secs => %(seconds)s::float) end
+           case when %(seconds)s::float > 0
+                then now() + make_interval(secs => %(seconds)s::float) end
       from given_back
     on conflict (queueing_lock) where status = 'todo'
     do update set attempts = greatest(waiting.attempts, excluded.attempts)

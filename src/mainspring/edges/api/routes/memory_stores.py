@@ -176,6 +176,7 @@ class MemoryRoutes:
                 body=CreateMemory,
                 answer=Memory,
                 role="user",
+                for_worker_keys=True,
             ),
             Route(
                 method="GET",
@@ -184,6 +185,7 @@ class MemoryRoutes:
                 summary="List memories, and folders of those that are deeper than asked for",
                 query=MemoryListing,
                 answer=Page[Memory | MemoryPrefix],
+                for_worker_keys=True,
             ),
             Route(
                 method="GET",
@@ -192,6 +194,7 @@ class MemoryRoutes:
                 summary="Read a memory",
                 query=FullView,
                 answer=Memory,
+                for_worker_keys=True,
             ),
             Route(
                 method="POST",
@@ -202,6 +205,7 @@ class MemoryRoutes:
                 body=UpdateMemory,
                 answer=Memory,
                 role="user",
+                for_worker_keys=True,
             ),
             Route(
                 method="DELETE",
@@ -211,6 +215,7 @@ class MemoryRoutes:
                 query=DeleteMemory,
                 answer=DeletedMemory,
                 role="user",
+                for_worker_keys=True,
             ),
         )
 

@@ -1,0 +1,95 @@
+"""`mainspring serve` in a process of its own, with a model that does what messages tell it to."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anthropic import Anthropic
+from tests.cli.upstream import Part, serving
+
+_SECONDS = 60
+_SERVE = (sys.executable, "-m", "mainspring", "serve", "--port", "0", "--model", "ollama:test")
+
+
+def obey(request: dict[str, Any]) -> tuple[Part, ...]:
+    """The last message is a script: a line for each turn, `say WORDS` or `call TOOL JSON`."""
+    messages = request["messages"]
+    last = max(at for at, each in enumerate(messages) if each["role"] == "user")
+    turns = sum(each["role"] == "assistant" for each in messages[last:])
+    content = messages[last]["content"]
+    text = content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+    lines = [line for line in text.splitlines() if re.match(r"(say|call) ", line)]
+    if turns >= len(lines):
+        return ("done",)
+    parts: list[Part] = []
+    for order in lines[turns].split(" && "):
+        verb, _, rest = order.partition(" ")
+        name, _, given = rest.partition(" ")
+        parts.append(rest if verb == "say" else {"name": name, "arguments": given or "{}"})
+    return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    url: str
+    key: str
+    process: subprocess.Popen[str]
+    folder: Path
+
+
+@contextmanager
+def platform(folder: Path, *options: str, **variables: str) -> Generator[Platform]:
+    """The service, with everything that is usual and nothing of this machine's."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
+        if not name.startswith("MAINSPRING_") and not name.endswith("_API_KEY")
+    }
+    (folder / "home").mkdir(exist_ok=True)
+    with serving() as model, (folder / "stderr.txt").open("w") as errors:
+        model.otherwise = obey
+        process = subprocess.Popen(
+            [*_SERVE, *options],
+            cwd=folder,
+            env={**kept, "HOME": str(folder / "home"), **model.variables, **variables},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            yield Platform(*_welcome(process, folder), process, folder)
+        finally:
+            process.terminate()
+            assert process.stdout is not None
+            process.stdout.close()
+            process.wait(_SECONDS)
+
+
+def _welcome(process: subprocess.Popen[str], folder: Path) -> tuple[str, str]:
+    assert process.stdout is not None
+    found: list[str] = []
+    for line in process.stdout:
+        found += re.findall(r"http://\S+|msk_\S+", line)
+        if len(found) == 2:
+            return found[0], found[1]
+    raise AssertionError((folder / "stderr.txt").read_text())
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Anthropic]:
+    with (
+        platform(tmp_path_factory.mktemp("service")) as running,
+        Anthropic(
+            api_key=running.key, base_url=running.url, max_retries=0, timeout=_SECONDS
+        ) as made,
+    ):
+        yield made

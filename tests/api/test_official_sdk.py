@@ -1,0 +1,211 @@
+"""A program written with the official SDK, pointed at `mainspring serve` by its base URL only."""
+# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# as its users write: with dictionaries, and without telling kinds of events apart by their classes
+
+import anthropic
+import pytest
+
+TOOLSET = {
+    "type": "agent_toolset_20260401",
+    "default_config": {"permission_policy": {"type": "always_allow"}},
+    "configs": [{"name": "write", "permission_policy": {"type": "always_ask"}}],
+}
+LOOKUP = {
+    "type": "custom",
+    "name": "lookup",
+    "description": "Looks a word up in the client's own book.",
+    "input_schema": {"type": "object", "properties": {"word": {"type": "string"}}},
+}
+
+
+def begun(client: anthropic.Anthropic, name: str, *tools: object):
+    agent = client.beta.agents.create(name=name, model="claude-sonnet-4-5", tools=tools)
+    environment = client.beta.environments.create(name=f"{name}-environment")
+    return client.beta.sessions.create(agent=agent.id, environment_id=environment.id, title=name)
+
+
+def said(client: anthropic.Anthropic, session_id: str, text: str):
+    """Every event that a message leads to, until the session is idle again."""
+    with client.beta.sessions.events.stream(session_id) as stream:
+        client.beta.sessions.events.send(
+            session_id,
+            events=[{"type": "user.message", "content": [{"type": "text", "text": text}]}],
+        )
+        return upto_idle(stream)
+
+
+def answered(client: anthropic.Anthropic, session_id: str, event: object):
+    with client.beta.sessions.events.stream(session_id) as stream:
+        client.beta.sessions.events.send(session_id, events=[event])
+        return upto_idle(stream)
+
+
+def upto_idle(stream: anthropic.Stream):
+    events = []
+    for event in stream:
+        events.append(event)
+        if event.type == "session.status_idle":
+            break
+    return events
+
+
+def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
+    session = begun(client, "clerk", TOOLSET, LOOKUP)
+    assert (session.status, session.title) == ("idle", "clerk")
+
+    script = (
+        'call write {"file_path": "note.txt", "content": "tea"}\n'
+        'call bash {"command": "cat note.txt"}\n'
+        'call lookup {"word": "tea"}\n'
+        "say It is a drink."
+    )
+    events = said(client, session.id, script)
+    [use] = [event for event in events if event.type == "agent.tool_use"]
+    assert (use.name, use.evaluated_permission) == ("write", "ask")
+    idle = events[-1]
+    assert idle.stop_reason.type == "requires_action"
+    assert idle.stop_reason.event_ids == [use.id]
+
+    events = answered(
+        client,
+        session.id,
+        {"type": "user.tool_confirmation", "tool_use_id": use.id, "result": "allow"},
+    )
+    [custom] = [event for event in events if event.type == "agent.custom_tool_use"]
+    assert (custom.name, custom.input) == ("lookup", {"word": "tea"})
+    results = [event for event in events if event.type == "agent.tool_result"]
+    assert "tea" in results[-1].content[0].text
+    assert events[-1].stop_reason.event_ids == [custom.id]
+
+    events = answered(
+        client,
+        session.id,
+        {
+            "type": "user.custom_tool_result",
+            "custom_tool_use_id": custom.id,
+            "content": [{"type": "text", "text": "a hot drink"}],
+        },
+    )
+    assert events[-1].stop_reason.type == "end_turn"
+    [message] = [event for event in events if event.type == "agent.message"]
+    assert message.content[0].text == "It is a drink."
+
+    kept = client.beta.sessions.retrieve(session.id)
+    assert kept.status == "idle"
+    assert kept.usage.output_tokens
+    archived = client.beta.sessions.archive(session.id)
+    assert archived.archived_at is not None
+    with pytest.raises(anthropic.BadRequestError):
+        said(client, session.id, "say more")
+
+
+def test_an_interrupt_stops_what_runs(client: anthropic.Anthropic):
+    session = begun(client, "sleeper", TOOLSET)
+    with client.beta.sessions.events.stream(session.id) as stream:
+        client.beta.sessions.events.send(
+            session.id,
+            events=[
+                {
+                    "type": "user.message",
+                    "content": [{"type": "text", "text": 'call bash {"command": "sleep 60"}'}],
+                }
+            ],
+        )
+        for event in stream:
+            if event.type == "agent.tool_use":
+                client.beta.sessions.events.send(session.id, events=[{"type": "user.interrupt"}])
+            if event.type == "session.status_idle":
+                assert event.stop_reason.type == "end_turn"
+                break
+    assert client.beta.sessions.retrieve(session.id).status == "idle"
+
+
+def test_an_outcome_is_accepted_and_worked_towards(client: anthropic.Anthropic):
+    session = begun(client, "worker")
+    events = answered(
+        client,
+        session.id,
+        {
+            "type": "user.define_outcome",
+            "description": "say The report is written.",
+            "rubric": {"type": "text", "content": "It has a title."},
+            "max_iterations": 2,
+        },
+    )
+    assert events[-1].stop_reason.type == "end_turn"
+    [outcome] = client.beta.sessions.retrieve(session.id).outcome_evaluations
+    assert outcome.description == "say The report is written."
+
+
+def test_deltas_come_before_the_message_they_become(client: anthropic.Anthropic):
+    session = begun(client, "speaker")
+    with client.beta.sessions.events.stream(session.id, event_deltas=["agent.message"]) as stream:
+        client.beta.sessions.events.send(
+            session.id,
+            events=[
+                {
+                    "type": "user.message",
+                    "content": [{"type": "text", "text": "say one two three four"}],
+                }
+            ],
+        )
+        events = upto_idle(stream)
+    kinds = [event.type for event in events]
+    assert kinds.index("event_start") < kinds.index("event_delta") < kinds.index("agent.message")
+    pieces = [event.delta.content.text for event in events if event.type == "event_delta"]
+    assert "".join(pieces).startswith("one two")
+    [message] = [event for event in events if event.type == "agent.message"]
+    assert message.content[0].text.startswith("".join(pieces))
+
+
+def test_lists_come_in_pages_and_errors_as_classes(client: anthropic.Anthropic):
+    session = begun(client, "lister")
+    said(client, session.id, "say hello")
+    paged = [event.id for event in client.beta.sessions.events.list(session.id, limit=2)]
+    whole = [event.id for event in client.beta.sessions.events.list(session.id, limit=100)]
+    backwards = client.beta.sessions.events.list(session.id, order="desc", limit=100)
+    assert paged == whole == [event.id for event in backwards][::-1]
+    assert session.id in [each.id for each in client.beta.sessions.list(limit=1)]
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        client.beta.sessions.retrieve("sesn_nowhere")
+    assert missing.value.request_id
+    with pytest.raises(anthropic.BadRequestError):
+        client.beta.sessions.create(
+            agent="agent_nowhere", environment_id="env_nowhere", title="x" * 9999
+        )
+    stranger = client.with_options(api_key="msk_wrong")
+    with pytest.raises(anthropic.AuthenticationError):
+        stranger.beta.agents.list()
+
+
+def test_files_vaults_memory_and_schedules_are_there(client: anthropic.Anthropic):
+    file = client.beta.files.upload(file=("a.txt", b"hello", "text/plain"))
+    assert client.beta.files.download(file.id).read() == b"hello"
+    vault = client.beta.vaults.create(display_name="keys")
+    credential = client.beta.vaults.credentials.create(
+        vault.id,
+        auth={
+            "type": "environment_variable",
+            "secret_name": "TOKEN",
+            "secret_value": "very-secret-value",
+            "networking": {"type": "limited", "allowed_hosts": ["api.example.com"]},
+        },
+    )
+    assert "very-secret-value" not in credential.to_json()
+    store = client.beta.memory_stores.create(name="notes")
+    memory = client.beta.memory_stores.memories.create(store.id, path="/a.md", content="x")
+    assert client.beta.memory_stores.memories.retrieve(memory.id, memory_store_id=store.id)
+    agent = client.beta.agents.create(name="nightly", model="claude-sonnet-4-5")
+    environment = client.beta.environments.create(name="nightly-environment")
+    deployment = client.beta.deployments.create(
+        name="nightly",
+        agent=agent.id,
+        environment_id=environment.id,
+        initial_events=[
+            {"type": "user.message", "content": [{"type": "text", "text": "say good night"}]}
+        ],
+        schedule={"type": "cron", "expression": "0 3 * * *", "timezone": "Europe/Berlin"},
+    )
+    run = client.beta.deployments.run(deployment.id)
+    assert run.session_id
+    assert client.beta.sessions.retrieve(run.session_id).deployment_id == deployment.id
