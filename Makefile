@@ -79,6 +79,8 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --ge
 lock: $(READY) ## write requirements/*.txt anew from pyproject.toml
 	$(COMPILE) --all-extras --group dev pyproject.toml -o $(LOCK)
 	$(COMPILE) --constraint $(LOCK) --no-annotate pyproject.toml -o requirements/runtime.txt
+	$(COMPILE) --constraint $(LOCK) --no-annotate --extra postgres --extra oidc --extra otel pyproject.toml -o deploy/requirements.txt
+	echo hatchling | $(COMPILE) --constraint $(LOCK) --no-annotate - -o deploy/build.txt
 	echo uv | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/uv.txt
 
 clean: ## remove .venv and every cache

@@ -121,6 +121,22 @@ async def test_a_later_message_finds_a_worker_again(tmp_path: Path):
         assert (workdir / "log").read_text() == "1\n2\n"
 
 
+async def test_a_worker_has_the_skills_of_the_agent(tmp_path: Path):
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    model = Scripted(calls("bash", command="cat skills/*/SKILL.md"), says("Done."))
+    manifest = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\nCarefully.\n"
+    async with site(tmp_path, model) as here, here.client() as client:
+        skill = await client.beta.skills.create(files=[("pdf-forms/SKILL.md", manifest)])
+        made = await hosted(
+            client, "go", skills=[{"type": "custom", "skill_id": skill.id, "version": "latest"}]
+        )
+        async with here.worker(made.environment_id, workdir):
+            await here.until_done(made.id)
+        [result] = await here.log.read(made.id, types=["user.tool_result"])
+        assert b"Carefully." in result.body
+
+
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path):
     """With `kill -9`, in the middle of a call: another gets the item once the lease is over."""
     workdir = tmp_path / "theirs"

@@ -152,7 +152,9 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     deployment = await make("/v1/deployments", **begun, name="weekly", initial_events=said)
     run = await make(f"/v1/deployments/{deployment['id']}/run")
     webhook = await make(
-        "/v1/mainspring/webhooks", url="https://hooks.example.com/in", event_types=["session.created"]
+        "/v1/mainspring/webhooks",
+        url="https://hooks.example.com/in",
+        event_types=["session.created"],
     )
     delivery = await make(f"/v1/mainspring/webhooks/{webhook['id']}/ping")
     trigger = await make(

@@ -4,7 +4,7 @@ the official SDK."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,8 @@ from anthropic import AsyncAnthropic
 from anthropic.lib.environments import EnvironmentWorker, EnvironmentWorkerTools
 from anthropic.types.beta import BetaManagedAgentsSession
 from anyio.abc import TaskGroup
+from tests.api import memory_api
 from tests.api.agents_served import CUSTOM, MODEL
-from tests.api.sessions_served import Mirror
 
 from mainspring import Model
 from mainspring.config import read_settings
@@ -41,20 +41,23 @@ from mainspring.service.drawer import Listing
 from mainspring.service.environments import Environments, SelfHostedConfig
 from mainspring.service.event_pages import EventPages
 from mainspring.service.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.memory_stores import MemoryStores
 from mainspring.service.principal import Principal
 from mainspring.service.sending import Sending
 from mainspring.service.session_record import KIND, SessionRecord
 from mainspring.service.sessions import Premises, Sessions
 from mainspring.service.skills import Skills
 from mainspring.service.streams import Streams
-from mainspring.service.surroundings import Surroundings
+from mainspring.service.surroundings import StoreName, Surroundings
 from mainspring.service.work import Leases
-from mainspring.service.work_queue import WorkQueue
+from mainspring.service.work_queue import Terms, WorkQueue
+from mainspring.service.work_tokens import WorkTokens
 from mainspring.service.work_wanted import wanted_by
 from mainspring.wiring.casting import Part, cast_for
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.outfit import Outfitter
 from mainspring.wiring.runtime import open_shelf
+from mainspring.wiring.seals import AesSeal
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.wish import Wish
 
@@ -187,7 +190,7 @@ def routes(
         *EventRoutes(sessions, Sending(sessions), EventPages(log)).routes(),
         *StreamRoutes(streams, sessions.find).routes(),
         *SkillRoutes(Skills(log.store.records)).routes(),
-        *MemoryRoutes(Memories(log.store.records), MemoryVersions(log.store.records)).routes(),
+        *memory_api.routes(log.store.records),
         *WorkRoutes(queue).routes(),
     )
 
@@ -223,16 +226,13 @@ async def site(
         )
         sessions = Sessions(log, premises)
         tokens = WorkTokens(records, seal)
-        queue = WorkQueue(
-            records,
-            environments,
-            is_wanted=wanted_by(sessions),
-            issue=tokens.secret,
-            leases=leases,
-        )
+        terms = Terms(is_wanted=wanted_by(sessions), issue=tokens.secret, leases=leases or Leases())
+        queue = WorkQueue(records, environments, terms)
         runner.queue = queue
         streams = Streams(log, LocalDeltas())
-        api = Api(routes(log, sessions, agents, streams, queue), doorkeeper=Door(records, tokens=tokens))
+        api = Api(
+            routes(log, sessions, agents, streams, queue), doorkeeper=Door(records, tokens=tokens)
+        )
         async with serving(api.application()) as url:
             try:
                 yield Site(url, log, queue, root)
@@ -242,11 +242,16 @@ async def site(
 
 
 async def hosted(
-    client: AsyncAnthropic, words: str, *, tools: list[Any] | None = None
+    client: AsyncAnthropic,
+    words: str,
+    *,
+    tools: list[Any] | None = None,
+    resources: Sequence[Any] = (),
+    skills: Sequence[Any] = (),
 ) -> BetaManagedAgentsSession:
     """A session in a self-hosted environment of its own, with a first message."""
     made = await client.beta.agents.create(
-        model=MODEL, name="helper", tools=tools or USUAL
+        model=MODEL, name="helper", tools=tools or USUAL, skills=skills
     )
     environment = await client.beta.environments.create(
         name=f"for {made.id}", config={"type": "self_hosted"}
@@ -254,5 +259,6 @@ async def hosted(
     return await client.beta.sessions.create(
         agent=made.id,
         environment_id=environment.id,
+        resources=resources,
         initial_events=[{"type": "user.message", "content": [{"type": "text", "text": words}]}],
     )

@@ -10,13 +10,15 @@ from mainspring import Scripted, calls, says
 from mainspring.core.errors import Forbidden, Stale
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.log.background import running
-from mainspring.log.records import Wanted
+from mainspring.log.records import Change, Wanted
+from mainspring.service.approval_keeping import Untold
 from mainspring.service.approval_policy import SetApprovalPolicy
 from mainspring.service.approval_record import MAX_INPUT_BYTES, Approval, shortened
 from mainspring.service.approvals import Answer, Approvals
 from mainspring.service.dispatch import Job
 from mainspring.service.drawer import Listing
 from mainspring.service.embedded import EmbeddedDispatcher
+from mainspring.service.notice import Notice
 from mainspring.service.sending import Sending
 from mainspring.service.sending_params import SendConfirmation, SendInterrupt
 from mainspring.service.sessions import ForkSession
@@ -143,11 +145,9 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_the_next(
         assert await approvals_of(desk) == []
 
 
-class _Dying:
-    async def telling(self, *_notices: object) -> list[object]:
+class _Dying(Untold):
+    async def telling(self, *notices: Notice) -> list[Change]:
         raise Crash
-
-    async def told(self, _changes: object) -> None: ...
 
 
 async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
@@ -211,11 +211,15 @@ async def test_a_fork_asks_for_itself(tmp_path: Path):
         forked = await desk.home.sessions.fork(BOSS, session_id, ForkSession())
         await desk.approvals.keeper.catch_up("acme", forked.id)
         assert [each.session_id for each in await approvals_of(desk)] == [session_id]
-        await desk.home.worker.wake("acme", forked.id)
+        [call] = await waiting(client, forked.id)
+        confirm = SendConfirmation(tool_use_id=call, result="allow")
+        await Sending(desk.home.sessions).send(BOSS, forked.id, [confirm])  # of what it inherited
         await desk.settled(forked.id)
-        waits = await waiting(client, forked.id)
         own = [each for each in await approvals_of(desk) if each.session_id == forked.id]
-        assert [each.tool_use_id for each in own] == waits
+        assert [each.tool_use_id for each in own] == [call]
+        await desk.approvals.answer(BOSS, own[0].id, ALLOW)
+        await desk.settled(forked.id)
+        assert [each.session_id for each in await approvals_of(desk)] == [session_id]
 
 
 async def test_an_answer_is_in_the_inbox_and_out_of_the_list_before_anybody_runs(tmp_path: Path):

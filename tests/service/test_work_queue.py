@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import HeartbeatRefused, InvalidInput, NotFound, Stale
+from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.drawer import Listing
@@ -32,7 +33,7 @@ from mainspring.service.work import (
     stop_asked,
     stopped,
 )
-from mainspring.service.work_queue import KEPT, WorkQueue
+from mainspring.service.work_queue import KEPT, Terms, WorkQueue
 
 FIRST = BeatWork(expected_last_heartbeat=NO_HEARTBEAT)
 MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -59,7 +60,7 @@ class Shop:
         return WorkQueue(
             self.records,
             Environments(self.records),
-            is_wanted=is_wanted,
+            Terms(is_wanted=is_wanted, issue=lambda tenant, work: f"{tenant}'s {work.id}"),
             clock=lambda: self.now,
         )
 
@@ -90,10 +91,24 @@ class Shop:
 @asynccontextmanager
 async def shop(folder: Path) -> AsyncGenerator[Shop, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
-        made = await Environments(store.records).create(
-            "acme", CreateEnvironment(name="theirs", config=SelfHostedConfig())
-        )
-        yield Shop(store.records, made.id)
+        yield await shop_over(store.records)
+
+
+async def shop_over(records: Records) -> Shop:
+    made = await Environments(records).create(
+        "acme", CreateEnvironment(name="theirs", config=SelfHostedConfig())
+    )
+    return Shop(records, made.id)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+    if request.param == "sqlite":
+        async with open_sqlite(tmp_path / "mainspring.db") as store:
+            yield store.records
+    else:
+        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
+            yield store.records
 
 
 async def test_a_session_has_one_item_however_often_it_is_offered(tmp_path: Path):
@@ -104,27 +119,35 @@ async def test_a_session_has_one_item_however_often_it_is_offered(tmp_path: Path
         work = await here.poll()
         assert work is not None
         assert (work.state, work.data.id, work.id[:5]) == ("queued", "sesn_1", "work_")
+        assert work.secret == f"acme's {work.id}"
+        assert [each.secret for each in await here.all()] == [None]
         await here.offer()
         assert await here.poll() is None
         assert len(await here.all()) == 1
 
 
-async def test_of_many_who_ask_at_once_each_item_goes_to_one(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        for index in range(5):
-            await here.offer(f"sesn_{index}")
-        got: list[Work | None] = []
+async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
+    here = await shop_over(records)
+    for index in range(5):
+        await here.offer(f"sesn_{index}")
+    got: list[Work | None] = []
 
-        async def ask(queue: WorkQueue) -> None:
-            got.append(await queue.poll("acme", here.env, PollWork()))
+    async def ask(queue: WorkQueue) -> None:
+        got.append(await queue.poll("acme", here.env, PollWork()))
 
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as group:
-                for _ in range(12):
-                    group.start_soon(ask, here.another())
-        handed = [work.id for work in got if work is not None]
-        assert sorted(handed) == sorted({work.id for work in await here.all()})
-        assert len(handed) == 5
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(12):
+                group.start_soon(ask, here.another())
+    handed = [work.id for work in got if work is not None]
+    assert sorted(handed) == sorted(work.id for work in await here.all())
+    here.later(5)
+    again = await here.poll()
+    assert again is not None
+    await here.queue.acknowledge("acme", here.env, again.id)
+    here.wanted.add(again.data.id)
+    await here.queue.stop("acme", here.env, again.id, force=True)
+    assert len(await here.all()) == 6
 
 
 async def test_who_waits_is_handed_what_comes(tmp_path: Path):

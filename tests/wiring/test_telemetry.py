@@ -19,6 +19,7 @@ from mainspring.core import events, facts
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import StopReason, Usage
 from mainspring.edges.api.app import serving
+from mainspring.service.metrics import Metrics
 from mainspring.service.observing import Listener, Observers, RunObserver, Subject
 from mainspring.service.spans import SpanFold
 from mainspring.wiring.telemetry import CAPTURE, TOOLS, read_otel, telemetry
@@ -235,7 +236,9 @@ async def watched(folder: Path, environment: dict[str, str], *tools: Tool) -> No
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(agent.model, Scripted(calls("look"), says("done")))
         session = await runtime.start(agent, "go")
-        async with telemetry(runtime.log, environment=environment, version="1") as watching:
+        async with telemetry(
+            runtime.log, Metrics(version="1"), environment=environment, version="1"
+        ) as watching:
             await run(session, watching.observers)
 
 

@@ -78,7 +78,9 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 def approval_id(session_id: str, call_id: str, asked: int) -> str:
-    return stable_id("appr", session_id, call_id, str(asked))
+    """Those that were asked in one moment are in the order of their calls."""
+    _, _, digits = stable_id("", session_id, call_id, str(asked)).partition("_")
+    return f"appr_{asked:06x}{digits[:26]}"
 
 
 def approval_drawer(records: Records, clock: Clock) -> Drawer[Approval]:

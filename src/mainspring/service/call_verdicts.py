@@ -17,7 +17,7 @@ from mainspring.log.store import SessionRow, Span
 
 CALLS = (events.AgentToolUse, events.AgentMcpToolUse)
 _CALL_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in CALLS)
-_PAGE = 200
+_AHEAD = 16
 _NEWEST = 200
 """Of a log's events, those among which a call may be that still waits for a gate."""
 
@@ -111,7 +111,8 @@ async def _learn(
         return
     after = min(verdict.seq for verdict in known.values())
     types = [str(kind.__struct_config__.tag) for kind in kinds]
-    async with aclosing(_following(log, session_id, after, types)) as later:
+    soon = _following(log, session_id, after, types, size=4 * len(known) + _AHEAD)
+    async with aclosing(soon) as later:
         async for event in later:
             if all(is_enough(verdict) or verdict.is_closed for verdict in known.values()):
                 return
@@ -120,15 +121,15 @@ async def _learn(
 
 
 async def _following(
-    log: SessionLog, session_id: str, after: int, types: list[str]
+    log: SessionLog, session_id: str, after: int, types: list[str], *, size: int
 ) -> AsyncGenerator[Event, None]:
     while True:
-        page = await log.read(session_id, after=after, types=types, limit=_PAGE)
+        page = await log.read(session_id, after=after, types=types, limit=size)
         for event in page:
             yield event
-        if len(page) < _PAGE:
+        if len(page) < size:
             return
-        after = page[-1].seq
+        after, size = page[-1].seq, 2 * size
 
 
 def _authorized(known: _Open, _event: Event, payload: facts.ToolCallAuthorized) -> None:

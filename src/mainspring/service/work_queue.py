@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from datetime import timedelta
 from typing import TypeAlias
@@ -59,24 +60,29 @@ Issue: TypeAlias = Callable[[str, Work], str]
 """Tenant and item: what its worker is told, and nobody else; see `WorkTokens.secret`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What work is handed out on."""
+
+    is_wanted: IsWanted
+    issue: Issue
+    leases: Leases = field(default_factory=Leases)
+
+
 class WorkQueue:
     def __init__(
         self,
         records: Records,
         environments: Environments,
+        terms: Terms,
         *,
-        is_wanted: IsWanted,
-        issue: Issue,
-        leases: Leases | None = None,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._drawer = Drawer(records, KIND, Held, tabs=tabs, clock=clock)
         self._environments = environments
         self._pollers = Pollers(records, clock=clock)
-        self._is_wanted = is_wanted
-        self._issue = issue
-        self._leases = leases or Leases()
+        self._terms = terms
         self._clock = clock
         self._new_id = new_id
         self._arrivals: dict[str, anyio.Event] = {}
@@ -115,7 +121,7 @@ class WorkQueue:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
             left = deadline - time.monotonic()
             if (work := await self._claimed(tenant, environment_id, asked.reclaim)) is not None:
-                return replace(work, secret=self._issue(tenant, work))
+                return replace(work, secret=self._terms.issue(tenant, work))
             if left <= 0:
                 return None
             with anyio.move_on_after(left):  # never around a claim: it would be lost with it
@@ -127,7 +133,7 @@ class WorkQueue:
             tenant,
             environment_id,
             work_id,
-            lambda held: acknowledged(held, self._clock(), self._leases),
+            lambda held: acknowledged(held, self._clock(), self._terms.leases),
         )
 
     async def heartbeat(
@@ -138,7 +144,7 @@ class WorkQueue:
 
         def change(held: Held) -> Held:
             nonlocal beating
-            beating = beaten(held, self._clock(), asked, self._leases)
+            beating = beaten(held, self._clock(), asked, self._terms.leases)
             return beating
 
         await self._changed(tenant, environment_id, work_id, change)
@@ -242,12 +248,12 @@ class WorkQueue:
             if held.work.state != "stopped":
                 await write(self._drawer.replacing(record, held))
                 return True
-            wanted = await self._is_wanted(tenant, held.work.data.id)
+            wanted = await self._terms.is_wanted(tenant, held.work.data.id)
             more = [self._drawer.putting(tenant, self._next(held))] if wanted else []
             await write(self._drawer.replacing(record, held), *more)
         except (Stale, NotFound):
             return False
-        if not wanted and await self._is_wanted(tenant, held.work.data.id):
+        if not wanted and await self._terms.is_wanted(tenant, held.work.data.id):
             # it came to be wanted while this was not yet over, so that nothing was offered
             await self.offer(tenant, held.work.environment_id, held.work.data.id)
         self._arrived(held.work.environment_id)

@@ -53,9 +53,7 @@ class WorkTokens:
         claims = _Claims(tenant=tenant, work_id=work.id, expires_at=self._clock() + HOLDS)
         sealed = self._seal.seal(msgspec.json.encode(claims), _CONTEXT)
         token = PREFIX + base64.urlsafe_b64encode(sealed).decode()
-        return base64.urlsafe_b64encode(
-            msgspec.json.encode(_Secret(sessions_token=token))
-        ).decode()
+        return base64.urlsafe_b64encode(msgspec.json.encode(_Secret(sessions_token=token))).decode()
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith(PREFIX)

@@ -119,6 +119,7 @@ class FleetDispatcher:
         self._running: set[int] = set()
         self._taking = anyio.Lock()  # what is being taken is not yet among those that run
         self._changed = Event()
+        self._looked = self._changed
         self._looks: list[float] = []
         """When something is due that was put here, of the next minute."""
         self._clock = clock
@@ -156,6 +157,7 @@ class FleetDispatcher:
 
     async def take(self) -> Taken | None:
         async with self._taking:
+            self._looked = self._changed  # what is told from here on may be too late for this look
             if not self._me:
                 self._me = await self._manager.register_worker()
             is_any, queues = await self._open_queues()
@@ -195,7 +197,7 @@ class FleetDispatcher:
             heappop(self._looks)
         until = min([now + _POLL_SECONDS, *self._looks[:1]])
         with anyio.move_on_after(until - now):
-            await self._changed.wait()
+            await self._looked.wait()
 
     def _look_in(self, seconds: float) -> None:
         if self._me and seconds <= _LOOK_SECONDS:

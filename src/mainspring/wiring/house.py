@@ -17,7 +17,7 @@ from mainspring.service.agent_roster import AgentReference
 from mainspring.service.agents import Agents
 from mainspring.service.audit import Audit
 from mainspring.service.credentials import Credentials
-from mainspring.service.deliveries import Deliveries
+from mainspring.service.deliveries import Deliveries, Poster
 from mainspring.service.deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.deployment_keep import DeploymentKeep
 from mainspring.service.deployment_runs import DeploymentRuns
@@ -74,6 +74,8 @@ class Ground:
     shelf: Shelf
     networks: tuple[Network, ...] = ()
     """Addresses that the service itself may call although they are not public."""
+    metered: Callable[[Poster], Poster] = lambda post: post
+    """Who counts what is posted."""
 
     @property
     def store(self) -> Store:
@@ -161,10 +163,13 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    settings: Settings, *, networks: tuple[Network, ...] = ()
+    settings: Settings,
+    *,
+    networks: tuple[Network, ...] = (),
+    metered: Callable[[Poster], Poster] = lambda post: post,
 ) -> AsyncGenerator[House, None]:
     """Over the store that the settings name; nothing works in it yet, and nobody is let in.
-    `networks`: see `Ground`.
+    `networks` and `metered`: see `Ground`.
 
     Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
     """
@@ -181,6 +186,7 @@ async def open_house(
             seal=open_seal(settings),
             shelf=shelf,
             networks=networks,
+            metered=metered,
         )
         yield built(ground)
 
@@ -237,7 +243,7 @@ def _mail(ground: Ground) -> Mail:
     allow_http = bool(ground.networks)  # inside, not everything speaks TLS
     webhooks = Webhooks(records, seal=ground.seal, allow_http=allow_http)
     outbox = Outbox(records, webhooks, put=put)
-    poster = HttpPoster(allowed=ground.networks, allow_http=allow_http)
+    poster = ground.metered(HttpPoster(allowed=ground.networks, allow_http=allow_http))
     return Mail(
         webhooks=webhooks,
         outbox=outbox,

@@ -62,7 +62,7 @@ class Mounts:
         `tokens`: of repositories, by the ids of their resources.
         """
         await to_thread.run_sync(_make, workspace)
-        noted = workspace.with_name(f"{workspace.name}.mounted.json")
+        noted = _noted(workspace)
         known = await to_thread.run_sync(_read, noted)
         said: list[str] = []
         ids: list[str] = list(known)
@@ -96,6 +96,18 @@ class Mounts:
                 await _clone(workspace, place, resource, tokens.get(resource.id))
             case _:  # memory stores are kept; agents get to them in a later version
                 pass
+
+
+def carry_mounts(before: Path, copy: Path, workspace: Path, resources: Sequence[Resource]) -> None:
+    """Note for a workspace what was put into the one that it will be a copy of, and is still there:
+    the copy has it as it was left, and gets it no second time."""
+    known = _read(_noted(before))
+    carried = [
+        each.id
+        for each in resources
+        if each.id in known and os.path.lexists(copy / placed(each.mount_path))
+    ]
+    _write(_noted(workspace), carried)
 
 
 def placed(mount_path: str) -> PurePosixPath:
@@ -184,6 +196,10 @@ def _make(workspace: Path) -> None:
     # others may not list it; a sandbox that has a user of its own must get through
     workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     workspace.mkdir(exist_ok=True)
+
+
+def _noted(workspace: Path) -> Path:
+    return workspace.with_name(f"{workspace.name}.mounted.json")
 
 
 def _read(noted: Path) -> Collection[str]:

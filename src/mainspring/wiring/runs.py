@@ -26,6 +26,7 @@ from mainspring.log.store import Store
 from mainspring.runtime.kit import Kit, Opening
 from mainspring.runtime.outline import workspace_of
 from mainspring.runtime.sessions import Runtime, Session
+from mainspring.service.about import about
 from mainspring.service.deltas import Deltas, Previews
 from mainspring.service.halts import Halts
 from mainspring.service.ledger import TallyLedger
@@ -36,6 +37,7 @@ from mainspring.service.session_resources import token_context
 from mainspring.service.usable import Usable, UsableCredentials, Variable
 from mainspring.service.worker import Postponed
 from mainspring.wiring.casting import Cast, Part, cast_for
+from mainspring.wiring.forked import bring_workspace
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.mounts import Mounts
@@ -116,7 +118,12 @@ class Runs:
             InvalidInput: it cannot be run here, and why.
         """
         record = await self._store.records.get(KIND, session_id)
-        tenant, asked = record.tenant, msgspec.json.decode(record.body, type=SessionRecord)
+        with about(session_id=session_id, tenant=record.tenant):
+            asked = msgspec.json.decode(record.body, type=SessionRecord)
+            await self._run(record.tenant, asked)
+
+    async def _run(self, tenant: str, asked: SessionRecord) -> None:
+        session_id = asked.id
         await self._require_running(tenant, asked)
         usable = await self._back.credentials.usable(tenant, asked.vault_ids)
         scrubbing = self._scrubbing(usable)
@@ -133,7 +140,7 @@ class Runs:
             ):
                 await session.run(previews.emit, tell=both(previews.tell, observer.tell))
         finally:
-            del self._ongoing[session_id]
+            self._ongoing.pop(session_id, None)  # another try at it may have ended first
         self._remember(session)
 
     async def _require_running(self, tenant: str, asked: SessionRecord) -> None:
@@ -147,6 +154,8 @@ class Runs:
 
     async def _cast(self, tenant: str, asked: SessionRecord, usable: Sequence[Usable]) -> Cast:
         workspace = Path(self._settings.workspaces) / asked.id
+        log = SessionLog(self._store)
+        await bring_workspace(self._settings, log, asked.id, workspace, asked.resources)
         await self._require_here(asked.id, workspace)
         notes = await self._back.mounts.prepare(
             workspace, asked.resources, tenant=tenant, tokens=self._tokens(asked)

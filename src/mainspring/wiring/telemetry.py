@@ -69,11 +69,10 @@ class Telemetry:
 
 @asynccontextmanager
 async def telemetry(
-    log: SessionLog, *, environment: Mapping[str, str], version: str
+    log: SessionLog, metrics: Metrics, *, environment: Mapping[str, str], version: str
 ) -> AsyncGenerator[Telemetry, None]:
     """Raises: InvalidInput: OpenTelemetry is configured and cannot be had."""
     otel = read_otel(environment)
-    metrics = Metrics(version=version)
     exporters = _exporters(otel, version)
     observers = Observers(
         log, (RunMetrics(metrics, tools=TOOLS), *exporters), captures=otel.captures

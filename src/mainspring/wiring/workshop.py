@@ -15,7 +15,7 @@ from mainspring.core.errors import MainspringError
 from mainspring.log.background import running
 from mainspring.service.deliveries import DELIVER
 from mainspring.service.deployment_keep import FIRE
-from mainspring.service.observing import Observers
+from mainspring.service.metering import MeteredDispatcher
 from mainspring.service.session_record import SessionRecord
 from mainspring.service.upkeep import tidy
 from mainspring.service.worker import Pace, Worker
@@ -23,6 +23,7 @@ from mainspring.wiring.hands import Bench
 from mainspring.wiring.house import House, file_content
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.runs import Backing, Runs
+from mainspring.wiring.telemetry import Telemetry
 
 _LOG = logging.getLogger("mainspring.worker")
 _OFTEN_SECONDS = 30.0
@@ -43,9 +44,10 @@ class Orders:
 
 @asynccontextmanager
 async def open_workshop(
-    house: House, observers: Observers, orders: Orders
+    house: House, watching: Telemetry, orders: Orders, *, beat: Callable[[], None]
 ) -> AsyncGenerator[Worker, None]:
-    """A worker that is ready to work; what has to be looked after is, until the block ends."""
+    """A worker that is ready to work; what has to be looked after is, until the block ends.
+    `beat` is called as long as it is alive."""
     ground = house.ground
     async with Bench(ground.settings) as bench:
         runs = Runs(
@@ -60,12 +62,18 @@ async def open_workshop(
                 seal=ground.seal,
                 mounts=Mounts(file_content=file_content(house.shelves.files)),
                 deltas=ground.deltas,
-                observers=observers,
+                observers=watching.observers,
                 after_run=partial(_after_run, house),
             ),
             model=orders.model,
         )
-        worker = Worker(ground.dispatcher, ground.log, runs.run, pace=orders.pace)
+        worker = Worker(
+            MeteredDispatcher(ground.dispatcher, watching.metrics),
+            ground.log,
+            runs.run,
+            pace=orders.pace,
+            beat=beat,
+        )
         worker.register(FIRE, house.calendar.firing.fire)
         worker.register(DELIVER, house.mail.deliveries.deliver)
         keep_audit = orders.keep_audit

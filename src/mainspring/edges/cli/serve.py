@@ -38,7 +38,12 @@ Metrics = Annotated[
     ),
 ]
 Level = Annotated[
-    str, typer.Option("--log-level", help="debug, info, warning or error.", metavar="LEVEL")
+    str | None,
+    typer.Option(
+        "--log-level",
+        help="debug, info, warning or error. [default: $MAINSPRING_LOG_LEVEL, else info]",
+        metavar="LEVEL",
+    ),
 ]
 Form = Annotated[str, typer.Option("--log-format", help="auto, json or text.", metavar="FORM")]
 Issuers = Annotated[
@@ -76,7 +81,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
     drain: Drain = 30.0,
     model: ModelName = None,
     metrics: Metrics = None,
-    level: Level = "info",
+    level: Level = None,
     form: Form = "auto",
     oidc: Issuers = None,
     proxies: Proxies = None,
@@ -113,7 +118,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     drain: Drain = 30.0,
     model: ModelName = None,
     metrics: Metrics = None,
-    level: Level = "info",
+    level: Level = None,
     form: Form = "auto",
     networks: Networks = None,
 ) -> Action:

@@ -43,7 +43,9 @@ from mainspring.service.health import (
 )
 from mainspring.service.issuers import Issuer
 from mainspring.service.keys import ensure_first_key
-from mainspring.service.metering import Looks
+from mainspring.service.metering import Looks, MeteredPoster
+from mainspring.service.metrics import Metrics
+from mainspring.service.webhooks import DELIVERY_KIND
 from mainspring.service.worker import Pace
 from mainspring.wiring.house import House, open_house
 from mainspring.wiring.identity import open_tokens, published_keys
@@ -63,7 +65,7 @@ class Work:
     drain_seconds: float
     model: str | None
     metrics: str | None
-    level: str
+    level: str | None
     form: str
     networks: tuple[str, ...]
 
@@ -80,7 +82,7 @@ class Serve:
 
 async def serve(settings: Settings, *, asked: Serve) -> int:
     issuers = await _issuers(asked.oidc)
-    async with _opened(settings, asked.work) as premises:
+    async with _opened(settings, asked.work, works=asked.has_worker) as premises:
         house = premises.house
         first = await ensure_first_key(house.ground.store.records, adopted=settings.admin_key)
         door = Door(house.ground.store.records, tokens=open_tokens(issuers, published_keys))
@@ -122,6 +124,7 @@ class _Premises:
     closing: Event
     pulse: Pulse
     looks: Looks
+    works: bool
 
     @property
     def health(self) -> Health:
@@ -132,6 +135,8 @@ class _Premises:
             "tables": migrations_current(lambda: standing(settings.store)),
             "draining": not_draining(self.closing),
         }
+        if self.works:
+            checks["worker"] = self.pulse.check
         return Health(checks)
 
     def operations(self) -> tuple[Route, ...]:
@@ -145,19 +150,31 @@ class _Premises:
             pace=Pace(concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds),
             model=self.asked.model,
         )
-        async with open_workshop(self.house, self.telemetry.observers, orders) as worker:
+        async with open_workshop(
+            self.house, self.telemetry, orders, beat=self.pulse.beat
+        ) as worker:
             await worker.work(self.closing)
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, asked: Work) -> AsyncGenerator[_Premises, None]:
+async def _opened(
+    settings: Settings, asked: Work, *, works: bool = True
+) -> AsyncGenerator[_Premises, None]:
     networks = tuple(_network(each) for each in asked.networks)
     scrub = scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
-        stack.enter_context(journal(sys.stderr, scrub=scrub, level=asked.level, form=asked.form))
-        house = await stack.enter_async_context(open_house(settings, networks=networks))
+        level = asked.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
+        stack.enter_context(journal(sys.stderr, scrub=scrub, level=level, form=asked.form))
+        metrics = Metrics(version=__version__)
+        house = await stack.enter_async_context(
+            open_house(
+                settings, networks=networks, metered=lambda post: MeteredPoster(post, metrics)
+            )
+        )
         watching = await stack.enter_async_context(
-            telemetry(house.ground.log, environment=settings.environment, version=__version__)
+            telemetry(
+                house.ground.log, metrics, environment=settings.environment, version=__version__
+            )
         )
         closing = Event()
         premises = _Premises(
@@ -167,6 +184,7 @@ async def _opened(settings: Settings, asked: Work) -> AsyncGenerator[_Premises, 
             closing=closing,
             pulse=Pulse(),
             looks=_looks(house, watching),
+            works=works,
         )
         watching.metrics.follow(watching.metrics.streams_open, lambda: house.talk.streams.count)
         if asked.metrics is not None:
@@ -192,7 +210,10 @@ def _looks(house: House, watching: Telemetry) -> Looks:
     async def parked() -> int:
         return await records.count(Wanted(kind=parking.KIND))
 
-    return Looks(watching.metrics, sessions_parked=parked)
+    async def dead() -> int:
+        return await records.count(Wanted(kind=DELIVERY_KIND, label="dead"))
+
+    return Looks(watching.metrics, sessions_parked=parked, deliveries_dead=dead)
 
 
 def _welcome(settings: Settings, asked: Serve, url: str, first: str | None) -> None:

@@ -75,7 +75,7 @@ class FileRoutes:
                 path=f"{one}/content",
                 handle=self.download,
                 summary="Download a file",
-                media_type="application/octet-stream",
+                media_type="*/*",
             ),
             Route(
                 method="DELETE",

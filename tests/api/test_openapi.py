@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import anthropic
+import jsonschema_rs
+import msgspec
+import pytest
+from schemathesis.specs.openapi import definitions
+from tests.api.whole import Whole, whole
+
+from mainspring.edges.api.openapi import EXTENSION, document, encoded
+from mainspring.edges.api.route import Nothing
+from mainspring.edges.api.routes.openapi import OPENAPI
+
+_CALL = re.compile(
+    r'self\._(get|post|delete|get_api_list)\(\s*(?:path_template\(\s*)?"(/v1/[^"?]+)'
+)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+    async with whole(tmp_path) as made:
+        yield made
+
+
+def operations(made: Any) -> Iterator[tuple[str, str, Any]]:  # noqa: ANN401 (JSON)
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def references(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for key, value in cast("dict[str, object]", schema).items():
+            if key == "$ref":
+                yield str(value)
+            yield from references(value)
+    elif isinstance(schema, list):
+        for each in cast("list[object]", schema):
+            yield from references(each)
+
+
+def shape(path: str) -> str:
+    """A path whatever its ids are called."""
+    return re.sub(r"\{\w+\}", "{}", path)
+
+
+async def test_the_document_is_valid_and_has_every_route_once(api: Whole):
+    made = (await api.ask("GET", OPENAPI, key=None)).json
+    definitions.OPENAPI_31_VALIDATOR.validate(made)
+    found = {f"{method} {path}" for method, path, _ in operations(made)}
+    assert found == {route.operation for route in api.routes}
+    ids = [operation["operationId"] for _, _, operation in operations(made)]
+    assert len(ids) == len(set(ids)) == len(api.routes)
+
+
+async def test_the_same_routes_make_the_same_document_in_any_order(api: Whole):
+    served = (await api.ask("GET", OPENAPI, key=None)).body
+    made = msgspec.json.decode(served)
+    version = made["info"]["version"]
+    assert encoded(document(api.routes, version=version)).decode() == served
+    assert encoded(document(api.routes[::-1], version=version)).decode() == served
+
+
+async def test_every_schema_is_one_and_every_reference_leads_to_one(api: Whole):
+    made = document(api.routes, version="1")
+    schemas = made["components"]["schemas"]
+    for name in {each.removeprefix("#/components/schemas/") for each in references(made)}:
+        assert name in schemas
+    for name, schema in schemas.items():
+        jsonschema_rs.meta.validate({"$schema": jsonschema_rs.Draft202012, **schema}) if False else (
+            jsonschema_rs.meta.validate(schema)
+        )
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
+
+
+async def test_what_is_documented_of_a_query_is_what_is_read(api: Whole):
+    made = document(api.routes, version="1")
+    for route in api.routes:
+        given = made["paths"][route.path][route.method.lower()].get("parameters", ())
+        names = [each["name"] for each in given if each["in"] == "query"]
+        fields = (
+            ()
+            if route.query is Nothing
+            else (field.encode_name for field in msgspec.structs.fields(route.query))
+        )
+        plain = [
+            name.removesuffix("[]").replace("[", "_").removesuffix("]") for name in names
+        ]
+        assert sorted(plain) == sorted(fields)
+    agents = made["paths"]["/v1/agents"]["get"]["parameters"]
+    assert {"created_at[gte]", "created_at[lte]"} < {each["name"] for each in agents}
+    events = made["paths"]["/v1/sessions/{session_id}/events"]["get"]["parameters"]
+    assert "types[]" in {each["name"] for each in events}
+
+
+async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whole):
+    made = document(api.routes, version="1")
+    paths, schemas = made["paths"], made["components"]["schemas"]
+    assert schemas["Environment"]["properties"]["created_at"]["format"] == "date-time"
+    kept = schemas["Key"]["properties"]["expires_at"]["anyOf"]
+    assert {"type": "string", "format": "date-time"} in kept
+    assert schemas["Key"]["properties"]["agent_id"]["description"].startswith("The only agent")
+    form = paths["/v1/files"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert form["properties"]["file"] == {"type": "string", "format": "binary"}
+    stream = paths["/v1/sessions/{session_id}/events/stream"]["get"]
+    assert list(stream["responses"]["200"]["content"]) == ["text/event-stream"]
+    assert "Last-Event-ID" in {each["name"] for each in stream["parameters"]}
+    assert made["security"] == [{"key": []}, {"bearer": []}]
+    assert paths[OPENAPI]["get"]["security"] == []
+
+
+async def test_what_is_not_ours_is_the_official_clients_and_all_of_it(api: Whole):
+    """Of the resources that we have: each of its operations, and none that it does not know."""
+    made = document(api.routes, version="1")
+    theirs = {
+        (f"{method} {shape(path)}")
+        for method, path, operation in operations(made)
+        if EXTENSION not in operation
+    }
+    roots = {operation.split("/")[2] for operation in theirs}
+    package = Path(anthropic.__file__).parent / "resources" / "beta"
+    known = {
+        f"{method.removesuffix('_api_list')} {shape(path)}"
+        for file in package.rglob("*.py")
+        for method, path in _CALL.findall(file.read_text())
+        if path.split("/")[2] in roots
+    }
+    assert theirs == known

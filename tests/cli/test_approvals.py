@@ -1,0 +1,183 @@
+"""`mainspring approvals`, on a store that a service has left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+import pytest
+from tests.api.sessions_served import house, session
+from tests.cli.terminal import at_terminal
+
+from mainspring import Scripted
+from mainspring.core.events import (
+    AgentToolUse,
+    StatusIdle,
+    StatusRunning,
+    StopReason,
+    UserToolConfirmation,
+)
+from mainspring.core.facts import ToolCallAuthorized
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.upcast import read_payload
+from mainspring.service.approvals import Approvals
+from mainspring.service.audit import Audit
+from mainspring.service.drawer import Listing
+from mainspring.service.tenants import Tenants
+
+Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
+T = TypeVar("T")
+DIFF = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old words\n+new words"
+
+
+@pytest.fixture
+def waiting(store: Path) -> str:
+    """A session with two calls that wait; one would change a file."""
+    store.parent.mkdir()
+    session_id = anyio.run(_asked, store.parent)
+    (store.parent / "log.db").rename(store)
+    return session_id
+
+
+async def _asked(folder: Path) -> str:
+    async with house(folder, Scripted()) as home, home.client("default:admin") as client:
+        home.worker.is_asleep = True
+        await Tenants(home.log.store.records).ensure_root()
+        made = await session(client)
+        writer = await home.log.hold(made.id, owner="worker-1")
+        [edit, shell] = await writer.append(
+            AgentToolUse(name="edit", input={"file_path": "a.txt"}),
+            AgentToolUse(name="shell", input={"command": "make \x1b[31mclean"}),
+        )
+        await writer.append(
+            StatusRunning(),
+            ToolCallAuthorized(
+                tool_use_id=edit.id, decision="ask", gate="rule", reason="edits ask", preview=DIFF
+            ),
+            ToolCallAuthorized(tool_use_id=shell.id, decision="ask", gate="default"),
+            StatusIdle(
+                stop_reason=StopReason(type="requires_action", event_ids=(edit.id, shell.id))
+            ),
+        )
+        await writer.release()
+        await Approvals(home.log).keeper.catch_up("default", made.id)
+        return made.id
+
+
+def on_store(store: Path, look: Callable[[SessionLog], Awaitable[T]]) -> T:
+    async def opened() -> T:
+        async with open_sqlite(store) as found:
+            return await look(SessionLog(found))
+
+    return anyio.run(opened)
+
+
+def inbox(store: Path, session_id: str) -> list[UserToolConfirmation]:
+    async def look(log: SessionLog) -> list[UserToolConfirmation]:
+        items = await log.store.pending(session_id)
+        payloads = [read_payload(each.type, each.body, each.version) for each in items]
+        return [each for each in payloads if isinstance(each, UserToolConfirmation)]
+
+    return on_store(store, look)
+
+
+def listed(mainspring: Run, *arguments: str) -> list[dict[str, Any]]:
+    shown = mainspring("approvals", "ls", "--json", *arguments)
+    assert shown.returncode == 0, shown.stderr
+    return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def test_what_waits_is_listed_and_shown_with_what_it_would_do(mainspring: Run, waiting: str):
+    shown = mainspring("approvals", "ls")
+    assert shown.returncode == 0, shown.stderr
+    head, edit, shell = shown.stdout.splitlines()
+    assert head.split() == ["ID", "AGENT", "TOOL", "WHAT", "ASKED"]
+    assert "edit" in edit
+    assert "make" in shell
+    [one, two] = listed(mainspring)
+    assert (one["session_id"], one["status"]) == (waiting, "waiting")
+    whole = mainspring("approvals", "show", one["id"][-14:])
+    assert whole.returncode == 0, whole.stderr
+    for words in (*DIFF.splitlines(), "asked because: edits ask", "user or more", waiting):
+        assert words in whole.stdout
+    assert "\x1b" not in mainspring("approvals", "show", two["id"]).stdout
+
+
+def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: Path, waiting: str):
+    one, _ = listed(mainspring)
+    denied = mainspring("approvals", "deny", one["tool_use_id"], "-m", "not that", USER="olga")
+    assert denied.returncode == 0, denied.stderr
+    assert denied.stdout.startswith("denied edit")
+    [said] = inbox(store, waiting)
+    assert (said.tool_use_id, said.result) == (one["tool_use_id"], "deny")
+    assert (said.deny_message, said.answered_by) == ("not that", "cli:olga")
+    closed, left = listed(mainspring, "--all")
+    assert (closed["status"], left["status"]) == ("answered", "waiting")
+    again = mainspring("approvals", "allow", one["id"], USER="vera")
+    assert again.returncode == 1
+    assert "answered already: deny by cli:olga" in again.stderr
+    assert len(inbox(store, waiting)) == 1
+
+    async def noted(log: SessionLog) -> list[str]:
+        page = await Audit(log.store.records).page("default", Listing())
+        return [each.operation for each in page.data]
+
+    assert on_store(store, noted) == ["cli approvals deny"]
+
+
+def test_several_are_shown_before_they_are_answered(
+    mainspring: Run, store: Path, waiting: str, place: Path, environ: dict[str, str]
+):
+    ids = [each["id"] for each in listed(mainspring)]
+    refused = mainspring("approvals", "allow", *ids)
+    assert refused.returncode == 1
+    assert "+new words" in refused.stderr
+    assert "add --yes" in refused.stderr
+    assert inbox(store, waiting) == []
+    with at_terminal("approvals", "allow", *ids, cwd=place, env=environ) as terminal:
+        terminal.expect("+new words")
+        terminal.expect("allow these 2? [y/N]")
+        terminal.type("n\n")
+        assert terminal.wait() != 0
+    assert inbox(store, waiting) == []
+    allowed = mainspring("approvals", "allow", *ids, "--yes", "--json")
+    assert allowed.returncode == 0, allowed.stderr
+    assert [json.loads(line)["id"] for line in allowed.stdout.splitlines()] == ids
+    assert [each.result for each in inbox(store, waiting)] == ["allow", "allow"]
+
+
+def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run, waiting: str):
+    assert "there is no approval" in mainspring("approvals", "allow", "appr_none").stderr
+    several = mainspring("approvals", "show", "sevt_0")
+    assert several.returncode == 1
+    assert "could be any of 2" in several.stderr
+    assert mainspring("approvals", "ls", "--tenant", "nowhere").returncode == 1
+    assert mainspring("approvals", "policy", "--reset", "--role", "user").returncode == 2
+    wrong = mainspring("approvals", "policy", "--escalate-to", "the night shift")
+    assert wrong.returncode == 1
+    assert "say when" in wrong.stderr
+
+
+def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting: str):
+    changed = mainspring(
+        *("approvals", "policy", "--expires-after", "2h", "--escalate-after", "30m"),
+        *("--escalate-to", "the night shift", "--escalated-role", "operator", "--four-eyes"),
+    )
+    assert changed.returncode == 0, changed.stderr
+    for words in ("after 2:00:00, then denied", "to the night shift", "not who spoke"):
+        assert words in changed.stdout
+    own = mainspring("approvals", "policy", "--agent", "agent_1", "--role", "admin", "--json")
+    assert json.loads(own.stdout)["expires_after_seconds"] == 7200
+    never = mainspring("approvals", "policy", "--escalate-after", "never", "--json")
+    assert json.loads(never.stdout)["escalate_to"] is None
+    assert "built in" in mainspring("approvals", "policy", "--reset").stdout
+
+
+def test_to_look_at_nothing_makes_nothing(mainspring: Run, store: Path):
+    assert mainspring("approvals", "ls").returncode == 1
+    assert not store.exists()

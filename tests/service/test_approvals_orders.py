@@ -1,0 +1,133 @@
+"""Whatever comes in whatever order, each call has one outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, TypeAlias
+
+import anyio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.api.approvals_served import Office, erasing, office, person
+
+from mainspring.core.errors import MainspringError
+from mainspring.core.events import AgentToolResult, UserToolConfirmation
+from mainspring.core.facts import ToolCallStarted
+from mainspring.service.approval_policy import SetApprovalPolicy
+from mainspring.service.approval_record import Approval
+from mainspring.service.approvals import Answer
+from mainspring.service.dispatch import Job
+from mainspring.service.drawer import Listing
+from mainspring.service.sending import Sending
+from mainspring.service.sending_params import SendConfirmation, SendInterrupt
+
+Deed: TypeAlias = Literal[
+    "allow", "deny", "send", "expire", "interrupt", "run", "catch_up", "sweep"
+]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("allow", "deny", "send", "expire", "interrupt", "run", "catch_up", "sweep")
+        ),
+        st.integers(0, 1),
+        st.sampled_from(("olga", "vera")),
+    ),
+    min_size=3,
+    max_size=8,
+)
+BOSS = person("boss", "operator")
+
+
+class Story:
+    def __init__(self, desk: Office, session_id: str, calls: list[Approval]) -> None:
+        self.desk = desk
+        self.session_id = session_id
+        self.calls = calls
+        self.accepted: list[tuple[str, str, str]] = []
+
+    async def do(self, deed: Deed, which: int, name: str) -> None:
+        keeper, approval = self.desk.approvals.keeper, self.calls[which]
+        match deed:
+            case "allow" | "deny":
+                await self.desk.approvals.answer(person(name), approval.id, Answer(result=deed))
+                self.accepted.append((approval.tool_use_id, deed, f"key_{name}:{name}"))
+            case "send":
+                sent = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
+                await Sending(self.desk.home.sessions).send(person(name), self.session_id, [sent])
+                self.accepted.append((approval.tool_use_id, "allow", f"key_{name}:{name}"))
+            case "expire":
+                self.desk.later.put_on(hours=1)
+                job = Job(task="approval", key=approval.id, tenant="acme")
+                await self.desk.approvals.attend(job)
+            case "interrupt":
+                sending = Sending(self.desk.home.sessions)
+                await sending.send(person(name), self.session_id, [SendInterrupt()])
+            case "run":
+                await self.run()
+            case "catch_up":
+                await keeper.catch_up("acme", self.session_id)
+            case "sweep":
+                await keeper.sweep()
+
+    async def run(self) -> None:
+        worker = self.desk.home.worker
+        worker.is_asleep = False
+        await worker.wake("acme", self.session_id)
+        await worker.settled()
+        worker.is_asleep = True
+
+
+async def play(folder: Path, steps: list[tuple[Deed, int, str]]) -> None:
+    async with office(folder, erasing("a", "b")) as desk, desk.home.client() as client:
+        await desk.approvals.policies.set(BOSS, SetApprovalPolicy(expires_after_seconds=60))
+        session_id = await desk.asked(client)
+        listing = Listing(is_ascending=True, include_archived=True)
+        calls = list((await desk.approvals.page(BOSS, listing)).data)
+        assert len(calls) == 2
+        desk.home.worker.is_asleep = True
+        story = Story(desk, session_id, calls)
+        for deed, which, name in steps:
+            try:
+                await story.do(deed, which, name)
+            except MainspringError:
+                continue  # refused: it must not count
+        for which in (0, 1):
+            await story.do("expire", which, "olga")
+        await story.run()
+        await desk.approvals.keeper.catch_up("acme", session_id)
+        await check(story, listing)
+
+
+async def check(story: Story, listing: Listing) -> None:
+    log = await story.desk.home.log.read(story.session_id)
+    payloads = [event.payload for event in log]
+    said = {
+        each.tool_use_id: (each.tool_use_id, each.result, each.answered_by)
+        for each in payloads
+        if isinstance(each, UserToolConfirmation)
+    }
+    confirmed = Counter(e.tool_use_id for e in payloads if isinstance(e, UserToolConfirmation))
+    settled = Counter(e.tool_use_id for e in payloads if isinstance(e, AgentToolResult))
+    started = Counter(e.tool_use_id for e in payloads if isinstance(e, ToolCallStarted))
+    ids = {each.tool_use_id for each in story.calls}
+    assert settled == dict.fromkeys(ids, 1)
+    assert set(confirmed.values()) <= {1}
+    assert set(started.values()) <= {1}
+    assert set(story.accepted) <= set(said.values())
+    for kept in (await story.desk.approvals.page(BOSS, listing)).data:
+        told = said.get(kept.tool_use_id)
+        assert kept.status == ("void" if told is None else "answered")
+        assert told is None or (told[1], told[2]) == (kept.result, kept.answered_by)
+    allowed = {id_ for id_, result, _ in said.values() if result == "allow"}
+    assert set(started) <= allowed
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS)
+def test_any_order_of_answers_expiry_and_interrupts_gives_each_call_one_outcome(
+    steps: list[tuple[Deed, int, str]],
+):
+    with TemporaryDirectory() as folder:
+        anyio.run(play, Path(folder), steps)

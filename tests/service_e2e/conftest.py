@@ -1,0 +1,27 @@
+"""Stages for tests of the whole service: over SQLite, and over PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.fixtures_postgres import Postgres
+from tests.service_e2e.staging import Stage, staged
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
+    async with staged(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def shared_stage(
+    postgres: Postgres, postgres_url: str, tmp_path: Path
+) -> AsyncGenerator[Stage]:
+    """Its store is in PostgreSQL, so that any number of processes can work for it."""
+    async with staged(tmp_path, MAINSPRING_STORE=postgres_url) as made:
+        yield made
+    postgres.disconnect()
+    postgres.execute("drop schema if exists procrastinate cascade")

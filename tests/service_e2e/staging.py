@@ -1,0 +1,236 @@
+"""The service as people run it: processes of their own, a scripted model, the official SDK."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anthropic import AsyncAnthropic
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
+from tests.api.conftest import obey
+from tests.cli.upstream import Upstream, serving
+
+SECONDS = 60
+ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
+TOOLS: Any = [
+    {
+        "type": "agent_toolset_20260401",
+        "default_config": {"permission_policy": {"type": "always_allow"}},
+    }
+]
+_PYTHON = (sys.executable, "-m", "mainspring")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    url: str
+    key: str
+    process: Process
+
+    @asynccontextmanager
+    async def client(self, key: str | None = None) -> AsyncGenerator[AsyncAnthropic]:
+        async with AsyncAnthropic(
+            api_key=key or self.key, base_url=self.url, max_retries=0, timeout=SECONDS
+        ) as client:
+            yield client
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A folder to serve from, and a model that does what messages tell it to."""
+
+    folder: Path
+    model: Upstream
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def workspaces(self) -> Path:
+        return self.folder / "workspaces"
+
+    @asynccontextmanager
+    async def serve(self, *options: str, key: str | None = ADMIN_KEY) -> AsyncGenerator[Served]:
+        """`key`: the first one; None has it made and shown by the service."""
+        words = ("serve", "--port", "0", "--model", "ollama:test", *options)
+        adopted = {} if key is None else {"MAINSPRING_ADMIN_KEY": key}
+        async with self._started(words, adopted) as (process, output):
+            [url] = await _found(output, r"http://\S+")
+            made = key or (await _found(output, r"msk_\S+"))[0]
+            yield Served(url, made, process)
+
+    @asynccontextmanager
+    async def worker(self, *options: str) -> AsyncGenerator[Process]:
+        words = ("worker", "--model", "ollama:test", *options)
+        async with self._started(words, {}) as (process, output):
+            await _found(output, "working for")
+            yield process
+
+    async def command(self, *words: str) -> str:
+        done = await anyio.run_process(
+            [*_PYTHON, *words], cwd=self.folder, env=self._environment({}), check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def errors(self) -> str:
+        """All that the processes had to say."""
+        return "".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()  # noqa: TID251 (for the process under test)
+            if not name.startswith("MAINSPRING_") and not name.endswith("_API_KEY")
+        }
+        home = {"HOME": str(self.folder / "home"), "MAINSPRING_WORKSPACES": str(self.workspaces)}
+        return {**kept, **home, **self.model.variables, **self.variables, **more}
+
+    @asynccontextmanager
+    async def _started(
+        self, words: Iterable[str], more: Mapping[str, str]
+    ) -> AsyncGenerator[tuple[Process, Lines]]:
+        number = len(list(self.folder.glob("*.log")))
+        with (self.folder / f"{number}.log").open("w") as errors:
+            process = await anyio.open_process(
+                [*_PYTHON, *words],
+                cwd=self.folder,
+                env=self._environment(more),
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        assert process.stdout is not None
+        output = Lines(TextReceiveStream(process.stdout), self.folder / f"{number}.log")
+        async with process:
+            try:
+                yield process, output
+            finally:
+                await ended(process)
+
+
+@dataclass(slots=True)
+class Lines:
+    stream: TextReceiveStream
+    errors: Path
+    rest: str = ""
+
+    async def next(self) -> str:
+        while "\n" not in self.rest:
+            try:
+                self.rest += await self.stream.receive()
+            except anyio.EndOfStream:
+                raise AssertionError(self.errors.read_text()) from None
+        line, _, self.rest = self.rest.partition("\n")
+        return line
+
+
+async def _found(output: Lines, pattern: str) -> list[str]:
+    with anyio.fail_after(SECONDS):
+        while not (found := re.findall(pattern, await output.next())):
+            pass
+    return found
+
+
+async def ended(process: Process) -> int:
+    """Told to end as an operator would, and gone."""
+    with anyio.CancelScope(shield=True), anyio.fail_after(SECONDS):
+        if process.returncode is None:
+            process.terminate()
+        return await process.wait()
+
+
+@asynccontextmanager
+async def staged(folder: Path, **variables: str) -> AsyncGenerator[Stage]:
+    (folder / "home").mkdir()
+    with serving() as model:
+        model.otherwise = obey
+        yield Stage(folder, model, variables)
+
+
+def message(script: str) -> Any:  # noqa: ANN401 (as users of the SDK write: a dictionary)
+    return {"type": "user.message", "content": [{"type": "text", "text": script}]}
+
+
+def bash(command: str) -> str:
+    """A line of a script."""
+    escaped = command.replace("\\", "\\\\").replace('"', '\\"')
+    return f'call bash {{"command": "{escaped}"}}'
+
+
+async def begun(client: AsyncAnthropic, *script: str, **asked: Any) -> str:  # noqa: ANN401
+    """A session of an agent that may do everything, in an environment of its own."""
+    agent = await client.beta.agents.create(name="clerk", model="claude-sonnet-4-5", tools=TOOLS)
+    environment = await client.beta.environments.create(name=f"of-{agent.id}")
+    return await begun_in(client, agent.id, environment.id, *script, **asked)
+
+
+async def begun_in(
+    client: AsyncAnthropic,
+    agent: str,
+    environment: str,
+    *script: str,
+    **asked: Any,  # noqa: ANN401
+) -> str:
+    session = await client.beta.sessions.create(
+        agent=agent,
+        environment_id=environment,
+        initial_events=[message("\n".join(script))] if script else [],
+        **asked,
+    )
+    return session.id
+
+
+async def told(client: AsyncAnthropic, session_id: str, script: str) -> None:
+    await client.beta.sessions.events.send(session_id, events=[message(script)])
+
+
+async def upto_idle(client: AsyncAnthropic, session_id: str, *, times: int = 1) -> list[Any]:
+    """All events from its beginning, until it has come to rest so many times."""
+    events: list[Any] = []
+    with anyio.fail_after(SECONDS):
+        stream = await client.beta.sessions.events.stream(session_id, extra_query={"after": "0"})
+        async with stream:
+            async for event in stream:
+                events.append(event)
+                times -= event.type == "session.status_idle"
+                if not times:
+                    return events
+    raise AssertionError(f"the stream of {session_id} ended: {[each.type for each in events]}")
+
+
+async def reached(client: AsyncAnthropic, session_id: str, kind: str) -> Any:  # noqa: ANN401
+    """The first event of a kind."""
+    with anyio.fail_after(SECONDS):
+        stream = await client.beta.sessions.events.stream(session_id, extra_query={"after": "0"})
+        async with stream:
+            async for event in stream:
+                if event.type == kind:
+                    return event
+    raise AssertionError(f"no {kind} in the stream of {session_id}")
+
+
+def results(events: Iterable[Any]) -> list[str]:
+    """What tools have answered."""
+    return [
+        "".join(block.text for block in event.content)
+        for event in events
+        if event.type == "agent.tool_result"
+    ]
+
+
+def said(events: Iterable[Any]) -> list[str]:
+    return ["".join(b.text for b in each.content) for each in events if each.type == "agent.message"]
+
+
+async def eventually(path: Path, text: str) -> None:
+    """Until the file holds it."""
+    with anyio.fail_after(SECONDS):
+        while not path.exists() or text not in path.read_text():
+            await anyio.sleep(0.02)
