@@ -278,7 +278,8 @@ def _memory(ground: Ground) -> Memory:
 
 def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Mail) -> Talk:
     async def wake(tenant: str, session_id: str) -> None:
-        await ground.dispatcher.put(Job(task=WAKE, key=session_id, tenant=tenant))
+        # what is in the inbox is found again by looking: no need to write down that it is there
+        await ground.dispatcher.remind([Job(task=WAKE, key=session_id, tenant=tenant)])
 
     async def memory_store(tenant: str, store_id: str) -> StoreName:
         store = await memory.stores.active(tenant, store_id)
