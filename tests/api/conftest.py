@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +47,14 @@ class Platform:
 
 
 @contextmanager
-def platform(folder: Path, *options: str, **variables: str) -> Generator[Platform]:
-    """The service, with everything that is usual and nothing of this machine's."""
+def platform(
+    folder: Path,
+    *options: str,
+    answer: Callable[[dict[str, Any]], tuple[Part, ...]] = obey,
+    **variables: str,
+) -> Generator[Platform]:
+    """The service, with everything that is usual and nothing of this machine's. `answer` is what
+    its model says to a request."""
     kept = {
         name: value
         for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
@@ -56,7 +62,7 @@ def platform(folder: Path, *options: str, **variables: str) -> Generator[Platfor
     }
     (folder / "home").mkdir(exist_ok=True)
     with serving() as model, (folder / "stderr.txt").open("w") as errors:
-        model.otherwise = obey
+        model.otherwise = answer
         process = subprocess.Popen(
             [*_SERVE, *options],
             cwd=folder,

@@ -51,3 +51,37 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
                     }
                 ],
             )
+
+
+async def test_of_two_runners_that_do_the_same_call_one_counts(tmp_path: Path):
+    both = anyio.Event()
+    begun: list[str] = []
+
+    @beta_async_tool(name="ask_owner")
+    async def ask_both(question: str) -> str:
+        """Ask the owner."""
+        begun.append(question)
+        if len(begun) == 2:
+            both.set()
+        await both.wait()
+        return f"yes to {question}"
+
+    model = Scripted(calls("ask_owner", question="tea"), says("Done."))
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await session(client)
+        hello: Any = {"type": "user.message", "content": [{"type": "text", "text": "go"}]}
+        await client.beta.sessions.events.send(made.id, events=[hello])
+
+        async def serve() -> None:
+            runner = client.beta.sessions.events.tool_runner(
+                made.id, tools=[ask_both], max_idle=0.2
+            )
+            await runner.until_done()
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(serve)
+                group.start_soon(serve)
+        assert begun == ["tea", "tea"]
+        assert str(model.requests[-1].messages).count("yes to tea") == 1
+        assert (await client.beta.sessions.retrieve(made.id)).status == "idle"

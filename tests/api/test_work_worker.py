@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import anthropic
 import anyio
+import pytest
 from anthropic import beta_async_tool
 from anthropic.lib.environments import BetaAnyRunnableTool
 from anthropic.lib.tools.agent_toolset import AgentToolContext, beta_agent_toolset_20260401
@@ -176,3 +179,43 @@ async def test_a_worker_that_leaves_in_the_middle_leaves_its_work_to_others(tmp_
         assert (left.state, next_one.state, next_one.data.id) == ("stopped", "queued", made.id)
         async with here.worker(made.environment_id, workdir, tools=everything):
             await here.until_done(made.id)
+
+
+async def test_a_worker_that_comes_later_does_not_do_what_was_interrupted(tmp_path: Path):
+    workdir = tmp_path / "theirs"
+    workdir.mkdir()
+    model = Scripted(calls("bash", command="touch it"), says("Done."))
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await hosted(client, "go")
+        await here.until(made.id, "session.status_idle")
+        await client.beta.sessions.events.send(made.id, events=[{"type": "user.interrupt"}])
+        await here.until(made.id, "session.status_idle", times=2)
+        async with here.worker(made.environment_id, workdir):
+            await here.until_work_is(made.environment_id, "stopped")
+        assert not (workdir / "it").exists()
+        assert "user.tool_result" not in await here.kinds(made.id)
+
+
+async def test_a_result_counts_once_and_not_before_the_yes(tmp_path: Path):
+    model = Scripted(calls("bash", command="ls"), says("Done."))
+    async with site(tmp_path, model) as here, here.client() as client:
+        made = await hosted(client, "go", tools=[CAREFUL])
+        await here.until(made.id, "session.status_idle")
+        send = client.beta.sessions.events.send
+        shown = [each async for each in client.beta.sessions.events.list(made.id)]
+        [call_id] = [each.id for each in shown if each.type == "agent.tool_use"]
+        result: Any = {
+            "type": "user.tool_result",
+            "tool_use_id": call_id,
+            "content": [{"type": "text", "text": "one.txt"}],
+        }
+        with pytest.raises(anthropic.BadRequestError, match="user.tool_confirmation first"):
+            await send(made.id, events=[result])
+        yes: Any = {"type": "user.tool_confirmation", "tool_use_id": call_id, "result": "allow"}
+        await send(made.id, events=[yes])
+        await here.until(made.id, "tool_call.started")
+        await send(made.id, events=[result])
+        with pytest.raises(anthropic.BadRequestError):
+            await send(made.id, events=[result])
+        await here.until_done(made.id)
+        assert str(model.requests[-1].messages).count("one.txt") == 1

@@ -49,6 +49,8 @@ class Whole:
     house: House
     routes: Sequence[Route]
     keys: Mapping[tuple[str, Role], str]
+    root: str
+    """The key of the platform's administrator."""
     http: aiohttp.ClientSession
     ids: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     """Of each tenant, by the names that paths have for them."""
@@ -96,7 +98,8 @@ async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
     )
     async with open_house(settings) as house:
         records = house.ground.store.records
-        await ensure_first_key(records)
+        root = await ensure_first_key(records)
+        assert root is not None
         for tenant in TENANTS:
             await Tenants(records).create(CreateTenant(id=tenant))
         keys = {
@@ -108,7 +111,7 @@ async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
             serving(Api(routes, doorkeeper=door).application()) as url,
             aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
         ):
-            made = Whole(url, house, routes, keys, http)
+            made = Whole(url, house, routes, keys, root, http)
             for tenant in TENANTS:
                 made.ids[tenant] = await one_of_each(made, tenant)
             yield made

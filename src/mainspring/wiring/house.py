@@ -166,17 +166,18 @@ async def open_house(
     settings: Settings,
     *,
     networks: tuple[Network, ...] = (),
+    tenant_limit: int | None = None,
     metered: Callable[[Poster], Poster] = lambda post: post,
 ) -> AsyncGenerator[House, None]:
     """Over the store that the settings name; nothing works in it yet, and nobody is let in.
-    `networks` and `metered`: see `Ground`.
+    `networks` and `metered`: see `Ground`; `tenant_limit`: how many jobs of one tenant run at once.
 
     Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
     """
     async with (
         open_log(settings) as log,
         open_shelf(settings) as shelf,
-        _open_lines(settings, log) as (dispatcher, deltas),
+        _open_lines(settings, log, tenant_limit) as (dispatcher, deltas),
     ):
         ground = Ground(
             settings=settings,
@@ -223,16 +224,16 @@ def built(ground: Ground) -> House:
 
 @asynccontextmanager
 async def _open_lines(
-    settings: Settings, log: SessionLog
+    settings: Settings, log: SessionLog, tenant_limit: int | None
 ) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
     """How processes of the service hear of each other: by the database, if it is shared."""
     if not is_postgres(settings.store):
-        yield EmbeddedDispatcher(log.store.records), LocalDeltas()
+        yield EmbeddedDispatcher(log.store.records, tenant_limit=tenant_limit), LocalDeltas()
         return
     fleet = import_module("mainspring.wiring.fleet")  # by name: an extra, and long to import
     broadcast = import_module("mainspring.log.postgres.broadcast")
     async with (
-        fleet.open_fleet(settings.store) as dispatcher,
+        fleet.open_fleet(settings.store, tenant_limit=tenant_limit) as dispatcher,
         broadcast.open_broadcast(settings.store) as radio,
     ):
         yield dispatcher, SharedDeltas(radio)

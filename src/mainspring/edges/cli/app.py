@@ -12,6 +12,7 @@ from mainspring.edges.cli import (
     approvals,
     audit,
     backup,
+    deployments,
     doctor,
     insight,
     keys,
@@ -23,6 +24,7 @@ from mainspring.edges.cli import (
     talk,
     tenants,
     vault,
+    webhooks,
 )
 from mainspring.edges.cli.action import Action
 
@@ -64,6 +66,8 @@ app.command("halt")(tenants.halt)
 app.command("resume")(tenants.resume)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(audit.app, name="audit")
+app.add_typer(deployments.app, name="deployments")
+app.add_typer(webhooks.app, name="webhooks")
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("migrate")(backup.migrate)

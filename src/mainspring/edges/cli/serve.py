@@ -18,6 +18,15 @@ else:
 Concurrency = Annotated[
     int, typer.Option(min=1, max=10_000, help="How many sessions this process runs at once.")
 ]
+OfTenant = Annotated[
+    int | None,
+    typer.Option(
+        "--tenant-concurrency",
+        min=1,
+        help="How many jobs of one tenant run at once: over all workers on PostgreSQL, in this"
+        " process on SQLite. [default: no limit]",
+    ),
+]
 Drain = Annotated[
     float,
     typer.Option(
@@ -78,6 +87,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
         bool, typer.Option("--worker/--no-worker", help="Whether to run sessions as well.")
     ] = True,
     concurrency: Concurrency = 16,
+    of_tenant: OfTenant = None,
     drain: Drain = 30.0,
     model: ModelName = None,
     metrics: Metrics = None,
@@ -102,6 +112,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
             proxies=tuple(proxies or ()),
             work=serve_acts.Work(
                 concurrency=concurrency,
+                of_tenant=of_tenant,
                 drain_seconds=drain,
                 model=model,
                 metrics=metrics,
@@ -115,6 +126,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
 
 def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     concurrency: Concurrency = 16,
+    of_tenant: OfTenant = None,
     drain: Drain = 30.0,
     model: ModelName = None,
     metrics: Metrics = None,
@@ -131,6 +143,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
         serve_acts.work,
         asked=serve_acts.Work(
             concurrency=concurrency,
+            of_tenant=of_tenant,
             drain_seconds=drain,
             model=model,
             metrics=metrics,

@@ -62,6 +62,7 @@ _ANYWHERE = ("127.0.0.1", "::1", "localhost")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     concurrency: int
+    of_tenant: int | None
     drain_seconds: float
     model: str | None
     metrics: str | None
@@ -168,7 +169,10 @@ async def _opened(
         metrics = Metrics(version=__version__)
         house = await stack.enter_async_context(
             open_house(
-                settings, networks=networks, metered=lambda post: MeteredPoster(post, metrics)
+                settings,
+                networks=networks,
+                tenant_limit=asked.of_tenant,
+                metered=lambda post: MeteredPoster(post, metrics),
             )
         )
         watching = await stack.enter_async_context(

@@ -1,0 +1,141 @@
+"""The OpenAPI document taken at its word: requests made of it, good and bad, to all of the API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import schemathesis
+from anyio import to_thread
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.api.whole import TENANTS, Whole, whole
+
+from mainspring.edges.api.openapi import STREAM, document
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+ENDING = ("/archive", "/disable", "/redact", "/revoke", "/stop")
+"""After these a thing is not what it was: they come last."""
+MAX_URL = 8_000
+"""What is longer never gets to us: the parser of HTTP refuses it in its own words."""
+_MADE_UP_EVERY = 4
+
+
+@dataclass(slots=True)
+class Fuzz:
+    api: Whole
+    examples: int
+    is_steady: bool
+    asked: int = 0
+    done: set[str] = field(default_factory=set[str])
+    """Operations that were carried out at least once."""
+    problems: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
+    def run(self) -> None:
+        for operation in self._operations():
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                self._try(operation, mode)
+
+    def _operations(self) -> list[Any]:
+        document_ = document(self.api.routes, version="1")
+        schema = schemathesis.openapi.from_dict(document_)
+        streams = {route.operation for route in self.api.routes if route.media_type == STREAM}
+        found = [each.ok() for each in schema.get_all_operations()]
+        ending = sorted(
+            found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)
+        )
+        return [each for each in ending if f"{each.method} {each.path}" not in streams]
+
+    def _try(self, operation: Any, mode: GenerationMode) -> None:  # noqa: ANN401
+        @settings(
+            max_examples=self.examples,
+            deadline=None,
+            database=None,
+            derandomize=self.is_steady,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def attempt(case: Case) -> None:
+            self._ask(case, is_good=mode == GenerationMode.POSITIVE)
+
+        try:
+            attempt()
+        except Unsatisfiable:
+            pass  # nothing can be wrong with what takes nothing, or anything
+
+    def _ask(self, case: Case, *, is_good: bool) -> None:
+        self.asked += 1
+        name = f"{case.method.lower()} {case.path}"
+        self._settle(case, is_good=is_good)
+        response = case.call(base_url=self.api.url, headers={"x-api-key": self._key(case)})
+        if len(response.request.url or "") > MAX_URL:
+            return
+        if response.status_code < 300:
+            self.done.add(name)
+        try:
+            case.validate_response(response, checks=CHECKS)
+        except Exception as problem:  # noqa: BLE001 (all of them are told at the end)
+            self.problems.setdefault((name, type(problem).__name__), str(problem))
+
+    def _settle(self, case: Case, *, is_good: bool) -> None:
+        """Mostly about things that there are; else all of it would be about nothing."""
+        case.headers.pop("Authorization", None)  # ours is the other one
+        ids = {**self.api.ids[TENANTS[0]], "tenant_id": TENANTS[1]}
+        if self.asked % _MADE_UP_EVERY:
+            for parameter in case.path_parameters:
+                case.path_parameters[parameter] = ids[parameter]
+        if is_good and isinstance(case.body, dict):
+            case.body = about(cast("dict[str, Any]", case.body), ids)
+
+    def _key(self, case: Case) -> str:
+        is_platforms = case.path.startswith("/v1/mainspring/tenants")
+        return self.api.root if is_platforms else self.api.keys[TENANTS[0], "admin"]
+
+
+def about(body: dict[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
+    """The same, with ids of things that there are."""
+    known = {**ids, "agent": ids["agent_id"], "vault_ids": [ids["vault_id"]]}
+    return {key: known.get(key, value) for key, value in body.items()}
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+    async with whole(tmp_path) as made:
+        yield made
+
+
+def shown(fuzz: Fuzz) -> Iterator[str]:
+    for (name, kind), problem in fuzz.problems.items():
+        yield f"{name} ({kind}): {problem[:1500]}"
+
+
+async def test_requests_as_documented_and_not_are_answered_as_documented(api: Whole):
+    fuzz = Fuzz(api, examples=1, is_steady=True)
+    await to_thread.run_sync(fuzz.run)
+    assert list(shown(fuzz)) == []
+    assert len(fuzz.done) > len(api.routes) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_many_requests_as_documented_and_not_are_answered_as_documented(api: Whole):
+    fuzz = Fuzz(api, examples=12, is_steady=False)
+    await to_thread.run_sync(fuzz.run)
+    assert list(shown(fuzz)) == []
+    assert len(fuzz.done) > len(api.routes) * 2 // 3
