@@ -89,6 +89,20 @@ def test_a_fork_at_an_event_has_the_files_of_then_and_its_parent_keeps_its_own(
     assert "coffee" in results(client, parent["id"])
 
 
+def test_a_fork_has_what_was_mounted_as_its_parent_left_it(client: Anthropic, session_id: str):
+    known = client.beta.sessions.retrieve(session_id)
+    file = client.beta.files.upload(file=("rows.csv", b"one\n", "text/csv"))
+    session = client.beta.sessions.create(
+        agent=known.agent.id,
+        environment_id=known.environment_id,
+        resources=[{"type": "file", "file_id": file.id, "mount_path": "/workspace/rows.csv"}],
+    )
+    said(client, session.id, 'call bash {"command": "echo two >> rows.csv"}\nsay Added.')
+    forked = post(client, f"/v1/sessions/{session.id}/fork")
+    said(client, forked["id"], 'call bash {"command": "cat rows.csv"}\nsay So it is.')
+    assert "one\\ntwo" in results(client, forked["id"])
+
+
 def test_a_fork_at_no_event_is_refused(client: Anthropic, session_id: str):
     with pytest.raises(anthropic.BadRequestError, match="cannot fork at 9999"):
         post(client, f"/v1/sessions/{session_id}/fork", at=9999)

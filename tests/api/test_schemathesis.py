@@ -1,8 +1,11 @@
 """The OpenAPI document taken at its word: requests made of it, good and bad, to all of the API."""
+# pyright: basic
+# schemathesis tells its types in part only
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -48,14 +51,15 @@ class Fuzz:
 
     def run(self) -> None:
         for operation in self._operations():
-            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                self._try(operation, mode)
+            self._try(operation, GenerationMode.POSITIVE)
+            if operation.query or operation.body:
+                self._try(operation, GenerationMode.NEGATIVE)
 
     def _operations(self) -> list[Any]:
         document_ = document(self.api.routes, version="1")
         schema = schemathesis.openapi.from_dict(document_)
         streams = {route.operation for route in self.api.routes if route.media_type == STREAM}
-        found = [each.ok() for each in schema.get_all_operations()]
+        found: list[Any] = [cast("Any", each).ok() for each in schema.get_all_operations()]
         ending = sorted(
             found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)
         )
@@ -68,16 +72,14 @@ class Fuzz:
             database=None,
             derandomize=self.is_steady,
             phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
         )
         @given(case=operation.as_strategy(generation_mode=mode))
         def attempt(case: Case) -> None:
             self._ask(case, is_good=mode == GenerationMode.POSITIVE)
 
-        try:
+        with suppress(Unsatisfiable):  # nothing can be wrong with what takes anything
             attempt()
-        except Unsatisfiable:
-            pass  # nothing can be wrong with what takes nothing, or anything
 
     def _ask(self, case: Case, *, is_good: bool) -> None:
         self.asked += 1

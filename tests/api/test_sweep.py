@@ -107,6 +107,16 @@ async def test_another_tenants_id_looks_like_one_that_never_was(api: Whole):
         assert told(foreign, theirs) == told(missing, nobodys), route.operation
 
 
+async def test_who_has_no_key_and_does_not_sign_learns_nothing_of_what_there_is(api: Whole):
+    theirs, nobodys = api.ids[THEIRS], unknown(api.ids[THEIRS])
+    for route in api.routes:
+        if route.is_open and parameters(route):
+            known = await api.ask(route.method, filled(route, theirs), key=None, body={})
+            missing = await api.ask(route.method, filled(route, nobodys), key=None, body={})
+            assert known.status == 401
+            assert told(known, theirs) == told(missing, nobodys), route.operation
+
+
 async def test_a_thing_of_anothers_is_not_found_under_a_thing_of_ones_own(api: Whole):
     before = await everything(api, THEIRS)
     for route in named(api):

@@ -48,6 +48,12 @@ async def test_a_token_is_for_its_item_and_its_session(tmp_path: Path):
                 client.beta.sessions.list(),
                 client.beta.environments.list(),
                 work.ack(other, environment_id=theirs.environment_id),
+                client.beta.sessions.events.send(
+                    mine.id,
+                    events=[
+                        {"type": "user.tool_confirmation", "tool_use_id": "x", "result": "allow"}
+                    ],
+                ),
             ):
                 with pytest.raises(anthropic.PermissionDeniedError):
                     await refused

@@ -209,7 +209,7 @@ async def test_a_result_counts_once_and_not_before_the_yes(tmp_path: Path):
             "tool_use_id": call_id,
             "content": [{"type": "text", "text": "one.txt"}],
         }
-        with pytest.raises(anthropic.BadRequestError, match="user.tool_confirmation first"):
+        with pytest.raises(anthropic.BadRequestError, match=r"user\.tool_confirmation first"):
             await send(made.id, events=[result])
         yes: Any = {"type": "user.tool_confirmation", "tool_use_id": call_id, "result": "allow"}
         await send(made.id, events=[yes])

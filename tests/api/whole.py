@@ -17,9 +17,12 @@ from mainspring.core import clock
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.assembly import routes_of
 from mainspring.edges.api.route import Route
+from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
 from mainspring.service.door import Door, Rates
 from mainspring.service.drawer import Drawer
+from mainspring.service.health import Health
 from mainspring.service.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.metrics import Metrics
 from mainspring.service.parking import KIND as PARKED
 from mainspring.service.parking import Parked
 from mainspring.service.principal import ROLES, Principal, Role
@@ -66,7 +69,9 @@ class Whole:
     ) -> Answer:
         """`body`: JSON, or a form with files."""
         sent = {**(headers or {}), **({} if key is None else {"x-api-key": key})}
-        content = {"data": body} if isinstance(body, aiohttp.FormData) else {"json": body}
+        content: dict[str, Any] = (
+            {"data": body} if isinstance(body, aiohttp.FormData) else {"json": body}
+        )
         async with self.http.request(method, path, headers=sent, **content) as response:
             return Answer(response.status, await response.text(errors="replace"), response.headers)
 
@@ -102,10 +107,14 @@ async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
         assert root is not None
         for tenant in TENANTS:
             await Tenants(records).create(CreateTenant(id=tenant))
-        keys = {
+        keys: dict[tuple[str, Role], str] = {
             (tenant, role): await _key(house, tenant, role) for tenant in TENANTS for role in ROLES
         }
-        routes = routes_of(house)
+        routes = routes_of(
+            house,
+            *HealthRoutes(Health({})).routes(),
+            *MetricsRoutes(Metrics(version="1"), _looked).routes(),
+        )
         door = Door(records, rates=Rates(key=Rate(1_000_000), tenant=Rate(1_000_000)))
         async with (
             serving(Api(routes, doorkeeper=door).application()) as url,
@@ -115,6 +124,10 @@ async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
             for tenant in TENANTS:
                 made.ids[tenant] = await one_of_each(made, tenant)
             yield made
+
+
+async def _looked() -> None:
+    pass
 
 
 async def _key(house: House, tenant: str, role: Role) -> str:
@@ -169,6 +182,9 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     )
     key = await make("/v1/mainspring/keys", name="another")
     await _park(api, tenant, session["id"])
+    work = f"/v1/environments/{environment['id']}/work"
+    await api.house.talk.work.offer(tenant, environment["id"], session["id"])
+    offered, *_ = (await _get(api, tenant, work))["data"]
     return {
         "agent_id": agent["id"],
         "environment_id": environment["id"],
@@ -190,6 +206,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "trigger_id": trigger["id"],
         "key_id": key["id"],
         "tenant_id": tenant,
+        "work_id": offered["id"],
     }
 
 

@@ -57,14 +57,17 @@ class Stage:
         return self.folder / "workspaces"
 
     @asynccontextmanager
-    async def serve(self, *options: str, key: str | None = ADMIN_KEY) -> AsyncGenerator[Served]:
-        """`key`: the first one; None has it made and shown by the service."""
+    async def serve(
+        self, *options: str, key: str | None = ADMIN_KEY, first: str | None = None
+    ) -> AsyncGenerator[Served]:
+        """`key`: what the operator gives it; None has the service make and show one, unless
+        `first` is what it has shown before."""
         words = ("serve", "--port", "0", "--model", "ollama:test", *options)
         adopted = {} if key is None else {"MAINSPRING_ADMIN_KEY": key}
         async with self._started(words, adopted) as (process, output):
             [url] = await _found(output, r"http://\S+")
-            made = key or (await _found(output, r"msk_\S+"))[0]
-            yield Served(url, made, process)
+            known = key or first
+            yield Served(url, known or (await _found(output, r"msk_\S+"))[0], process)
 
     @asynccontextmanager
     async def worker(self, *options: str) -> AsyncGenerator[Process]:
@@ -162,6 +165,14 @@ def bash(command: str) -> str:
     """A line of a script."""
     escaped = command.replace("\\", "\\\\").replace('"', '\\"')
     return f'call bash {{"command": "{escaped}"}}'
+
+
+def waiting() -> str:
+    """A line of a script: a program that goes on when the test makes the file `go`."""
+    return bash(
+        "echo began >> effects; until [ -e go ]; do sleep 0.05; done;"
+        " echo ended >> effects; echo went on"
+    )
 
 
 async def begun(client: AsyncAnthropic, *script: str, **asked: Any) -> str:  # noqa: ANN401

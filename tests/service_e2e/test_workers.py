@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import signal
+import threading
+from typing import Any
 
 import anyio
+from anthropic import AsyncAnthropic
+from anyio.abc import Process
 from tests.service_e2e.staging import (
     SECONDS,
     Stage,
     bash,
     begun,
-    ended,
     eventually,
-    message,
     results,
     said,
+    told,
     upto_idle,
+    waiting,
 )
 
 
@@ -26,64 +30,50 @@ async def test_a_worker_takes_over_from_one_that_was_killed(shared_stage: Stage)
         api.client() as client,
         stage.worker("--concurrency", "1") as doomed,
     ):
-        long = await begun(
-            client,
-            bash("echo once >> effects; sleep 50; echo late >> effects"),
-            bash("cat effects; echo twice >> effects"),
-            "say survived",
-        )
-        effects = stage.workspaces / long / "effects"
-        await eventually(effects, "once")
+        long = await begun(client, waiting(), bash("cat effects"), "say survived")
+        workspace = stage.workspaces / long
+        await eventually(workspace / "effects", "began")
         async with stage.worker() as other:
-            short = await begun(client, bash("echo here"), "say done")  # the first one is full
-            assert said(await upto_idle(client, short)) == ["done"]
+            await _words_reach_streams_of_ananother_process(stage, client)  # the first worker is full
             doomed.send_signal(signal.SIGKILL)
+            await doomed.wait()
+            (workspace / "go").touch()
             events = await upto_idle(client, long)
+            assert results(events) == ["went on", "began\nended"]
             assert said(events) == ["survived"]
-            assert effects.read_text() == "once\ntwice\n"
-            cut_off, after = results(events)
-            assert "once" not in cut_off
-            assert after.startswith("once")
-            assert await ended(other) == 0
+            await _work_is_finished_before_a_worker_ends(stage, client, other)
 
 
-async def test_words_reach_streams_of_another_process_as_they_are_spoken(shared_stage: Stage):
-    async with (
-        shared_stage.serve("--no-worker") as api,
-        api.client() as client,
-        shared_stage.worker(),
-    ):
-        session_id = await begun(client)
-        stream = await client.beta.sessions.events.stream(
-            session_id, event_deltas=["agent.message"]
-        )
-        events = []
-        with anyio.fail_after(SECONDS):
-            async with stream:
-                await client.beta.sessions.events.send(
-                    session_id, events=[message("say one two three four")]
-                )
-                async for event in stream:
-                    events.append(event)
-                    if event.type == "session.status_idle":
-                        break
+async def _words_reach_streams_of_another_process(stage: Stage, client: AsyncAnthropic) -> None:
+    session_id = await begun(client)
+    stream = await client.beta.sessions.events.stream(session_id, event_deltas=["agent.message"])
+    heard = threading.Event()
+    stage.model.says("one two\n", heard, "three four")
+    events: list[Any] = []
+    with anyio.fail_after(SECONDS):
+        async with stream:
+            await told(client, session_id, "speak slowly")
+            async for event in stream:
+                events.append(event)
+                if event.type == "event_delta":
+                    heard.set()
+                if event.type == "session.status_idle":
+                    break
     kinds = [event.type for event in events]
     assert kinds.index("event_start") < kinds.index("event_delta") < kinds.index("agent.message")
 
 
-async def test_a_worker_that_is_told_to_end_finishes_what_it_does_first(shared_stage: Stage):
-    async with (
-        shared_stage.serve("--no-worker") as api,
-        api.client() as client,
-        shared_stage.worker() as worker,
-    ):
-        session_id = await begun(client, bash("touch began; sleep 2; echo slept"), "say rested")
-        await eventually(shared_stage.workspaces / session_id / "began", "")
-        later = None
-        assert await ended(worker) == 0
-        events = await upto_idle(client, session_id)
-        assert results(events) == ["slept"]
-        later = await begun(client, "say hello")
-        assert (await client.beta.sessions.retrieve(later)).status != "terminated"
-        async with shared_stage.worker():
-            assert said(await upto_idle(client, later)) == ["hello"]
+async def _work_is_finished_before_a_worker_ends(
+    stage: Stage, client: AsyncAnthropic, last: Process
+) -> None:
+    session_id = await begun(client, waiting(), "say rested")
+    workspace = stage.workspaces / session_id
+    await eventually(workspace / "effects", "began")
+    last.terminate()
+    unheard = await begun(client, "say nobody is there")
+    (workspace / "go").touch()
+    assert said(await upto_idle(client, session_id)) == ["rested"]
+    with anyio.fail_after(SECONDS):
+        assert await last.wait() == 0
+    kinds = [event.type async for event in client.beta.sessions.events.list(unheard)]
+    assert kinds == ["user.message"]

@@ -23,7 +23,11 @@ from mainspring.service.notice import Notice
 from mainspring.service.outbox import Outbox
 from mainspring.service.schedules import chosen, jitter, latest, next_fire
 from mainspring.service.seal import Seal
-from mainspring.service.session_resources import RepositoryAsked, ResourceAsked
+from mainspring.service.session_resources import (
+    RepositoryAsked,
+    ResourceAsked,
+    repository_name,
+)
 
 KIND = "deployment"
 FIRE = "fire"
@@ -189,7 +193,13 @@ class DeploymentKeep:
 
 
 def parted(asked: Sequence[ResourceAsked]) -> tuple[tuple[Resource, ...], Tokens]:
-    """What may be shown, and the tokens by the places of their resources."""
+    """What may be shown, and the tokens by the places of their resources.
+
+    Raises: InvalidInput: an address that is none, or has a secret in it.
+    """
+    for each in asked:
+        if isinstance(each, RepositoryAsked):
+            repository_name(each.url)
     tokens: Tokens = {
         index: each.authorization_token
         for index, each in enumerate(asked)

@@ -110,9 +110,11 @@ class Door:
         try:
             who = _acting(who, knock.headers)
             tenant = await self._tenant(who)
-            standing = self._counted(who, key_rate, tenant)
         except (Forbidden, InvalidInput) as error:
             return Admission(who=who, refusal=error)
+        if knock.is_inside:
+            return Admission(who=who, refusal=await self._refusal(who, knock, route))
+        standing = self._counted(who, key_rate, tenant)
         return Admission(
             who=who,
             headers=self._told(standing),

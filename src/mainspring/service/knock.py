@@ -19,6 +19,8 @@ class Knock:
     """The ids that stand in the path: `session_id` and the like."""
     address: str = ""
     """Of the client."""
+    is_inside: bool = False
+    """It was let in before and has stayed, as who reads a stream does: no other request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

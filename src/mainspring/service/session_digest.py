@@ -181,15 +181,13 @@ def _awaiting(
 ) -> SessionDigest:
     """Of all calls, those are open that the thread says it waits for."""
     known = _calls(digest, thread_id)
-    named = {id_: known.get(id_, Call("tool")) for id_ in reason.event_ids}
-    waiting = {id_: _awaited(call, event.seq) for id_, call in named.items()}
+    waiting = {id_: _awaited(known.get(id_, Call("tool")), event.seq) for id_ in reason.event_ids}
     return _with(digest, thread_id, event, calls=MappingProxyType(waiting))
 
 
 def _awaited(call: Call, seq: int) -> Call:
-    if call.kind == "custom" or call.is_handed_over:
-        return call
-    return replace(call, asked=call.asked or seq)
+    is_clients = call.kind == "custom" or call.is_handed_over
+    return call if is_clients else replace(call, asked=call.asked or seq)
 
 
 def _rescheduled(
@@ -250,37 +248,37 @@ def _answered(
     )
 
 
+def _with_call(digest: SessionDigest, event: Event, call_id: str, call: Call) -> SessionDigest:
+    calls = _calls(digest, event.thread_id) | {call_id: call}
+    return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
+
+
 def _called(digest: SessionDigest, event: Event, payload: AnyPayload) -> SessionDigest:
     kind: Kind = "custom" if isinstance(payload, events.AgentCustomToolUse) else "tool"
-    calls = _calls(digest, event.thread_id) | {event.id: Call(kind)}
-    return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
+    return _with_call(digest, event, event.id, Call(kind))
 
 
 def _judged(digest: SessionDigest, event: Event, said: facts.ToolCallAuthorized) -> SessionDigest:
-    calls = _calls(digest, event.thread_id)
-    call = calls.get(said.tool_use_id)
+    call = _calls(digest, event.thread_id).get(said.tool_use_id)
     if call is None or call.kind == "custom":
         return digest
-    calls[said.tool_use_id] = Call(call.kind, event.seq if said.decision == "ask" else 0)
-    return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
+    call = Call(call.kind, asked=event.seq if said.decision == "ask" else 0)
+    return _with_call(digest, event, said.tool_use_id, call)
 
 
 def _started(digest: SessionDigest, event: Event, payload: facts.ToolCallStarted) -> SessionDigest:
-    calls = _calls(digest, event.thread_id)
-    call = calls.get(payload.tool_use_id)
+    call = _calls(digest, event.thread_id).get(payload.tool_use_id)
     if call is None or not payload.by_client:
         return digest
-    calls[payload.tool_use_id] = replace(call, asked=0, is_handed_over=True)
-    return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
+    return _with_call(digest, event, payload.tool_use_id, Call(call.kind, is_handed_over=True))
 
 
 def _confirmed(
     digest: SessionDigest, event: Event, payload: events.UserToolConfirmation
 ) -> SessionDigest:
-    calls = _calls(digest, event.thread_id)
-    if call := calls.get(payload.tool_use_id):
-        calls[payload.tool_use_id] = Call(call.kind)
-    return _with(digest, event.thread_id, event, calls=MappingProxyType(calls))
+    call_id = payload.tool_use_id
+    call = _calls(digest, event.thread_id).get(call_id)
+    return digest if call is None else _with_call(digest, event, call_id, Call(call.kind))
 
 
 def _returned(digest: SessionDigest, event: Event, payload: AnyPayload) -> SessionDigest:

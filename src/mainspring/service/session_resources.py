@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, TypeAlias, assert_never
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -21,6 +20,7 @@ MAX_RESOURCES = 100
 MAX_STORES = 8
 Path = Annotated[str, Meta(min_length=1, max_length=1024)]
 Token = Annotated[str, Meta(min_length=1, max_length=8192)]
+_REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._~+-]{1,255})+/?")
 Access: TypeAlias = Literal["read_write", "read_only"]
 
 
@@ -118,7 +118,8 @@ async def attached(
                 )
             )
         case RepositoryAsked():
-            path = asked.mount_path or f"/workspace/{_repository(asked.url)}"
+            name = repository_name(asked.url)
+            path = asked.mount_path or f"/workspace/{name}"
             resource = RepositoryResource(
                 id=id_,
                 url=asked.url,
@@ -179,18 +180,15 @@ def _checked(path: str) -> str:
     return str(parts)
 
 
-def _repository(url: str) -> str:
-    """The name of a repository, from its address."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise InvalidInput("url: not a URL") from None
-    if parts.scheme != "https" or not parts.hostname:
-        raise InvalidInput("url: must be as https://github.com/owner/repository")
-    if "@" in parts.netloc:
+def repository_name(url: str) -> str:
+    """From its address: all that git and we could read differently is refused.
+
+    Raises: InvalidInput.
+    """
+    if "@" in url:
         raise InvalidInput("url: a secret does not belong here; use authorization_token")
-    name = PurePosixPath(parts.path).name.removesuffix(".git")
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,255}", name) or name in (".", ".."):
+    name = PurePosixPath(url).name.removesuffix(".git")
+    if not _REPOSITORY.fullmatch(url) or name in ("", ".", ".."):
         raise InvalidInput("url: must be as https://github.com/owner/repository")
     return name
 

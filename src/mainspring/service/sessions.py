@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -98,6 +98,16 @@ class ForkSession(Struct, frozen=True, kw_only=True):
     title: Title | None = None
 
 
+class Over(Protocol):
+    async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+        """It takes no events any more; what it had elsewhere may go, if it is deleted all of it."""
+        ...
+
+
+async def _nothing_to_do(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+    del tenant, session, is_deleted
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Premises:
     """What sessions need around them."""
@@ -106,6 +116,7 @@ class Premises:
     environments: Environments
     around: Surroundings
     wake: Wake
+    over: Over = _nothing_to_do
     notify: Notify = unnoticed
 
 
@@ -231,6 +242,7 @@ class Sessions:
                 session_id,
                 lambda known: replace(known, archived_at=now, updated_at=now),
             )
+            await self.premises.over(who.tenant, standing.record, is_deleted=False)
             await self._notify(who.tenant, "archived", session_id)
         return await self.get(who, session_id)
 
@@ -244,6 +256,7 @@ class Sessions:
             pass  # it went so far before, and no further
         self.digests.forget(session_id)
         await self._forget_requests(who.tenant, session_id)
+        await self.premises.over(who.tenant, record, is_deleted=True)
         await self.drawer.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
 

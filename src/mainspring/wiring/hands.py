@@ -172,6 +172,13 @@ class Bench:
                 while len(self._idle) > self._most_idle:
                     await self._idle.pop(next(iter(self._idle))).close()
 
+    async def dismiss(self, session_id: str) -> None:
+        """It will not run again: its sandbox is not kept any longer."""
+        with CancelScope(shield=True):
+            async with self._changing:
+                if (hands := self._idle.pop(session_id, None)) is not None:
+                    await hands.close()
+
     async def _close_all(self) -> None:
         async with AsyncExitStack() as stack:  # each, whatever comes of the others
             for hands in (*self._idle.values(), *self._busy.values()):

@@ -24,7 +24,7 @@ from mainspring.service.deployment_runs import DeploymentRuns
 from mainspring.service.deployments import Deployments
 from mainspring.service.dispatch import Dispatcher, Job
 from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.environments import Environments
+from mainspring.service.environments import Environments, SelfHostedConfig
 from mainspring.service.event_pages import EventPages
 from mainspring.service.files import Files
 from mainspring.service.firing import Firing
@@ -43,6 +43,7 @@ from mainspring.service.resources import SessionResources
 from mainspring.service.seal import Seal
 from mainspring.service.sending import Sending
 from mainspring.service.session_news import SessionNews
+from mainspring.service.session_record import SessionRecord
 from mainspring.service.sessions import Premises, Sessions
 from mainspring.service.skills import Skills
 from mainspring.service.streams import Streams
@@ -54,7 +55,11 @@ from mainspring.service.usable import UsableCredentials
 from mainspring.service.validating import Validator
 from mainspring.service.vaults import Vaults
 from mainspring.service.webhooks import Webhooks
+from mainspring.service.work_queue import Terms, WorkQueue
+from mainspring.service.work_tokens import WorkTokens
+from mainspring.service.work_wanted import wanted_by
 from mainspring.wiring.asking import Asker, Greeting
+from mainspring.wiring.clearing import CLEAR
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.posting import HttpPoster
 from mainspring.wiring.runtime import open_shelf
@@ -125,6 +130,9 @@ class Talk:
     threads: Threads
     resources: SessionResources
     streams: Streams
+    work: WorkQueue
+    """For clients with hands of their own."""
+    work_tokens: WorkTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +289,13 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
     async def wake(tenant: str, session_id: str) -> None:
         # what is in the inbox is found again by looking: no need to write down that it is there
         await ground.dispatcher.remind([Job(task=WAKE, key=session_id, tenant=tenant)])
+        await offer(talk, tenant, await sessions.drawer.get(tenant, session_id))
+
+    async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+        await talk.work.withdraw(tenant, session.environment_id, session.id)
+        if is_deleted:
+            await mail.news.forget(tenant, session.id)
+            await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> StoreName:
         store = await memory.stores.active(tenant, store_id)
@@ -299,17 +314,32 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
                 memory_store=memory_store,
             ),
             wake=wake,
+            over=over,
             notify=mail.outbox.notify,
         ),
     )
-    return Talk(
+    tokens = WorkTokens(ground.store.records, ground.seal)
+    talk = Talk(
         sessions=sessions,
         sending=Sending(sessions),
         pages=EventPages(ground.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),
         streams=Streams(ground.log, ground.deltas),
+        work=WorkQueue(
+            ground.store.records,
+            shelves.environments,
+            Terms(is_wanted=wanted_by(sessions), issue=tokens.secret),
+        ),
+        work_tokens=tokens,
     )
+    return talk
+
+
+async def offer(talk: Talk, tenant: str, session: SessionRecord) -> None:
+    """Have a worker of the client's look after a session, if its hands are the client's."""
+    if isinstance(session.environment, SelfHostedConfig):
+        await talk.work.offer(tenant, session.environment_id, session.id)
 
 
 def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import aiohttp
 
-from mainspring.core.errors import InvalidInput, NetworkRefused
+from mainspring.core.errors import InvalidInput, NetworkRefused, Unauthenticated
 from mainspring.service.issuers import Issuer
+from mainspring.service.principal import Principal
 
 if TYPE_CHECKING:
     from mainspring.service.door import Tokens
@@ -32,6 +33,22 @@ def open_tokens(issuers: tuple[Issuer, ...], fetch: Fetch) -> Tokens | None:
         missing.add_note("pip install 'mainspring[oidc]'")
         raise missing from error
     return cast("Tokens", module.IssuedTokens(issuers, fetch))
+
+
+class Either:
+    """Tokens of several kinds; the first that knows one says whose it is."""
+
+    def __init__(self, *kinds: Tokens | None) -> None:
+        self._kinds = tuple(each for each in kinds if each is not None)
+
+    def is_one(self, secret: str) -> bool:
+        return any(each.is_one(secret) for each in self._kinds)
+
+    async def principal(self, token: str) -> Principal:
+        for each in self._kinds:
+            if each.is_one(token):
+                return await each.principal(token)
+        raise Unauthenticated("no such token")
 
 
 async def published_keys(url: str) -> bytes:

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-import anyio
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring.capabilities.workspace.descent import reached
 from mainspring.capabilities.workspace.tree import Tree
+from mainspring.config import FOLDER
 from mainspring.core.errors import HandsError, InvalidInput, NotFound
-from mainspring.service.session_resources import (
-    BranchCheckout,
-    CommitCheckout,
-    FileResource,
-    RepositoryResource,
-    Resource,
-)
+from mainspring.service.session_resources import FileResource, RepositoryResource, Resource
 from mainspring.service.surroundings import FileContent
+from mainspring.wiring.cloning import Cloning
 
-_CLONE_SECONDS = 600.0
 _ROOTS = ("/workspace/", "/mnt/session/", "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
-_SAFE = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_ALLOW_PROTOCOL": "https:http",
-}
 
 
 class _Mounted(Struct, frozen=True):
@@ -48,6 +35,7 @@ class _Mounted(Struct, frozen=True):
 class Mounts:
     file_content: Callable[[str, str], Awaitable[FileContent]]
     """Of a tenant and an id. Raises: NotFound."""
+    cloning: Cloning = field(default_factory=Cloning)
 
     async def prepare(
         self,
@@ -62,7 +50,7 @@ class Mounts:
         `tokens`: of repositories, by the ids of their resources.
         """
         await to_thread.run_sync(_make, workspace)
-        noted = _noted(workspace)
+        noted = mounted_file(workspace)
         known = await to_thread.run_sync(_read, noted)
         said: list[str] = []
         ids: list[str] = list(known)
@@ -91,23 +79,42 @@ class Mounts:
         match resource:
             case FileResource(file_id=file_id):
                 found = await self.file_content(tenant, file_id)
-                await Tree(workspace).write(str(place), found.content)
+                await _tree(workspace).write(str(place), found.content)
             case RepositoryResource():
-                await _clone(workspace, place, resource, tokens.get(resource.id))
+                await self._clone(workspace, place, resource, tokens.get(resource.id))
             case _:  # memory stores are kept; agents get to them in a later version
                 pass
+
+    async def _clone(
+        self,
+        workspace: Path,
+        place: PurePosixPath,
+        resource: RepositoryResource,
+        token: str | None,
+    ) -> None:
+        """Beside the workspace first, so that programs of the session never see half of it.
+
+        Raises: InvalidInput: what git said, without the token.
+        """
+        beside = Path(tempfile.mkdtemp(prefix=f"{workspace.name}.clone-", dir=workspace.parent))
+        try:
+            fresh = beside / "repository"
+            await self.cloning.clone(resource, fresh, token)
+            await to_thread.run_sync(_move, fresh, _tree(workspace), place)
+        finally:
+            await to_thread.run_sync(lambda: shutil.rmtree(beside, ignore_errors=True))
 
 
 def carry_mounts(before: Path, copy: Path, workspace: Path, resources: Sequence[Resource]) -> None:
     """Note for a workspace what was put into the one that it will be a copy of, and is still there:
     the copy has it as it was left, and gets it no second time."""
-    known = _read(_noted(before))
+    known = _read(mounted_file(before))
     carried = [
         each.id
         for each in resources
         if each.id in known and os.path.lexists(copy / placed(each.mount_path))
     ]
-    _write(_noted(workspace), carried)
+    _write(mounted_file(workspace), carried)
 
 
 def placed(mount_path: str) -> PurePosixPath:
@@ -132,64 +139,17 @@ def _named(resource: Resource) -> str:
             return f"The memory store {resource.name}"
 
 
-async def _clone(
-    workspace: Path, place: PurePosixPath, resource: RepositoryResource, token: str | None
-) -> None:
-    """Beside the workspace first, so that programs of the session never see half of it.
-
-    Raises: InvalidInput: what git said, without the token.
-    """
-    target = Path(Tree(workspace).locate(str(place)))
-    beside = Path(tempfile.mkdtemp(prefix=f"{workspace.name}.clone-", dir=workspace.parent))
-    try:
-        fresh = beside / "repository"
-        options: list[str] = []
-        if isinstance(resource.checkout, BranchCheckout):
-            options = ["--branch", resource.checkout.name]
-        await _git("clone", "--quiet", *options, "--", resource.url, str(fresh), token=token)
-        if isinstance(resource.checkout, CommitCheckout):
-            sha = resource.checkout.sha
-            await _git("-C", str(fresh), "checkout", "--quiet", "--detach", sha, token=token)
-        await to_thread.run_sync(_move, fresh, target)
-    finally:
-        await to_thread.run_sync(lambda: shutil.rmtree(beside, ignore_errors=True))
+def _tree(workspace: Path) -> Tree:
+    """What is ours in it is no place for what clients name."""
+    return Tree(workspace, hidden=(FOLDER,))
 
 
-async def _git(*arguments: str, token: str | None) -> None:
-    program = shutil.which("git")
-    if program is None:
-        raise InvalidInput("git is not installed on the worker")
-    environment = {"PATH": os.defpath, **_SAFE, **_authorized(token)}
-    with anyio.move_on_after(_CLONE_SECONDS) as scope:
-        ran = await anyio.run_process([program, *arguments], env=environment, check=False)
-        if ran.returncode != 0:
-            text = ran.stderr.decode(errors="replace").strip()[-500:]
-            raise InvalidInput(f"git says: {_without(token, text)}")
-    if scope.cancelled_caught:
-        raise InvalidInput(f"git took more than {_CLONE_SECONDS:.0f} s")
-
-
-def _authorized(token: str | None) -> dict[str, str]:
-    """By the environment: arguments are for everybody on the machine to see."""
-    if token is None:
-        return {}
-    login = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-    return {
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "http.extraHeader",
-        "GIT_CONFIG_VALUE_0": f"Authorization: Basic {login}",
-    }
-
-
-def _without(token: str | None, text: str) -> str:
-    return text if token is None else re.sub(re.escape(token), "***", text)
-
-
-def _move(fresh: Path, target: Path) -> None:
-    if target.exists():
-        raise InvalidInput(f"{target.name} is there already")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh.rename(target)
+def _move(fresh: Path, tree: Tree, place: PurePosixPath) -> None:
+    """By descriptors: a service of the session may run by now, and make links of folders."""
+    with reached(tree.bounds, str(place), make_folders=True) as spot:
+        if spot.state is not None:
+            raise InvalidInput(f"{place} is there already")
+        os.rename(fresh, spot.name, dst_dir_fd=spot.folder)
 
 
 def _make(workspace: Path) -> None:
@@ -198,7 +158,7 @@ def _make(workspace: Path) -> None:
     workspace.mkdir(exist_ok=True)
 
 
-def _noted(workspace: Path) -> Path:
+def mounted_file(workspace: Path) -> Path:
     return workspace.with_name(f"{workspace.name}.mounted.json")
 
 

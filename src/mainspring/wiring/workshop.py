@@ -19,8 +19,10 @@ from mainspring.service.metering import MeteredDispatcher
 from mainspring.service.session_record import SessionRecord
 from mainspring.service.upkeep import tidy
 from mainspring.service.worker import Pace, Worker
+from mainspring.wiring.clearing import CLEAR, Clearing
+from mainspring.wiring.cloning import Cloning
 from mainspring.wiring.hands import Bench
-from mainspring.wiring.house import House, file_content
+from mainspring.wiring.house import House, file_content, offer
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.runs import Backing, Runs
 from mainspring.wiring.telemetry import Telemetry
@@ -60,7 +62,10 @@ async def open_workshop(
                 ledger=house.gatehouse.ledger,
                 credentials=house.safe.usable,
                 seal=ground.seal,
-                mounts=Mounts(file_content=file_content(house.shelves.files)),
+                mounts=Mounts(
+                    file_content=file_content(house.shelves.files),
+                    cloning=Cloning(networks=ground.networks),
+                ),
                 deltas=ground.deltas,
                 observers=watching.observers,
                 after_run=partial(_after_run, house),
@@ -76,6 +81,7 @@ async def open_workshop(
         )
         worker.register(FIRE, house.calendar.firing.fire)
         worker.register(DELIVER, house.mail.deliveries.deliver)
+        worker.register(CLEAR, Clearing(ground.settings, ground.store.records, bench).clear)
         keep_audit = orders.keep_audit
         async with running(
             partial(_again, _often(house), _OFTEN_SECONDS),
@@ -88,6 +94,7 @@ async def open_workshop(
 
 async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
     await house.mail.news.catch_up(tenant, session.id)
+    await offer(house.talk, tenant, session)
 
 
 def _often(house: House) -> Sequence[Chore]:
@@ -97,6 +104,7 @@ def _often(house: House) -> Sequence[Chore]:
         house.mail.deliveries.sweep,
         house.calendar.intake.sweep,
         house.shelves.files.remove_expired,
+        house.talk.work.tidy,
     )
 
 

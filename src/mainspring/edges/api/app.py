@@ -7,7 +7,8 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -157,6 +158,7 @@ class Api:
             query=read_query(route, request.query),
             body=await read_body(route, request),
             request=request,
+            require_welcome=partial(self._require_welcome, exchange.knock, route),
         )
         answer = await route.handle(call)
         if isinstance(answer, web.StreamResponse):
@@ -168,6 +170,11 @@ class Api:
             content_type="application/json",
             headers={REQUEST_ID: exchange.request_id},
         )
+
+    async def _require_welcome(self, knock: Knock, route: Route) -> None:
+        admission = await self._doorkeeper.admit(replace(knock, is_inside=True), route)
+        if admission.refusal is not None:
+            raise admission.refusal
 
     def _nowhere(self, exchange: _Exchange) -> web.Response:
         request = exchange.request

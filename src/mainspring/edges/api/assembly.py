@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainspring import __version__
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
@@ -26,7 +27,7 @@ from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
-from mainspring import __version__
+from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.costs import Costs
 from mainspring.service.insights import Insights
 from mainspring.service.parking import Parking
@@ -34,7 +35,8 @@ from mainspring.service.rule_trials import RuleTrials
 from mainspring.wiring.house import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
 
-def routes_of(house: House) -> tuple[Route, ...]:
+def routes_of(house: House, *more: Route) -> tuple[Route, ...]:
+    """With the document that tells of all of them, `more` included."""
     routes = (
         *_shelves(house.shelves, house.calendar),
         *_talk(house.talk),
@@ -44,6 +46,7 @@ def routes_of(house: House) -> tuple[Route, ...]:
         *_mail(house.mail),
         *_gatehouse(house.gatehouse),
         *_insights(house),
+        *more,
     )
     return (*routes, *OpenApiRoutes(routes, __version__).routes())
 
@@ -75,6 +78,7 @@ def _talk(talk: Talk) -> tuple[Route, ...]:
         *StreamRoutes(talk.streams, sessions.record).routes(),
         *ThreadRoutes(sessions, talk.threads, talk.pages).routes(),
         *ResourceRoutes(talk.resources).routes(),
+        *WorkRoutes(talk.work).routes(),
     )
 
 

@@ -72,7 +72,7 @@ class Replays:
 async def _export(log: SessionLog, session_id: str, to: Path) -> None:
     async with await anyio.open_file(to, "wb") as file:
         async for line in export_lines(log, session_id):
-            await file.write(line)
+            await file.write(line + b"\n")
 
 
 def _report(replayed: Replayed) -> ReplayReport:

@@ -33,6 +33,8 @@ class Call(Generic[Q, B]):
     body: B
     request: web.Request
     """For what is not plain JSON: streams, uploads, headers."""
+    require_welcome: Callable[[], Awaitable[None]]
+    """For who stays long. Raises: what refuses the request if it is made now."""
 
     @property
     def tenant(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -176,12 +176,7 @@ def _field_docs(struct: type[Struct]) -> Mapping[str, str]:
 
 
 def _own_field_docs(struct: type[Struct]) -> Mapping[str, str]:
-    try:
-        source = textwrap.dedent(inspect.getsource(struct))
-    except (OSError, TypeError):  # frozen into an executable: there is no source to read
-        return {}
-    [definition] = ast.parse(source).body
-    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    body = _class_bodies(struct.__module__).get(struct.__name__, ())
     return {
         field.target.id: " ".join(text.value.value.split())
         for field, text in pairwise(body)
@@ -191,3 +186,12 @@ def _own_field_docs(struct: type[Struct]) -> Mapping[str, str]:
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
     }
+
+
+@cache
+def _class_bodies(module: str) -> Mapping[str, Sequence[ast.stmt]]:
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):  # made at run time, or without its source at hand
+        return {}
+    return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}

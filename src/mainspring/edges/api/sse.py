@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 from aiohttp import web
 
-from mainspring.core.errors import MainspringError
+from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.edges.api.errors import error_body, status_of
 from mainspring.service.streams import Stream, Told
 
@@ -43,12 +45,19 @@ def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
 PING = frame("ping", b'{"type":"ping"}')
 
 
-async def send(request: web.Request, stream: Stream, pace: Pace) -> web.StreamResponse:
-    """Write a stream out until it is over, its reader has gone, or does not read."""
+async def send(
+    request: web.Request,
+    stream: Stream,
+    pace: Pace,
+    *,
+    require_welcome: Callable[[], Awaitable[None]],
+) -> web.StreamResponse:
+    """Write a stream out until it is over, its reader has gone, does not read, or may not any
+    more: a key may be revoked meanwhile."""
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(request)
     try:
-        await _write(response, stream, pace)
+        await _write(response, _Guarded(stream, pace.heartbeat_seconds, require_welcome), pace)
     except ConnectionError:  # the reader has gone
         pass
     except TimeoutError:
@@ -63,9 +72,35 @@ async def send(request: web.Request, stream: Stream, pace: Pace) -> web.StreamRe
     return response
 
 
-async def _write(response: web.StreamResponse, stream: Stream, pace: Pace) -> None:
+class _Guarded:
+    """A stream whose reader is looked at again with every heartbeat, and as often when there is
+    none."""
+
+    def __init__(
+        self, stream: Stream, seconds: float, require_welcome: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._stream = stream
+        self._seconds = seconds
+        self._require_welcome = require_welcome
+        self._looked = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self._stream.is_over
+
+    async def next(self) -> list[Told]:
+        """Raises: Unauthenticated, Forbidden, NotFound."""
+        told = await self._stream.next(seconds=self._seconds)
+        if time.monotonic() - self._looked >= self._seconds:
+            with suppress(StoreFailed):  # then it is asked the next time
+                await self._require_welcome()
+            self._looked = time.monotonic()
+        return told
+
+
+async def _write(response: web.StreamResponse, stream: _Guarded, pace: Pace) -> None:
     while not stream.is_over:
-        told = await stream.next(seconds=pace.heartbeat_seconds)
+        told = await stream.next()
         if not told and stream.is_over:
             break
         for chunk in _chunks(told) if told else (PING,):

@@ -113,19 +113,25 @@ def policy(  # noqa: PLR0913, PLR0917 (the options of the command)
     role: Annotated[RoleName | None, typer.Option(help="The least that may answer.")] = None,
     four_eyes: Annotated[
         bool | None,
-        typer.Option("--four-eyes/--no-four-eyes", help="Not who spoke in the session."),
+        typer.Option(
+            "--four-eyes/--no-four-eyes", help="Whoever made the session or spoke in it may not."
+        ),
     ] = None,
     expires_after: Annotated[
         timedelta | None,
-        typer.Option(parser=_span, metavar="TIME", help="When nobody has answered: 2h, never."),
+        typer.Option(
+            parser=_span, metavar="TIME", help="How long an answer is waited for: 2h, never."
+        ),
     ] = None,
-    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What happens then.")] = None,
+    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What becomes of it then.")] = None,
     escalate_after: Annotated[
         timedelta | None,
-        typer.Option(parser=_span, metavar="TIME", help="When others are told: 30m, never."),
+        typer.Option(
+            parser=_span, metavar="TIME", help="After how long others are told: 30m, never."
+        ),
     ] = None,
     escalate_to: Annotated[
-        str | None, typer.Option(help="Who, in your words.", metavar="GROUP")
+        str | None, typer.Option(help="Whom, in your own words.", metavar="GROUP")
     ] = None,
     escalated_role: Annotated[
         RoleName | None, typer.Option(help="The least that may answer from then on.")

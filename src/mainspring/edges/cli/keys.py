@@ -21,7 +21,9 @@ else:
 
 app = typer.Typer(help="Keys of the API.", no_args_is_help=True, rich_markup_mode=None)
 
-TenantOption: TypeAlias = Annotated[str, typer.Option("--tenant", help="Whose.", metavar="ID")]
+TenantOption: TypeAlias = Annotated[
+    str, typer.Option("--tenant", help="The tenant that is meant.", metavar="ID")
+]
 
 
 class RoleName(StrEnum):
@@ -45,14 +47,15 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
     role: Annotated[RoleName, typer.Option(help="What it may do.")] = RoleName.user,
     agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
     environment: Annotated[
-        str | None, typer.Option(help="Only for the work of this environment.", metavar="ID")
+        str | None, typer.Option(help="Only for workers of this environment.", metavar="ID")
     ] = None,
     lent_to: Annotated[
-        str | None, typer.Option(help="For an agent's own requests.", metavar="AGENT")
+        str | None,
+        typer.Option(help="For the requests of this agent: it approves nothing.", metavar="ID"),
     ] = None,
     expires_in: Annotated[
         timedelta | None,
-        typer.Option(parser=duration, metavar="TIME", help="Not longer than: 12h, 30d, 8w."),
+        typer.Option(parser=duration, metavar="TIME", help="How long it holds: 12h, 30d, 8w."),
     ] = None,
     rate: Annotated[int | None, typer.Option(help="Requests a minute.", min=1, metavar="N")] = None,
     daily_budget: Annotated[

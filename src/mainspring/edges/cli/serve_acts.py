@@ -48,7 +48,7 @@ from mainspring.service.metrics import Metrics
 from mainspring.service.webhooks import DELIVERY_KIND
 from mainspring.service.worker import Pace
 from mainspring.wiring.house import House, open_house
-from mainspring.wiring.identity import open_tokens, published_keys
+from mainspring.wiring.identity import Either, open_tokens, published_keys
 from mainspring.wiring.journal import journal
 from mainspring.wiring.scrub import scrubber
 from mainspring.wiring.stores import standing
@@ -86,9 +86,10 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
     async with _opened(settings, asked.work, works=asked.has_worker) as premises:
         house = premises.house
         first = await ensure_first_key(house.ground.store.records, adopted=settings.admin_key)
-        door = Door(house.ground.store.records, tokens=open_tokens(issuers, published_keys))
+        tokens = Either(house.talk.work_tokens, open_tokens(issuers, published_keys))
+        door = Door(house.ground.store.records, tokens=tokens)
         api = Api(
-            (*routes_of(house), *premises.operations()),
+            routes_of(house, *premises.operations()),
             doorkeeper=door,
             witness=together(
                 AuditWitness(

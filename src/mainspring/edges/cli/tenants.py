@@ -23,7 +23,9 @@ app = typer.Typer(
     help="Tenants: who shares nothing with whom.", no_args_is_help=True, rich_markup_mode=None
 )
 
-TenantId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="acme, team-7.")]
+TenantId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id, such as acme or team-7.")
+]
 NameOption: TypeAlias = Annotated[
     str | None, typer.Option("--name", help="What people call it.", metavar="NAME")
 ]
@@ -40,7 +42,7 @@ AgentBudgets: TypeAlias = Annotated[
     typer.Option(
         "--agent-budget",
         metavar="NAME=USD",
-        help="What one agent's may; * for all that are not named. May be given several times.",
+        help="What one agent's sessions may cost a day; * for all others. May be repeated.",
     ),
 ]
 
@@ -123,10 +125,10 @@ def enable(tenant: TenantId, json: Json = False) -> Action:
     return partial(tenants_acts.switch, tenant=tenant, is_enabled=True, json=json)
 
 
-Agent: TypeAlias = Annotated[
-    str | None, typer.Option(help="This agent of the tenant only.", metavar="ID")
+Agent: TypeAlias = Annotated[str | None, typer.Option(help="Only this agent.", metavar="ID")]
+OfTenant: TypeAlias = Annotated[
+    str | None, typer.Option(help="This tenant; with --agent, the agent's.", metavar="ID")
 ]
-OfTenant: TypeAlias = Annotated[str | None, typer.Option(help="Whose.", metavar="ID")]
 Everything: TypeAlias = Annotated[bool, typer.Option("--all", help="Everything, of all tenants.")]
 
 

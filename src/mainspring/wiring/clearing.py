@@ -1,0 +1,49 @@
+"""What a deleted session of the service leaves on this machine: its workspace and all beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.config import Settings
+from mainspring.core.errors import NotFound, Stale
+from mainspring.log.records import Records
+from mainspring.service.dispatch import Job
+from mainspring.service.session_record import KIND
+from mainspring.wiring.environment import places_of
+from mainspring.wiring.hands import Bench
+from mainspring.wiring.mounts import mounted_file
+from mainspring.wiring.shares import remove_below, remove_share
+
+CLEAR = "clear"
+
+
+class Clearing:
+    def __init__(self, settings: Settings, records: Records, bench: Bench) -> None:
+        self._settings = settings
+        self._records = records
+        self._bench = bench
+
+    async def clear(self, job: Job) -> None:
+        """Of the session whose id the job has for its key.
+
+        Raises: Stale: it is still there; then it is tried again.
+        """
+        try:
+            await self._records.get(KIND, job.key)
+        except NotFound:
+            await self._bench.dismiss(job.key)
+            await to_thread.run_sync(self._remove, job.key)
+        else:
+            raise Stale(f"session {job.key} is still being deleted")
+
+    def _remove(self, session_id: str) -> None:
+        workspace = Path(self._settings.workspaces) / session_id
+        if workspace.is_dir():
+            places = places_of(self._settings, workspace, session_id)
+            remove_below(places.snapshots.parent, places.snapshots.name)
+            remove_below(places.state.parent, session_id)
+        remove_share(session_id)
+        mounted_file(workspace).unlink(missing_ok=True)
+        remove_below(workspace.parent, session_id)

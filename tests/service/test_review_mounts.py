@@ -1,0 +1,204 @@
+"""Mounts against those who name the repository, serve it, or work in the workspace meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from mainspring.core.clock import now
+from mainspring.core.errors import NotFound
+from mainspring.service.session_resources import FileResource, RepositoryResource, Resource
+from mainspring.service.surroundings import FileContent
+from mainspring.wiring.cloning import Cloning
+from mainspring.wiring.mounts import Mounts
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+TOKEN = "a-token-for-one-host-only"
+
+
+@dataclass(slots=True)
+class Host:
+    """A web server with a bare repository on it, or one that sends people elsewhere."""
+
+    folder: Path
+    url: str = ""
+    redirect: str = ""
+    meanwhile: Callable[[], None] = lambda: None
+    asked: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
+
+
+class _Pages(SimpleHTTPRequestHandler):
+    def __init__(self, host: Host, *request: object) -> None:
+        self.host = host
+        super().__init__(*request, directory=str(host.folder))  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        self.host.asked.append(self.path)
+        self.host.keys.append(self.headers.get("authorization", ""))
+        self.host.meanwhile()
+        if self.host.redirect:
+            self.send_response(302)
+            self.send_header("location", self.host.redirect + self.path)
+            self.end_headers()
+        else:
+            super().do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def hosted(folder: Path) -> Generator[Host]:
+    host = Host(folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Pages, host)) as server:
+        host.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield host
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `tool.git` in it, as a plain web server gives it out."""
+    folder = tmp_path_factory.mktemp("published")
+    work = folder / "work"
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for arguments in (
+        ("init", "--quiet", str(work)),
+        ("-C", str(work), *who, "commit", "--quiet", "--allow-empty", "-m", "first"),
+        ("clone", "--quiet", "--bare", str(work), str(folder / "tool.git")),
+        ("-C", str(folder / "tool.git"), "update-server-info"),
+    ):
+        subprocess.run(["git", *arguments], check=True, timeout=30)
+    return folder
+
+
+async def no_file(_tenant: str, id_: str) -> FileContent:
+    raise NotFound("file", id_)
+
+
+async def some_file(_tenant: str, _id: str) -> FileContent:
+    return FileContent(content=b"theirs", media_type="text/plain")
+
+
+def repository(url: str, path: str = "/workspace/tool") -> RepositoryResource:
+    return RepositoryResource(
+        id="sesrsc_1", url=url, mount_path=path, created_at=now(), updated_at=now()
+    )
+
+
+def file(path: str) -> FileResource:
+    return FileResource(
+        id="sesrsc_2", file_id="file_1", mount_path=path, created_at=now(), updated_at=now()
+    )
+
+
+def inside(max_bytes: int = 1 << 20) -> Mounts:
+    """Of an operator who allows addresses of this machine."""
+    return Mounts(file_content=no_file, cloning=Cloning(networks=LOOPBACK, max_bytes=max_bytes))
+
+
+async def prepared(mounts: Mounts, workspace: Path, resource: Resource) -> str:
+    [said] = await mounts.prepare(workspace, [resource], tenant="acme", tokens={resource.id: TOKEN})
+    return said
+
+
+async def test_a_repository_of_an_allowed_network_is_cloned_with_its_token(
+    tmp_path: Path, published: Path
+):
+    mounts = inside()
+    with hosted(published) as host:
+        said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
+    assert said.endswith("is at tool."), said
+    assert (tmp_path / "ws" / "tool" / ".git").is_dir()
+    assert host.keys[0].startswith("Basic ")
+
+
+async def test_the_token_of_a_repository_follows_no_redirect(tmp_path: Path, published: Path):
+    mounts = inside()
+    with hosted(published) as thief, hosted(published) as host:
+        host.redirect = thief.url
+        said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
+    assert "could not be put" in said
+    assert thief.asked == []
+
+
+async def test_a_repository_at_an_address_that_is_not_public_is_never_asked_for(
+    tmp_path: Path, published: Path
+):
+    mounts = Mounts(file_content=no_file)
+    with hosted(published) as host:
+        said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
+    assert "no public address" in said
+    assert host.asked == []
+
+
+@pytest.mark.parametrize("url", ["ext::sh -c true", "/etc", "file:///etc", "git://127.0.0.1/x"])
+async def test_only_web_addresses_are_cloned(tmp_path: Path, url: str):
+    mounts = inside()
+    assert "could not be put" in await prepared(mounts, tmp_path / "ws", repository(url))
+
+
+async def test_a_folder_that_becomes_a_link_while_git_works_leads_nowhere(
+    tmp_path: Path, published: Path
+):
+    workspace, outside = tmp_path / "ws", tmp_path / "outside"
+    (workspace / "deep").mkdir(parents=True)
+    outside.mkdir()
+
+    def swap() -> None:
+        if not (workspace / "deep").is_symlink():
+            (workspace / "deep").rmdir()
+            (workspace / "deep").symlink_to(outside)
+
+    mounts = inside()
+    with hosted(published) as host:
+        host.meanwhile = swap
+        said = await prepared(
+            mounts, workspace, repository(f"{host.url}/tool.git", "/workspace/deep/tool")
+        )
+    assert "could not be put" in said
+    assert list(outside.iterdir()) == []
+
+
+async def test_a_file_is_not_put_through_a_link_that_leads_out(tmp_path: Path):
+    workspace, outside = tmp_path / "ws", tmp_path / "outside"
+    workspace.mkdir()
+    outside.mkdir()
+    (workspace / "data").symlink_to(outside)
+    said = await prepared(Mounts(file_content=some_file), workspace, file("/workspace/data/x"))
+    assert "could not be put" in said
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/workspace/.mainspring/hands/sandboxes.json", "/.mainspring/settings.json"]
+)
+async def test_what_is_ours_in_a_workspace_is_no_place_for_files(tmp_path: Path, path: str):
+    workspace = tmp_path / "ws"
+    said = await prepared(Mounts(file_content=some_file), workspace, file(path))
+    assert "could not be put" in said
+    assert not (workspace / ".mainspring").exists()
+
+
+async def test_a_repository_that_is_too_large_is_given_up(tmp_path: Path, published: Path):
+    mounts = inside(max_bytes=1)
+    with hosted(published) as host:
+        said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
+    assert "more than" in said
+    assert not (tmp_path / "ws" / "tool").exists()
+    assert [each.name for each in tmp_path.iterdir() if "clone" in each.name] == []

@@ -1,0 +1,143 @@
+"""The service killed in the middle of its work, and the database gone under it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import anthropic
+import anyio
+import pytest
+from anthropic import AsyncAnthropic
+from tests.fixtures_postgres import Postgres
+from tests.service_e2e.staging import (
+    SECONDS,
+    Served,
+    Stage,
+    bash,
+    begun,
+    eventually,
+    results,
+    said,
+    told,
+    upto_idle,
+    waiting,
+)
+
+
+@asynccontextmanager
+async def raw_stream(
+    served: Served, session_id: str, *, last: int
+) -> AsyncGenerator[AsyncGenerator[tuple[int, dict[str, Any]]]]:
+    """Events with their places in the log, behind `last`, as any HTTP client reads them."""
+    headers = {"x-api-key": served.key, "last-event-id": str(last)}
+    url = f"{served.url}/v1/sessions/{session_id}/events/stream"
+    async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as response:
+        assert response.status == 200
+        yield _numbered(response)
+
+
+async def _numbered(
+    response: aiohttp.ClientResponse,
+) -> AsyncGenerator[tuple[int, dict[str, Any]]]:
+    place = 0
+    async for line in response.content:
+        label, _, value = line.decode().rstrip("\n").partition(": ")
+        if label == "id":
+            place = int(value)
+        if label == "data" and place:
+            yield place, json.loads(value)
+            place = 0
+
+
+async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
+    got: list[tuple[int, dict[str, Any]]] = []
+    async with stage.serve(key=None) as first, first.client() as client:
+        session_id = await begun(client, waiting(), bash("cat effects"), "say survived")
+        with anyio.fail_after(SECONDS):
+            async with raw_stream(first, session_id, last=0) as events:
+                async for numbered in events:
+                    got.append(numbered)
+                    if numbered[1]["type"] == "agent.tool_use":
+                        break
+        workspace = stage.workspaces / session_id
+        await eventually(workspace / "effects", "began")
+        first.process.send_signal(signal.SIGKILL)
+        await first.process.wait()
+    (workspace / "go").touch()
+    async with stage.serve(key=None, first=first.key) as second, second.client() as client:
+        with anyio.fail_after(SECONDS):
+            async with raw_stream(second, session_id, last=got[-1][0]) as events:
+                async for numbered in events:
+                    got.append(numbered)
+                    if numbered[1]["type"] == "session.status_idle":
+                        break
+        listed = [event.id async for event in client.beta.sessions.events.list(session_id)]
+        whole = await upto_idle(client, session_id)
+    places = [place for place, _ in got]
+    assert places == sorted(set(places))
+    assert [event["id"] for _, event in got] == listed == [event.id for event in whole]
+    assert results(whole) == ["went on", "began\nended"]
+    assert said(whole) == ["survived"]
+
+
+async def test_a_database_that_goes_away_and_comes_back_loses_nothing(
+    shared_stage: Stage, postgres: Postgres
+):
+    stage = shared_stage
+    async with stage.serve("--no-worker") as api, api.client() as client, stage.worker() as worker:
+        sessions = [await begun(client, waiting(), "say back again") for _ in range(4)]
+        for session_id in sessions:
+            await eventually(stage.workspaces / session_id / "effects", "began")
+        async with anyio.create_task_group() as group:
+            followed: dict[str, list[int]] = {}
+            for session_id in sessions:
+                group.start_soon(_follow, api, session_id, followed)
+            await anyio.to_thread.run_sync(postgres.stop)
+            try:
+                await _unavailable(client, sessions[0])
+                for session_id in sessions[:2]:  # half of them end while nobody can note it
+                    (stage.workspaces / session_id / "go").touch()
+                    await eventually(stage.workspaces / session_id / "effects", "ended")
+            finally:
+                await anyio.to_thread.run_sync(postgres.start)
+            for session_id in sessions[2:]:
+                (stage.workspaces / session_id / "go").touch()
+        for session_id in sessions:
+            events = await upto_idle(client, session_id)
+            assert (results(events), said(events)) == (["went on"], ["back again"])
+            effects = (stage.workspaces / session_id / "effects").read_text()
+            assert effects == "began\nended\n"
+            assert followed[session_id] == sorted(set(followed[session_id]))
+        await told(client, sessions[0], "say more")
+        assert said(await upto_idle(client, sessions[0], times=2)) == ["back again", "more"]
+        assert api.process.returncode is None
+        assert worker.returncode is None
+
+
+async def _unavailable(client: AsyncAnthropic, session_id: str) -> None:
+    with pytest.raises(anthropic.InternalServerError) as refused:
+        await client.beta.sessions.retrieve(session_id)
+    assert refused.value.status_code == 503
+    with pytest.raises(anthropic.InternalServerError) as refused:
+        await told(client, session_id, "say unheard")
+    assert refused.value.status_code == 503
+
+
+async def _follow(api: Served, session_id: str, places: dict[str, list[int]]) -> None:
+    """To its end, coming back with the last place whenever the stream breaks off."""
+    seen = places.setdefault(session_id, [])
+    with anyio.fail_after(SECONDS):
+        while True:
+            try:
+                async with raw_stream(api, session_id, last=max(seen, default=0)) as events:
+                    async for place, event in events:
+                        seen.append(place)
+                        if event["type"] == "session.status_idle":
+                            return
+            except (aiohttp.ClientError, AssertionError):
+                await anyio.sleep(0.2)
