@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ BODIES: Mapping[str, object] = {
         }
     },
     "post /v1/agents/{agent_id}": {"version": 1},
+    "post /v1/mainspring/approvals/{approval_id}/answer": {"result": "deny"},
 }
 """What is sent, where `{}` is not enough to be understood."""
 
@@ -176,7 +178,13 @@ async def test_methods_that_a_path_does_not_take_are_named_with_those_that_it_do
 
 
 def _paths(api: Whole) -> Iterator[tuple[str, set[str]]]:
-    found: dict[str, set[str]] = {}
-    for route in api.routes:
-        found.setdefault(filled(route, api.ids[THEIRS]), set()).add(route.method)
-    yield from found.items()
+    """Each path with the methods of all routes that it may be meant for: `poll` may be an id."""
+    for path in {filled(route, api.ids[THEIRS]) for route in api.routes}:
+        yield (
+            path,
+            {
+                route.method
+                for route in api.routes
+                if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", route.path), path)
+            },
+        )

@@ -13,11 +13,12 @@ from typing import Any
 import aiohttp
 
 from mainspring.config import read_settings
-from mainspring.core import clock
+from mainspring.core import clock, ids
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.assembly import routes_of
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
+from mainspring.service.approval_record import Approval, MayAnswer
 from mainspring.service.door import Door, Rates
 from mainspring.service.drawer import Drawer
 from mainspring.service.health import Health
@@ -85,9 +86,9 @@ def parameters(route: Route) -> list[str]:
     return _PARAMETER.findall(route.path)
 
 
-def filled(route: Route, ids: Mapping[str, str]) -> str:
+def filled(route: Route, known: Mapping[str, str]) -> str:
     """Its path with these ids; a name that nobody has made a thing for is a `KeyError`."""
-    return _PARAMETER.sub(lambda found: ids[found[1]], route.path)
+    return _PARAMETER.sub(lambda found: known[found[1]], route.path)
 
 
 def skill_form() -> aiohttp.FormData:
@@ -185,6 +186,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     work = f"/v1/environments/{environment['id']}/work"
     await api.house.talk.work.offer(tenant, environment["id"], session["id"])
     offered, *_ = (await _get(api, tenant, work))["data"]
+    approval = await _ask(api, tenant, session["id"], thread["id"], agent["id"])
     return {
         "agent_id": agent["id"],
         "environment_id": environment["id"],
@@ -207,11 +209,34 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "key_id": key["id"],
         "tenant_id": tenant,
         "work_id": offered["id"],
+        "approval_id": approval.id,
     }
 
 
 async def _get(api: Whole, tenant: str, path: str) -> Any:  # noqa: ANN401 (JSON)
     return (await api.ask("GET", path, key=api.keys[tenant, "admin"])).json
+
+
+async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_id: str) -> Approval:
+    return await api.house.talk.approvals.keeper.drawer.put(
+        tenant,
+        Approval(
+            id=ids.new_id("appr"),
+            session_id=session_id,
+            session_thread_id=thread_id,
+            agent_id=agent_id,
+            agent_name="helper",
+            tool_use_id="sevt_1",
+            name="bash",
+            input={"command": "ls"},
+            preview=None,
+            is_cut=False,
+            reason=None,
+            asked=1,
+            asked_at=clock.now(),
+            may_answer=MayAnswer(role="user", four_eyes=False),
+        ),
+    )
 
 
 async def _park(api: Whole, tenant: str, session_id: str) -> None:

@@ -19,6 +19,7 @@ from mainspring.service.signing import signed_headers
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "docs/clients.md"
+SCHEDULES = ROOT / "docs/schedules.md"
 _SECONDS = 30
 
 ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -67,7 +68,7 @@ def test_the_programs_do_what_the_document_says(
     running: Platform, capsys: pytest.CaptureFixture[str]
 ):
     names: dict[str, Any] = {}
-    for program, printed in programs(CLIENTS):
+    for program, printed in (*programs(CLIENTS), *programs(SCHEDULES)):
         if "# worker.py" in program:
             continue
         exec(compile(addressed(program, running), "clients.md", "exec"), names)  # noqa: S102 (ours)

@@ -14,12 +14,19 @@ from mainspring import Agent, Scripted, Tool, Traits, run, says
 from mainspring.capabilities.providers.catalog import Catalog, Listing
 from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.capabilities.tools.define import ToolOptions
+from mainspring.config import read_settings
 from mainspring.core.envelope import PAYLOAD_TYPES
 from mainspring.core.events import Failure
+from mainspring.edges.api.assembly import routes_of
+from mainspring.edges.cli.app import app
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import MODES
 from mainspring.harness.reasons import Onward, Terminal
+from mainspring.service.approval_policy import ApprovalPolicy
+from mainspring.service.schedules import Policy
+from mainspring.service.webhook_events import EVENT_TYPES
 from mainspring.wiring.environment import Environment
+from mainspring.wiring.house import open_house
 from mainspring.wiring.models import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +66,10 @@ def test_every_field_of_an_event_is_documented(kind: str):
         pytest.param(
             "sandbox.md", type(Environment().limits).__struct_encode_fields__, id="sandbox limits"
         ),
+        pytest.param("schedules.md", Policy.__struct_fields__, id="policy of a schedule"),
+        pytest.param(
+            "extensions.md", ApprovalPolicy.__struct_fields__[2:-2], id="policy of approvals"
+        ),
         pytest.param("models.md", PROVIDERS, id="providers"),
         pytest.param("models.md", Listing.__struct_fields__, id="facts about a model"),
     ],
@@ -83,6 +94,43 @@ def test_every_built_in_tool_is_documented(tmp_path: Path, monkeypatch: pytest.M
 def test_every_limit_is_documented():
     text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
     assert [name for name in Limits.__slots__ if f"`{name}`" not in text] == []
+
+
+async def test_every_endpoint_is_documented_with_the_role_that_it_needs(tmp_path: Path):
+    settings = read_settings(store=str(tmp_path / "house.db"), environ={}, folder=tmp_path)
+    async with open_house(settings) as house:
+        routes = routes_of(house)
+    served = {False: set[tuple[str, ...]](), True: set[tuple[str, ...]]()}
+    for route in routes:
+        role = "none" if route.is_open else route.role
+        served[route.is_extension].add((route.method, route.path, role, route.summary))
+    assert endpoints("api.md") == served[False]
+    assert endpoints("extensions.md") == served[True]
+
+
+def endpoints(document: str) -> set[tuple[str, ...]]:
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    row = r"^\| (GET|POST|DELETE) \| `(\S+)` \| (\w+) \| (.+?) \|"
+    return set(re.findall(row, text, re.MULTILINE))
+
+
+def test_every_event_of_webhooks_is_documented():
+    text = (ROOT / "docs/schedules.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ((?:`\w+\.\*`(?:, )?)+) \| (.+) \|$", text, re.MULTILINE))
+    told = {
+        f"{kind}.{name}"
+        for kinds, names in rows.items()
+        for kind in re.findall(r"`(\w+)\.\*`", kinds)
+        for name in re.findall(r"`(?:\w+\.)?(\w+)`", names)
+    }
+    assert [name for name in EVENT_TYPES if name not in told] == []
+
+
+def test_every_command_is_documented():
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    titles = "\n".join(re.findall(r"^## .+$", text, re.MULTILINE))
+    commands = [each.name for each in (*app.registered_commands, *app.registered_groups)]
+    assert [name for name in commands if f"`mainspring {name}" not in titles] == []
 
 
 def examples() -> Iterable[object]:

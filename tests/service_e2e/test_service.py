@@ -33,9 +33,12 @@ from tests.service_e2e.staging import (
 SECRET = "sk-a-token-that-nobody-may-ever-see-42"
 PRICED = """
 [models."ollama:test"]
+max_output = 100
 price = { input = "1000", output = "1000", cache_read = "1000", cache_write = "1000" }
 price_date = "2026-11-01"
 """
+"""About a dollar a turn."""
+COUNTING = [bash(f"echo {number}") for number in range(8)]
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +149,7 @@ async def test_tenants_share_nothing(premises: tuple[Stage, Served], client: Asy
             "keys", "create", "theirs", "--tenant", "rival", "--role", "admin", "--json"
         )
     )
-    async with served.client(made["secret"]) as rival:
+    async with served.client(made["key"]) as rival:
         with pytest.raises(anthropic.NotFoundError):
             await rival.beta.sessions.retrieve(ours)
         with pytest.raises(anthropic.NotFoundError):
@@ -181,26 +184,28 @@ async def test_what_is_halted_does_nothing_until_it_is_resumed(
     events = await upto_idle(client, session_id)
     assert said(events) == ["went on"]
     assert (workspace / "next").exists()
-    assert (workspace / "effects").read_text() == "began\nended\n"
+    assert (workspace / "effects").read_text() == "began\n"  # it was stopped as well
 
 
 async def test_a_key_whose_daily_budget_is_used_up_gets_no_more_work_done(
     premises: tuple[Stage, Served], client: AsyncAnthropic
 ):
-    made = await asked(client, "keys", name="thrifty", role="operator", daily_budget_usd="50")
-    async with premises[1].client(made["secret"]) as thrifty:
-        session_id = await begun(thrifty, *["call bash {}"] * 200)
-        idle = (await upto_idle(thrifty, session_id))[-1]
-        assert idle.stop_reason.type == "budget_reached"
+    made = await asked(client, "keys", name="thrifty", role="operator", daily_budget_usd="5")
+    async with premises[1].client(made["key"]) as thrifty:
+        session_id = await begun(thrifty, *COUNTING)
+        events = await upto_idle(thrifty, session_id)
+        assert results(events)[0] == "0"
+        assert events[-1].stop_reason.type == "budget_reached"
     other = await begun(client, "say mine is not")
     assert said(await upto_idle(client, other)) == ["mine is not"]
 
 
 async def test_a_session_stops_at_its_own_budget(client: AsyncAnthropic):
-    budget = {"type": "limit", "max_list_cost": {"amount": "5000", "currency": "USD"}}
-    session_id = await begun(client, *["call bash {}"] * 200, budget=budget)
-    idle = (await upto_idle(client, session_id))[-1]
-    assert idle.stop_reason.type == "budget_reached"
+    budget = {"type": "limit", "max_list_cost": {"amount": "500", "currency": "USD"}}
+    session_id = await begun(client, *COUNTING, budget=budget)
+    events = await upto_idle(client, session_id)
+    assert results(events)[0] == "0"
+    assert events[-1].stop_reason.type == "budget_reached"
 
 
 async def test_without_hosts_there_is_no_network(premises: tuple[Stage, Served]):

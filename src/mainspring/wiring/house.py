@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib import import_module
 
 from mainspring.capabilities.network.rules import Network
@@ -12,9 +11,9 @@ from mainspring.config import Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Store
 from mainspring.service.agent_roster import AgentReference
 from mainspring.service.agents import Agents
+from mainspring.service.approvals import Approvals
 from mainspring.service.audit import Audit
 from mainspring.service.credentials import Credentials
 from mainspring.service.deliveries import Deliveries, Poster
@@ -40,7 +39,6 @@ from mainspring.service.outbox import Outbox
 from mainspring.service.parking import WAKE
 from mainspring.service.refreshing import Refresher
 from mainspring.service.resources import SessionResources
-from mainspring.service.seal import Seal
 from mainspring.service.sending import Sending
 from mainspring.service.session_news import SessionNews
 from mainspring.service.session_record import SessionRecord
@@ -60,113 +58,21 @@ from mainspring.service.work_tokens import WorkTokens
 from mainspring.service.work_wanted import wanted_by
 from mainspring.wiring.asking import Asker, Greeting
 from mainspring.wiring.clearing import CLEAR
-from mainspring.wiring.models import Shelf
 from mainspring.wiring.posting import HttpPoster
+from mainspring.wiring.rooms import (
+    Calendar,
+    Gatehouse,
+    Ground,
+    House,
+    Mail,
+    Memory,
+    Safe,
+    Shelves,
+    Talk,
+)
 from mainspring.wiring.runtime import open_shelf
 from mainspring.wiring.seals import open_seal
 from mainspring.wiring.stores import open_log
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What all of it stands on."""
-
-    settings: Settings
-    log: SessionLog
-    dispatcher: Dispatcher
-    deltas: Deltas
-    seal: Seal
-    shelf: Shelf
-    networks: tuple[Network, ...] = ()
-    """Addresses that the service itself may call although they are not public."""
-    metered: Callable[[Poster], Poster] = lambda post: post
-    """Who counts what is posted."""
-
-    @property
-    def store(self) -> Store:
-        return self.log.store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shelves:
-    """What people describe."""
-
-    agents: Agents
-    environments: Environments
-    skills: Skills
-    files: Files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Safe:
-    vaults: Vaults
-    credentials: Credentials
-    validator: Validator
-    usable: UsableCredentials
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    stores: MemoryStores
-    memories: Memories
-    versions: MemoryVersions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mail:
-    webhooks: Webhooks
-    outbox: Outbox
-    deliveries: Deliveries
-    news: SessionNews
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
-    """Sessions, and what is said in them."""
-
-    sessions: Sessions
-    sending: Sending
-    pages: EventPages
-    threads: Threads
-    resources: SessionResources
-    streams: Streams
-    work: WorkQueue
-    """For clients with hands of their own."""
-    work_tokens: WorkTokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calendar:
-    """What starts sessions by itself."""
-
-    deployments: Deployments
-    runs: DeploymentRuns
-    firing: Firing
-    triggers: Triggers
-    intake: Intake
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gatehouse:
-    """Who may come in, and what they did."""
-
-    keys: Keys
-    tenants: Tenants
-    halts: Halts
-    ledger: TallyLedger
-    audit: Audit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class House:
-    ground: Ground
-    shelves: Shelves
-    safe: Safe
-    memory: Memory
-    mail: Mail
-    talk: Talk
-    calendar: Calendar
-    gatehouse: Gatehouse
 
 
 @asynccontextmanager
@@ -295,6 +201,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         await talk.work.withdraw(tenant, session.environment_id, session.id)
         if is_deleted:
             await mail.news.forget(tenant, session.id)
+            await talk.approvals.keeper.forget(tenant, session.id)
             await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> StoreName:
@@ -332,6 +239,13 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
             Terms(is_wanted=wanted_by(sessions), issue=tokens.secret),
         ),
         work_tokens=tokens,
+        approvals=Approvals(
+            ground.log,
+            wake=wake,
+            put=ground.dispatcher.put,
+            teller=mail.outbox,
+            digests=sessions.digests,
+        ),
     )
     return talk
 

@@ -13,6 +13,7 @@ import anyio
 
 from mainspring.core.errors import MainspringError
 from mainspring.log.background import running
+from mainspring.service import approval_keeping
 from mainspring.service.deliveries import DELIVER
 from mainspring.service.deployment_keep import FIRE
 from mainspring.service.metering import MeteredDispatcher
@@ -22,8 +23,9 @@ from mainspring.service.worker import Pace, Worker
 from mainspring.wiring.clearing import CLEAR, Clearing
 from mainspring.wiring.cloning import Cloning
 from mainspring.wiring.hands import Bench
-from mainspring.wiring.house import House, file_content, offer
+from mainspring.wiring.house import file_content, offer
 from mainspring.wiring.mounts import Mounts
+from mainspring.wiring.rooms import House
 from mainspring.wiring.runs import Backing, Runs
 from mainspring.wiring.telemetry import Telemetry
 
@@ -81,6 +83,7 @@ async def open_workshop(
         )
         worker.register(FIRE, house.calendar.firing.fire)
         worker.register(DELIVER, house.mail.deliveries.deliver)
+        worker.register(approval_keeping.TASK, house.talk.approvals.attend)
         worker.register(CLEAR, Clearing(ground.settings, ground.store.records, bench).clear)
         keep_audit = orders.keep_audit
         async with running(
@@ -94,6 +97,7 @@ async def open_workshop(
 
 async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
     await house.mail.news.catch_up(tenant, session.id)
+    await house.talk.approvals.keeper.catch_up(tenant, session.id)
     await offer(house.talk, tenant, session)
 
 
@@ -105,6 +109,7 @@ def _often(house: House) -> Sequence[Chore]:
         house.calendar.intake.sweep,
         house.shelves.files.remove_expired,
         house.talk.work.tidy,
+        house.talk.approvals.keeper.sweep,
     )
 
 

@@ -6,6 +6,7 @@ from mainspring import __version__
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
+from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.deployment_runs import DeploymentRunRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes
@@ -32,7 +33,7 @@ from mainspring.service.costs import Costs
 from mainspring.service.insights import Insights
 from mainspring.service.parking import Parking
 from mainspring.service.rule_trials import RuleTrials
-from mainspring.wiring.house import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
+from mainspring.wiring.rooms import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
 
 def routes_of(house: House, *more: Route) -> tuple[Route, ...]:
@@ -79,6 +80,7 @@ def _talk(talk: Talk) -> tuple[Route, ...]:
         *ThreadRoutes(sessions, talk.threads, talk.pages).routes(),
         *ResourceRoutes(talk.resources).routes(),
         *WorkRoutes(talk.work).routes(),
+        *ApprovalRoutes(talk.approvals).routes(),
     )
 
 

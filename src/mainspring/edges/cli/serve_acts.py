@@ -31,7 +31,7 @@ from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
 from mainspring.edges.cli.render import Screen
 from mainspring.log.background import running
 from mainspring.log.records import Wanted
-from mainspring.service import parking
+from mainspring.service import approval_record, parking
 from mainspring.service.door import Door
 from mainspring.service.health import (
     Check,
@@ -47,9 +47,10 @@ from mainspring.service.metering import Looks, MeteredPoster
 from mainspring.service.metrics import Metrics
 from mainspring.service.webhooks import DELIVERY_KIND
 from mainspring.service.worker import Pace
-from mainspring.wiring.house import House, open_house
+from mainspring.wiring.house import open_house
 from mainspring.wiring.identity import Either, open_tokens, published_keys
 from mainspring.wiring.journal import journal
+from mainspring.wiring.rooms import House
 from mainspring.wiring.scrub import scrubber
 from mainspring.wiring.stores import standing
 from mainspring.wiring.telemetry import Telemetry, telemetry
@@ -218,7 +219,15 @@ def _looks(house: House, watching: Telemetry) -> Looks:
     async def dead() -> int:
         return await records.count(Wanted(kind=DELIVERY_KIND, label="dead"))
 
-    return Looks(watching.metrics, sessions_parked=parked, deliveries_dead=dead)
+    async def asked() -> int:
+        return await records.count(Wanted(kind=approval_record.KIND, is_archived=False))
+
+    return Looks(
+        watching.metrics,
+        sessions_parked=parked,
+        deliveries_dead=dead,
+        approvals_waiting=asked,
+    )
 
 
 def _welcome(settings: Settings, asked: Serve, url: str, first: str | None) -> None:

@@ -72,9 +72,7 @@ class StreamRoutes:
             is_internal="internal" in query.include,
         )
         async with self.streams.open(wish) as stream:
-            return await send(
-                call.request, stream, self.pace, require_welcome=call.require_welcome
-            )
+            return await send(call.request, stream, self.pace, require_welcome=call.require_welcome)
 
 
 def _cursor(last_event_id: str | None, after: int | None) -> int | None:
