@@ -32,6 +32,7 @@ BODIES: Mapping[str, object] = {
         }
     },
     "post /v1/agents/{agent_id}": {"version": 1},
+    "post /v1/environments/{environment_id}/work/{work_id}": {"metadata": {}},
     "post /v1/mainspring/approvals/{approval_id}/answer": {"result": "deny"},
 }
 """What is sent, where `{}` is not enough to be understood."""

@@ -142,7 +142,8 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         return await api.make(tenant, path, body)
 
     agent = await make("/v1/agents", name="helper", model="claude-opus-5-5")
-    environment = await make("/v1/environments", name="ci", config={"type": "self_hosted"})
+    cloud = await make("/v1/environments", name="ci")
+    environment = await make("/v1/environments", name="lab", config={"type": "self_hosted"})
     file = aiohttp.FormData()
     file.add_field("file", b"a,b\n1,2\n", filename="rows.csv")
     uploaded = await api.make(tenant, "/v1/files", file)
@@ -160,12 +161,12 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     session = await make(
         "/v1/sessions",
         agent=agent["id"],
-        environment_id=environment["id"],
+        environment_id=cloud["id"],
         resources=[{"type": "file", "file_id": uploaded["id"]}],
     )
     [thread] = (await _get(api, tenant, f"/v1/sessions/{session['id']}/threads"))["data"]
     said = [{"type": "user.message", "content": [{"type": "text", "text": "Scan."}]}]
-    begun = {"agent": agent["id"], "environment_id": environment["id"]}
+    begun = {"agent": agent["id"], "environment_id": cloud["id"]}
     deployment = await make("/v1/deployments", **begun, name="weekly", initial_events=said)
     run = await make(f"/v1/deployments/{deployment['id']}/run")
     webhook = await make(
@@ -184,7 +185,8 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     key = await make("/v1/mainspring/keys", name="another")
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
-    await api.house.talk.work.offer(tenant, environment["id"], session["id"])
+    elsewhere = await make("/v1/sessions", agent=agent["id"], environment_id=environment["id"])
+    await api.house.talk.work.offer(tenant, environment["id"], elsewhere["id"])
     offered, *_ = (await _get(api, tenant, work))["data"]
     approval = await _ask(api, tenant, session["id"], thread["id"], agent["id"])
     return {

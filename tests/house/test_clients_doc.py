@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from anthropic import Anthropic
 from tests.api.conftest import Platform, platform
 from tests.cli.upstream import Part, call
 
+from mainspring.core import clock
 from mainspring.service.signing import signed_headers
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ def test_a_webhook_is_checked_as_the_document_says(
         body = '{"type": "event", "id": "whe_1", "data": {"type": "session.idled", "id": "sesn_1"}}'
         secrets = [names["endpoint"]["secret"]]
         names["receive"](
-            body, signed_headers("whe_1", body.encode(), secrets=secrets, now=datetime.now(UTC))
+            body, signed_headers("whe_1", body.encode(), secrets=secrets, now=clock.now())
         )
     assert capsys.readouterr().out == "session.idled sesn_1\n"
 

@@ -22,7 +22,7 @@ from mainspring.edges.cli.app import app
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import MODES
 from mainspring.harness.reasons import Onward, Terminal
-from mainspring.service.approval_policy import ApprovalPolicy
+from mainspring.service.approval_policy import SetApprovalPolicy
 from mainspring.service.schedules import Policy
 from mainspring.service.webhook_events import EVENT_TYPES
 from mainspring.wiring.environment import Environment
@@ -68,7 +68,7 @@ def test_every_field_of_an_event_is_documented(kind: str):
         ),
         pytest.param("schedules.md", Policy.__struct_fields__, id="policy of a schedule"),
         pytest.param(
-            "extensions.md", ApprovalPolicy.__struct_fields__[2:-2], id="policy of approvals"
+            "extensions.md", SetApprovalPolicy.__struct_fields__, id="policy of approvals"
         ),
         pytest.param("models.md", PROVIDERS, id="providers"),
         pytest.param("models.md", Listing.__struct_fields__, id="facts about a model"),

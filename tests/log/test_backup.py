@@ -134,6 +134,21 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         assert await dump(here) != before
 
 
+async def test_a_session_that_was_at_work_goes_on_where_it_is_restored(
+    tmp_path: Path, postgres_url: str
+):
+    async with open_sqlite(tmp_path / "old.db") as old:
+        log = SessionLog(old)
+        at_rest, at_work = await told(log, "one"), await told(log, "two")
+        await log.hold(at_work, owner="worker")
+        archive = await backed_up(old)
+    for opened in (open_sqlite(tmp_path / "new.db"), open_postgres(postgres_url)):
+        async with opened as new:
+            await restored(new, archive)
+            assert await new.runnable() == [at_work]
+            assert {each.id for each in await new.sessions()} == {at_rest, at_work}
+
+
 async def test_only_an_empty_store_is_restored_into(tmp_path: Path):
     async with two_files(tmp_path) as (here, there):
         await filled(here)

@@ -17,7 +17,7 @@ from anthropic import AsyncAnthropic
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.api.conftest import obey
-from tests.cli.upstream import Upstream, serving
+from tests.cli.upstream import Part, Upstream, serving
 
 SECONDS = 60
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
@@ -153,8 +153,18 @@ async def ended(process: Process) -> int:
 async def staged(folder: Path, **variables: str) -> AsyncGenerator[Stage]:
     (folder / "home").mkdir()
     with serving() as model:
-        model.otherwise = obey
+        model.otherwise = _obey_people
         yield Stage(folder, model, variables)
+
+
+def _obey_people(request: dict[str, Any]) -> tuple[Part, ...]:
+    """What the harness remarks on the way is no script."""
+    messages = [each for each in request["messages"] if not _is_remark(each)]
+    return obey({**request, "messages": messages})
+
+
+def _is_remark(each: dict[str, Any]) -> bool:
+    return each["role"] == "user" and str(each["content"]).startswith("<system-note>")
 
 
 def message(script: str) -> Any:  # noqa: ANN401 (as users of the SDK write: a dictionary)

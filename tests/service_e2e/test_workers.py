@@ -34,7 +34,7 @@ async def test_a_worker_takes_over_from_one_that_was_killed(shared_stage: Stage)
         workspace = stage.workspaces / long
         await eventually(workspace / "effects", "began")
         async with stage.worker() as other:
-            await _words_reach_streams_of_ananother_process(stage, client)  # the first worker is full
+            await _words_reach_streams_of_another_process(stage, client)  # the first worker is full
             doomed.send_signal(signal.SIGKILL)
             await doomed.wait()
             (workspace / "go").touch()

@@ -1,7 +1,8 @@
 """A whole store in one file: compressed JSON lines that any store can be made from again.
 
-A beginning; every session as `transfer.py` exports it, parents before forks; every record with its
-content; every counter; a seal with how many there are and the hash of all lines before it.
+A beginning; every session as `transfer.py` exports it, parents before forks, and whether it was at
+work; every record with its content; every counter; a seal with how many there are and the hash of
+all lines before it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import anyio.lowlevel
 import msgspec
 from msgspec import Meta, Struct
 
-from mainspring.core.errors import InvalidInput, ServiceError
+from mainspring.core.errors import InvalidInput, ServiceError, SessionNotFound
 from mainspring.log import lines
 from mainspring.log.records import Put, Record, Records
 from mainspring.log.session_log import SessionLog
@@ -30,12 +31,20 @@ _FORMAT: Final = 1
 _PAGE: Final = 500
 _CHUNK: Final = 1 << 20
 _LEVEL: Final = 6
+_EVERY: Final = 2**31 - 1
+_RESTORER: Final = "restore"
 
 
 class BeginLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="backup"):
     format: int = _FORMAT
     time: Annotated[datetime, Meta(tz=True)]
     """When it was begun, which is what all of it is as of."""
+
+
+class AtWorkLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="at_work"):
+    """A run of the session had not ended, though nothing may wait in its inbox."""
+
+    session_id: str
 
 
 class RecordLine(
@@ -62,12 +71,13 @@ class SealLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="seal"):
     sha256: str
 
 
-_Own: TypeAlias = BeginLine | RecordLine | ContentLine | TallyLine | SealLine
+_Own: TypeAlias = BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | SealLine
 _OWN: Final = msgspec.json.Decoder(_Own)
 _TAGS: Final = tuple(
-    b'{"line":"%s"' % tag for tag in (b"backup", b"record", b"content", b"tally", b"seal")
+    b'{"line":"%s"' % tag
+    for tag in (b"backup", b"at_work", b"record", b"content", b"tally", b"seal")
 )
-Item: TypeAlias = Part | Put | TallyLine
+Item: TypeAlias = Part | AtWorkLine | Put | TallyLine
 
 
 @dataclass(slots=True)
@@ -121,6 +131,7 @@ class _Page:
 
 async def _write_sessions(log: SessionLog, page: _Page, counts: Counts, tell: Tell) -> None:
     left_out: set[str] = set()
+    abandoned = frozenset(await log.store.runnable(limit=_EVERY))
     for session in _parents_first([each async for each in _sessions(log)]):
         if session.parent_id in left_out or not (await verify(log, session.id)).ok:
             left_out.add(session.id)
@@ -128,6 +139,8 @@ async def _write_sessions(log: SessionLog, page: _Page, counts: Counts, tell: Te
             continue
         async for line in export_own_lines(log, session):
             page.write(line)
+        if session.owner is not None or session.id in abandoned:
+            page.write(lines.encode(AtWorkLine(session_id=session.id)))
         counts.sessions += 1
         tell(counts)
 
@@ -197,6 +210,8 @@ async def restore_backup(store: Store, file: IO[bytes], *, tell: Tell) -> Counts
                     counts.records += 1
                 case TallyLine():
                     counts.tallies += 1
+                case AtWorkLine():
+                    pass
             tell(counts)
     return counts
 
@@ -225,6 +240,11 @@ async def _restore(log: SessionLog, item: Item) -> None:
                 raise InvalidInput(f"a record is in it twice: {error}") from error
         case TallyLine():
             await log.store.records.tally([(item.name, item.amount)])
+        case AtWorkLine(session_id=session_id):
+            try:  # held by nobody who lives: so it is found, and goes on
+                await log.store.acquire(session_id, owner=_RESTORER, seconds=0)
+            except SessionNotFound as error:
+                raise InvalidInput(f"session {session_id} is at work and not in it") from error
 
 
 async def _items(file: IO[bytes]) -> AsyncGenerator[Item, None]:
@@ -280,7 +300,7 @@ class _Reading:
         return self._taken(line)
 
     def _taken(
-        self, line: BeginLine | RecordLine | ContentLine | TallyLine | lines.Line
+        self, line: BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | lines.Line
     ) -> Item | None:
         if isinstance(line, ContentLine):
             return self._complete(line.content)
@@ -294,6 +314,8 @@ class _Reading:
                 return self._complete(None)
             case TallyLine():
                 self._tallies += 1
+                return line
+            case AtWorkLine():
                 return line
             case _:
                 return self._parts.take(line)

@@ -75,9 +75,15 @@ class SessionLog:
         )
 
     async def fork(
-        self, session_id: str, *, at: int | None = None, title: str | None = None
+        self,
+        session_id: str,
+        *,
+        at: int | None = None,
+        title: str | None = None,
+        fork_id: str | None = None,
     ) -> SessionRow:
-        """A new session that begins with this one's events up to `at`, by reference.
+        """A new session that begins with this one's events up to `at`, by reference; `fork_id` is
+        an id of the caller's own.
 
         Raises:
             InvalidInput: there is no event `at`.
@@ -94,6 +100,7 @@ class SessionLog:
             thread_id=parent.thread_id,
             base=Head(at, last.digest()),
             parent_id=last.session_id,  # whose own event it is: chains of forks stay short
+            session_id=fork_id,
         )
 
     async def _begin(

@@ -14,7 +14,9 @@ from mainspring.harness.budget import Payer
 from mainspring.runtime.spending import Bill, By, Charge, billed, charges, total
 from mainspring.service.drawer import Listing
 from mainspring.service.ledger import TallyLedger
+from mainspring.service.page import Page
 from mainspring.service.principal import Principal
+from mainspring.service.session_record import SessionRecord
 from mainspring.service.session_view import Standing
 from mainspring.service.sessions import Sessions
 
@@ -101,7 +103,21 @@ class Costs:
 
     async def report(self, who: Principal, asked: AskCost) -> CostReport:
         """Raises: InvalidInput: a cursor of another list."""
-        page = await self._sessions.drawer.page(
+        page = await self._page(who, asked)
+        found = [charge for record in page.data for charge in await self._charges(record.id)]
+        bills = billed(found, asked.by)
+        return CostReport(
+            by=asked.by,
+            data=[_view(bill) for bill in bills],
+            total=_view(total(bills)),
+            sessions=len(page.data),
+            next_page=page.next_page,
+        )
+
+    async def _page(self, who: Principal, asked: AskCost) -> Page[SessionRecord]:
+        if who.agent_id is not None and asked.agent_id not in (None, who.agent_id):
+            return Page(data=())
+        return await self._sessions.drawer.page(
             who.tenant,
             Listing(
                 limit=asked.limit,
@@ -111,18 +127,6 @@ class Costs:
                 created_from=asked.created_at_gte,
                 created_upto=asked.created_at_lte,
             ),
-        )
-        is_foreign = who.agent_id is not None and asked.agent_id not in (None, who.agent_id)
-        found: list[Charge] = []
-        for record in () if is_foreign else page.data:
-            found += await self._charges(record.id)
-        bills = billed(found, asked.by)
-        return CostReport(
-            by=asked.by,
-            data=[_view(bill) for bill in bills],
-            total=_view(total(bills)),
-            sessions=0 if is_foreign else len(page.data),
-            next_page=None if is_foreign else page.next_page,
         )
 
     async def budget(self, who: Principal, session_id: str) -> SessionBudget:

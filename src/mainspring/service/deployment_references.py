@@ -20,6 +20,7 @@ from mainspring.log.records import Record, Records
 from mainspring.service.deployment_model import Deployment, RunError, RunErrorType
 from mainspring.service.environments import Environment, SelfHostedConfig
 from mainspring.service.session_resources import FileAsked, StoreAsked
+from mainspring.service.tenants import Tenants
 
 _MISSING: dict[str, RunErrorType] = {
     "agent": "agent_archived_error",
@@ -48,6 +49,9 @@ class References:
 
     async def problem(self, tenant: str, deployment: Deployment) -> RunError | None:
         """Of all but the agent; `None` if there is none."""
+        if await Tenants(self.records).is_disabled(tenant):
+            message = f"the tenant {tenant} is disabled"
+            return RunError(type="organization_disabled_error", message=message)
         for kind, id_ in _referred(deployment):
             try:
                 record = await self.require(tenant, kind, id_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,10 +12,11 @@ import msgspec
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
-from mainspring.core.errors import InvalidInput, NotFound, Stale
+from mainspring.core.errors import InvalidInput, NotFound, Stale, StoreCorrupt
 from mainspring.log.records import Put, Record, Records, Remove, Replace, Wanted
 from mainspring.service.page import Page, cursor_of, place_of
 
+_LOG = logging.getLogger("mainspring.records")
 _TRIES = 8
 
 
@@ -135,11 +137,18 @@ class Drawer(Generic[T]):
         return Page(data=[self.read(record) for record in shown], next_page=next_page)
 
     async def due(self, upto: datetime, *, limit: int = 100) -> list[tuple[Record, T]]:
-        """Of all tenants, what something is to be done about by then, the longest due first."""
+        """Of all tenants, what something is to be done about by then, the longest due first. What
+        cannot be read is passed over: it must not hold up everybody else's."""
         found = await self.records.list(
             Wanted(kind=self.kind, due_upto=to_micros(upto), limit=limit)
         )
-        return [(record, self.read(record)) for record in found]
+        due: list[tuple[Record, T]] = []
+        for record in found:
+            try:
+                due.append((record, self.read(record)))
+            except StoreCorrupt as error:
+                _LOG.error("%s", error)
+        return due
 
     async def record(self, tenant: str, id_: str) -> Record:
         """Raises: NotFound."""
@@ -149,7 +158,11 @@ class Drawer(Generic[T]):
         return record
 
     def read(self, record: Record) -> T:
-        return self._decoder.decode(record.body)
+        """Raises: StoreCorrupt: it is not what it should be."""
+        try:
+            return self._decoder.decode(record.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise unreadable(record) from error
 
     def putting(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, for several of them in one write."""
@@ -189,6 +202,14 @@ class Drawer(Generic[T]):
                 )
             case _:
                 raise InvalidInput("page: not a cursor of this list")
+
+
+def unreadable(record: Record) -> StoreCorrupt:
+    """What is in it is not told: it may be anything."""
+    return StoreCorrupt(
+        f"the record {record.kind} {record.id} cannot be read; it was damaged, or written by a"
+        " newer Mainspring"
+    )
 
 
 def _micros(moment: datetime | None) -> int | None:

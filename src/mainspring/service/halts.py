@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -11,11 +11,12 @@ from msgspec import Meta, Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyThere
+from mainspring.core.errors import AlreadyThere, NotFound
 from mainspring.log.records import Records, Wanted
 from mainspring.service.drawer import Drawer
 from mainspring.service.principal import Principal
 from mainspring.service.recent import Recent
+from mainspring.service.tenants import Tenants
 
 SECONDS = 2.0
 """How long a worker or an API process may not know of it yet."""
@@ -53,7 +54,8 @@ class Halts:
     ) -> None:
         self._drawer = Drawer(records, "halt", Halt, clock=clock)
         self._clock = clock
-        self._recent = Recent(self._all, seconds=SECONDS, most=1, monotonic=monotonic)
+        self._recent = Recent(self._found, seconds=SECONDS, monotonic=monotonic)
+        self._tenants = Tenants(records, clock=clock)
 
     async def halt(self, tenant: str, who: Principal, asked: CreateHalt) -> Halt:
         """Stop one agent of a tenant, all of them, or everybody's; again says nothing new."""
@@ -65,7 +67,7 @@ class Halts:
             created_by=who.name or who.key_id,
             created_at=self._clock(),
         )
-        self._recent.forget(0)
+        self._recent.forget((tenant, asked.agent_id))
         try:
             return await self._drawer.put(tenant, halt)
         except AlreadyThere:
@@ -74,31 +76,39 @@ class Halts:
     async def resume(self, tenant: str, who: Principal, agent_id: str | None = None) -> None:
         """Raises: NotFound: it was not stopped. Forbidden: an agent asks."""
         who.require_human()
-        self._recent.forget(0)
+        self._recent.forget((tenant, agent_id))
         await self._drawer.remove(tenant, _id_of(tenant, agent_id))
 
     async def of(self, tenant: str) -> list[Halt]:
         """What is stopped of a tenant, as it stands now."""
-        everything = await self._all(0)
-        return [each for each in everything.values() if each.tenant_id in (tenant, EVERYBODY)]
+        return [*await self._listed(EVERYBODY), *await self._listed(tenant)]
 
     async def everything(self) -> list[Halt]:
-        return [*(await self._all(0)).values()]
+        return await self._listed(None)
 
     async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
         """In words, if it is; `None` if it may run."""
-        known = await self._recent.get(0)
         for scope in ((EVERYBODY, None), (tenant, None), (tenant, agent_id)):
-            if (halt := known.get(_id_of(*scope))) is not None:
-                return _in_words(halt)
+            if (why := await self._recent.get(scope)) is not None:
+                return why
         return None
 
     async def is_stopped(self, tenant: str, agent_id: str | None = None) -> bool:
         return await self.why_stopped(tenant, agent_id) is not None
 
-    async def _all(self, _: int) -> Mapping[str, Halt]:
-        found = await self._drawer.records.list(Wanted(kind=self._drawer.kind, limit=_MOST))
-        return {record.id: self._drawer.read(record) for record in found}
+    async def _found(self, scope: tuple[str, str | None]) -> str | None:
+        """Each by its own id: however many others there are, none is overlooked."""
+        tenant, agent_id = scope
+        try:
+            return _in_words(await self._drawer.get(tenant, _id_of(tenant, agent_id)))
+        except NotFound:
+            if agent_id is None and await self._tenants.is_disabled(tenant):
+                return f"the tenant {tenant} is disabled"
+            return None
+
+    async def _listed(self, tenant: str | None) -> list[Halt]:
+        wanted = Wanted(kind=self._drawer.kind, tenant=tenant, limit=_MOST)
+        return [self._drawer.read(each) for each in await self._drawer.records.list(wanted)]
 
 
 def _id_of(tenant: str, agent_id: str | None) -> str:

@@ -6,6 +6,8 @@ one gets it. What is held must be renewed; else its holder has died, and it wait
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -13,12 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.clock import Clock, from_micros, to_micros
-from mainspring.core.errors import AlreadyThere, NotFound, Stale
+from mainspring.core.errors import AlreadyThere, NotFound, Stale, StoreCorrupt
 from mainspring.log.records import Put, Record, Records, Remove, Replace, Wanted
 from mainspring.service.dispatch import Job
+from mainspring.service.drawer import unreadable
 
 HOLD_SECONDS = 15.0
 
+_LOG = logging.getLogger("mainspring.worker")
 _WAITING = "job"
 _HELD = "job_held"
 _TRIES = 8
@@ -78,7 +82,7 @@ class JobRecords:
         found = await self._records.list(
             Wanted(kind=_WAITING, due_upto=to_micros(upto), limit=limit)
         )
-        return [(_kept(each).job, from_micros(each.due or 0)) for each in found]
+        return [(kept.job, from_micros(each.due or 0)) for each, kept in _readable(found)]
 
     async def take(self, name: str) -> Kept | None:
         """`None` if it is gone, or somebody does one of that name already."""
@@ -115,7 +119,8 @@ class JobRecords:
     async def rescue(self) -> None:
         """Let wait again what was held by those who died."""
         now = self._clock()
-        for held in await self._records.list(Wanted(kind=_HELD, due_upto=to_micros(now))):
+        found = await self._records.list(Wanted(kind=_HELD, due_upto=to_micros(now)))
+        for held, _ in _readable(found):
             await self._given_back(held, now, is_failure=True)
 
     async def _given_back(self, held: Record, at: datetime, *, is_failure: bool) -> bool:
@@ -160,4 +165,16 @@ class JobRecords:
 
 
 def _kept(record: Record) -> Kept:
-    return _DECODER.decode(record.body)
+    try:
+        return _DECODER.decode(record.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable(record) from error
+
+
+def _readable(found: Iterable[Record]) -> Generator[tuple[Record, Kept]]:
+    """What cannot be read is passed over: it must not hold up all other jobs."""
+    for record in found:
+        try:
+            yield record, _kept(record)
+        except StoreCorrupt as error:
+            _LOG.error("%s", error)

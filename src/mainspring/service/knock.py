@@ -33,10 +33,12 @@ class Admission:
 
 
 def joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """One value a name, as HTTP has it. Two keys in two headers of one name are then no key."""
+    """One value a name, as HTTP has it. Two keys in two headers of one name are then no key. What
+    is not UTF-8 is replaced, so that it can be written down."""
     found: dict[str, str] = {}
-    for name, value in headers:
+    for name, sent in headers:
         low = name.lower()
+        value = sent.encode(errors="surrogateescape").decode(errors="replace")
         found[low] = f"{found[low]},{value}" if low in found else value
     return found
 

@@ -6,9 +6,11 @@ counted by the harness, in the log (`recovery_exhausted`). Each sees what the ot
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -20,6 +22,7 @@ from mainspring.core.errors import (
     MainspringError,
     NotFound,
     Stale,
+    StoreCorrupt,
     StoreUnavailable,
 )
 from mainspring.core.events import (
@@ -40,6 +43,11 @@ from mainspring.service.dispatch import ATTEMPTS, Dispatcher, Job, backoff_secon
 from mainspring.service.drawer import Drawer, Listing
 from mainspring.service.page import Page
 
+AfterParking: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Tenant and session: what others make of its log, which now ends with why it was parked. Called
+while the session is held, as after a run."""
+
+_LOG = logging.getLogger("mainspring.worker")
 KIND = "parked"
 WAKE = "wake"
 _MOST = 10_000
@@ -59,10 +67,15 @@ class Parked(Struct, frozen=True, kw_only=True):
     type: Literal["parked_session"] = "parked_session"
 
 
+async def _untold(_tenant: str, _session_id: str) -> None:
+    pass
+
+
 class Parking:
     def __init__(
         self, log: SessionLog, dispatcher: Dispatcher, *, clock: Clock = clocks.now
     ) -> None:
+        self.after: AfterParking = _untold
         self._log = log
         self._records = log.store.records
         self._drawer = Drawer(self._records, KIND, Parked, clock=clock)
@@ -95,6 +108,9 @@ class Parking:
             parked = await self._drawer.get(job.tenant, job.key)
         except NotFound:
             return False
+        except StoreCorrupt as error:  # it is still parked; letting it go removes it unread
+            _LOG.error("%s", error)
+            return True
         came = await self._log.store.pending(
             job.key, after=parked.position, types=_MESSAGES, limit=1
         )
@@ -130,7 +146,7 @@ class Parking:
             reason=reason,
             failures=failures,
             parked_at=self._clock(),
-            is_told=await self._tell(job.key, reason, failures),
+            is_told=await self._tell(job, reason, failures),
             position=max((item.position for item in pending), default=0),
         )
         await self._records.forget_tallies(_tally(job))
@@ -139,19 +155,26 @@ class Parking:
         except AlreadyThere:
             await self._drawer.update(job.tenant, job.key, lambda _: parked)
 
-    async def _tell(self, session_id: str, reason: str, failures: int) -> bool:
+    async def _tell(self, job: Job, reason: str, failures: int) -> bool:
         """Say it in the log, with all that was sent folded in; whether that was possible.
 
         Raises: LeaseHeld: another runs it. StoreUnavailable.
         """
         try:
-            async with held(self._log, session_id) as writer:
+            async with held(self._log, job.key) as writer:
                 await self._close(writer, reason, failures)
+                await self._pass_on(job)
         except (LeaseHeld, StoreUnavailable):
             raise
         except Exception:  # noqa: BLE001 (what is wrong with it may be just this)
             return False
         return True
+
+    async def _pass_on(self, job: Job) -> None:
+        try:
+            await self.after(job.tenant, job.key)
+        except Exception:  # noqa: BLE001 (the log has it; whoever runs it next passes it on)
+            _LOG.exception("session %s was parked, and not everybody could be told", job.key)
 
     async def _close(self, writer: Writer, reason: str, failures: int) -> None:
         thread = Thread(id=writer.thread_id)

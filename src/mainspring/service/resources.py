@@ -57,7 +57,7 @@ class SessionResources:
 
         def change(known: SessionRecord) -> SessionRecord:
             resources = (*known.resources, added.resource)
-            check_together(resources)
+            check_together(resources, known.environment)
             return replace(known, resources=resources, updated_at=added.resource.created_at)
 
         await self._sessions.drawer.update(who.tenant, session_id, change)

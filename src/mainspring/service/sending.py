@@ -26,7 +26,7 @@ from mainspring.service.answering import Leave, answer_client_id, answered_by, i
 from mainspring.service.drawer import Drawer, Tabs
 from mainspring.service.environments import SelfHostedConfig
 from mainspring.service.principal import Principal
-from mainspring.service.sending_content import prepared
+from mainspring.service.sending_content import prepared, sparing
 from mainspring.service.sending_params import SendConfirmation, SentEvent
 from mainspring.service.session_digest import Call, SessionDigest, result_of
 from mainspring.service.session_record import ACCEPTED_KIND, Accepted
@@ -71,13 +71,9 @@ class Sending:
         standing = await self._sessions.find(who, session_id)
         _check_open(standing)
         await self._check_leave(who, standing, asked)
+        around = sparing(self._sessions.premises.around)
         payloads = [
-            _signed(
-                await prepared(
-                    self._sessions.premises.around, who.tenant, each, where=f"events[{index}]"
-                ),
-                who,
-            )
+            _signed(await prepared(around, who.tenant, each, where=f"events[{index}]"), who)
             for index, each in enumerate(asked)
         ]
         accepted = await self._accepted_as(who.tenant, standing, payloads, key)
@@ -278,8 +274,8 @@ def _addressee(digest: SessionDigest, payload: ClientPayload) -> str | None:
 
 
 def _request_id(session_id: str, key: str) -> str:
-    if not 1 <= len(key) <= 255:
-        raise InvalidInput("Idempotency-Key: from 1 to 255 characters")
+    if not 1 <= len(key) <= 255 or not key.isascii():
+        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
     return hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()
 
 

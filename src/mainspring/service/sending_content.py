@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 from urllib.parse import urlsplit
 
@@ -51,6 +52,24 @@ from mainspring.service.surroundings import FileContent, Surroundings
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_FILE_BYTES = 32 * 1024 * 1024
 Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
+
+
+def sparing(around: Surroundings) -> Surroundings:
+    """For one request: all files that it names have together what one of them may have, as all are
+    in memory at once, and a name is soon written a thousand times."""
+    left = MAX_FILE_BYTES
+
+    async def file_content(tenant: str, file_id: str) -> FileContent:
+        nonlocal left
+        file = await around.file_content(tenant, file_id)
+        left -= len(file.content)
+        if left < 0:
+            raise InvalidInput(
+                f"the files of one request that a model reads have {MAX_FILE_BYTES} bytes at most"
+            )
+        return file
+
+    return replace(around, file_content=file_content)
 
 
 async def prepared(

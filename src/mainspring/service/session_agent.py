@@ -32,6 +32,7 @@ from mainspring.service.agents import (
     System,
     UpdateAgent,
 )
+from mainspring.service.principal import Principal
 
 
 class AgentBook(Protocol):
@@ -121,13 +122,16 @@ def chosen_id(choice: AgentChoice) -> str:
     return choice if isinstance(choice, str) else choice.id
 
 
-async def snapshot(agents: AgentBook, tenant: str, choice: AgentChoice) -> SessionAgent:
-    """Raises: NotFound, InvalidInput: it is archived, or an override does not fit."""
+async def snapshot(agents: AgentBook, who: Principal, choice: AgentChoice) -> SessionAgent:
+    """Raises: NotFound, InvalidInput: it is archived, or an override does not fit; Forbidden: an
+    agent would say what an agent may do."""
+    tenant = who.tenant
     version = None if isinstance(choice, str) else choice.version
     agent = await agents.get(tenant, chosen_id(choice), version)
     if agent.archived_at is not None:
         raise InvalidInput(f"agent: {agent.id} is archived; no new sessions are made with it")
     if isinstance(choice, AgentWithOverrides):
+        who.require_human()
         asked = UpdateAgent(
             mcp_servers=choice.mcp_servers,
             model=choice.model,

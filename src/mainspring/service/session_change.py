@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import SessionUpdated
 from mainspring.service.metadata import MetadataPatch, patched
+from mainspring.service.principal import Principal
 from mainspring.service.session_agent import SessionAgent, UpdateSessionAgent, models_of, updated
 from mainspring.service.session_record import Budget, SessionRecord, Title
 
@@ -31,8 +32,12 @@ def check_budgetable(agent: SessionAgent, is_priced: Callable[[str], bool]) -> N
             raise InvalidInput(f"budget: model_not_budgetable: {model} has no list price")
 
 
-def changed(known: SessionRecord, asked: UpdateSession, spent_cents: int) -> SessionRecord:
-    """Raises: InvalidInput."""
+def changed(
+    who: Principal, known: SessionRecord, asked: UpdateSession, spent_cents: int
+) -> SessionRecord:
+    """Raises: InvalidInput, Forbidden: an agent would let itself do more."""
+    if not (isinstance(asked.agent, UnsetType) and isinstance(asked.budget, UnsetType)):
+        who.require_human()
     agent = known.agent
     if not isinstance(asked.agent, UnsetType):
         agent = updated(agent, asked.agent)

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias, assert_never
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.service.environments import Config, SelfHostedConfig
 from mainspring.service.surroundings import Surroundings
 
 MAX_RESOURCES = 100
@@ -149,8 +150,15 @@ async def attached(
             assert_never(asked)
 
 
-def check_together(resources: Sequence[Resource]) -> None:
-    """Raises: InvalidInput: two of them want the same place."""
+def check_together(resources: Sequence[Resource], environment: Config) -> None:
+    """Raises: InvalidInput: two of them want the same place, or nobody would put them there."""
+    if isinstance(environment, SelfHostedConfig):
+        for each in resources:
+            if not isinstance(each, StoreResource):
+                raise InvalidInput(
+                    "resources: files and repositories are for environments of the service; in a"
+                    " self-hosted one, put them where its worker works"
+                )
     if len(resources) > MAX_RESOURCES:
         raise InvalidInput(f"resources: at most {MAX_RESOURCES}")
     stores = [each.memory_store_id for each in resources if isinstance(each, StoreResource)]

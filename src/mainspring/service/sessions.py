@@ -20,6 +20,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import (
     AlreadyThere,
     InvalidInput,
+    MainspringError,
     NotFound,
     SessionExists,
     SessionNotFound,
@@ -27,7 +28,6 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
-from mainspring.log.records import Remove, Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.drawer import Drawer
@@ -35,7 +35,7 @@ from mainspring.service.environments import Environment, Environments
 from mainspring.service.metadata import Metadata
 from mainspring.service.notice import Notice, Notify, unnoticed
 from mainspring.service.principal import Principal
-from mainspring.service.sending_content import prepared
+from mainspring.service.sending_content import prepared, sparing
 from mainspring.service.sending_params import InitialEvents
 from mainspring.service.session_agent import (
     AgentBook,
@@ -58,6 +58,7 @@ from mainspring.service.session_record import (
 from mainspring.service.session_resources import ResourcesAsked, attached, check_together
 from mainspring.service.session_view import SessionObject, Standing, cents, view
 from mainspring.service.surroundings import Surroundings
+from mainspring.service.sweeping import sweep
 
 Wake: TypeAlias = Callable[[str, str], Awaitable[None]]
 """Tenant and session: it has something to do."""
@@ -154,8 +155,9 @@ class Sessions:
         if who.agent_id not in (None, chosen_id(asked.agent)):
             raise NotFound("agent", chosen_id(asked.agent))
         record = await self._asked_for(who, asked, deployment_id)
+        around = sparing(self.premises.around)
         first = [
-            await prepared(self.premises.around, who.tenant, each, where=f"initial_events[{index}]")
+            await prepared(around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
         ]
         record = await self._begun(who.tenant, record, key)
@@ -220,7 +222,7 @@ class Sessions:
         def change(known: SessionRecord) -> SessionRecord:
             nonlocal before
             before = known
-            after = changed(known, asked, spent)
+            after = changed(who, known, asked, spent)
             if after.budget not in (None, known.budget):
                 check_budgetable(after.agent, self.premises.around.is_priced)
             return replace(after, updated_at=self.clock())
@@ -255,7 +257,7 @@ class Sessions:
         except SessionNotFound:
             pass  # it went so far before, and no further
         self.digests.forget(session_id)
-        await self._forget_requests(who.tenant, session_id)
+        await sweep(self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id)
         await self.premises.over(who.tenant, record, is_deleted=True)
         await self.drawer.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
@@ -266,11 +268,10 @@ class Sessions:
         Raises: NotFound, InvalidInput: there is no such event.
         """
         parent = await self.record(who, session_id)
-        forked = await self.log.fork(session_id, at=asked.at, title=asked.title)
         now = self.clock()
         record = replace(
             parent,
-            id=forked.id,
+            id=self.new_id(ids.SESSION),
             created_at=now,
             updated_at=now,
             created_by=Maker.of(who),
@@ -278,7 +279,13 @@ class Sessions:
             deployment_id=None,
             archived_at=None,
         )
+        # the record first: a fork that nobody can find or delete would keep its parent for ever
         await self.drawer.put(who.tenant, record)
+        try:
+            await self.log.fork(session_id, at=asked.at, title=asked.title, fork_id=record.id)
+        except MainspringError:
+            await self.drawer.remove(who.tenant, record.id)
+            raise
         await self._notify(who.tenant, "created", record.id)
         return view(await self._standing(record), now)
 
@@ -327,7 +334,7 @@ class Sessions:
         self, who: Principal, asked: CreateSession, deployment_id: str | None
     ) -> SessionRecord:
         tenant, around, now = who.tenant, self.premises.around, self.clock()
-        agent = await snapshot(self.premises.agents, tenant, asked.agent)
+        agent = await snapshot(self.premises.agents, who, asked.agent)
         if asked.budget is not None:
             check_budgetable(agent, around.is_priced)
         environment = await self.premises.environments.get(tenant, asked.environment_id)
@@ -341,7 +348,7 @@ class Sessions:
             for each in asked.resources
         ]
         resources = tuple(each.resource for each in joined)
-        check_together(resources)
+        check_together(resources, environment.config)
         return SessionRecord(
             id="",
             agent=agent,
@@ -374,12 +381,6 @@ class Sessions:
             return await self._standing(record)
         except SessionNotFound:
             return None
-
-    async def _forget_requests(self, tenant: str, session_id: str) -> None:
-        records = self.drawer.records
-        wanted = Wanted(kind=ACCEPTED_KIND, tenant=tenant, parent=session_id)
-        while accepted := await records.list(wanted):
-            await records.write(*(Remove(record=each) for each in accepted))
 
     async def _notify(self, tenant: str, what: str, session_id: str) -> None:
         await self.premises.notify(Notice(tenant=tenant, type=f"session.{what}", id=session_id))

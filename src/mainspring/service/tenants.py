@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyThere, Forbidden, InvalidInput
+from mainspring.core.errors import AlreadyThere, Forbidden, InvalidInput, NotFound
 from mainspring.log.records import Put, Records
 from mainspring.service.drawer import Drawer, Listing
 from mainspring.service.page import Page
@@ -82,6 +82,13 @@ class Tenants:
         """Raises: NotFound."""
         return await self._drawer.get(PLATFORM, tenant_id)
 
+    async def is_disabled(self, tenant_id: str) -> bool:
+        """Nothing is done for it then: neither what its people ask nor what its clocks do."""
+        try:
+            return (await self.get(tenant_id)).disabled_at is not None
+        except NotFound:
+            return False
+
     async def update(self, tenant_id: str, asked: UpdateTenant) -> Tenant:
         """Raises: NotFound, InvalidInput."""
         given = {
@@ -96,7 +103,8 @@ class Tenants:
         return await self._drawer.update(PLATFORM, tenant_id, change)
 
     async def disable(self, tenant_id: str) -> Tenant:
-        """Its keys no longer open anything, within seconds; nothing of it is lost.
+        """Its keys no longer open anything and its agents stop, within seconds; nothing of it is
+        lost.
 
         Raises: InvalidInput: the root tenant, without which nobody could enable it again.
         """

@@ -35,6 +35,7 @@ from mainspring.service.signing import (
 )
 from mainspring.service.sweeping import sweep
 from mainspring.service.templates import checked
+from mainspring.service.tenants import Tenants
 from mainspring.service.trigger_model import (
     CreateTrigger,
     Trigger,
@@ -64,6 +65,7 @@ class Triggers:
         self.records = records
         self._drawer = Drawer(records, KIND, Trigger, tabs=_tabs, clock=clock)
         self._seal = seal
+        self._tenants = Tenants(records, clock=clock)
         self._pin_agent = pin_agent
         self._clock = clock
         self._new_id = new_id
@@ -154,7 +156,7 @@ class Triggers:
         trigger = self._drawer.read(record)
         if not is_genuine(trigger.scheme, delivered, secret=secret, now=now):
             raise _refused()
-        if not trigger.is_enabled:
+        if not trigger.is_enabled or await self._tenants.is_disabled(record.tenant):
             raise _refused()
         return record.tenant, trigger
 

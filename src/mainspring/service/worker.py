@@ -27,7 +27,7 @@ from mainspring.log.background import running
 from mainspring.log.session_log import SessionLog
 from mainspring.service import session_record
 from mainspring.service.dispatch import Dispatcher, Do, Job, OnFailed
-from mainspring.service.parking import WAKE, Parking, reason_of
+from mainspring.service.parking import WAKE, AfterParking, Parking, reason_of
 
 Run: TypeAlias = Callable[[str], Awaitable[None]]
 """Builds a session's agent and runs it until nothing is left to do; raises `LeaseHeld` if another
@@ -118,6 +118,9 @@ class Worker:
     def register(self, task: str, do: Do, *, on_failed: OnFailed | None = None) -> None:
         self._tasks[task] = (do, on_failed)
 
+    def when_parked(self, after: AfterParking) -> None:
+        self.parking.after = after
+
     async def work(self, closing: Event) -> None:
         """Until `closing` is set and what runs has ended, or had its time to."""
         async with running(self._sweep), anyio.create_task_group() as group:
@@ -153,6 +156,8 @@ class Worker:
                 await self.sweep()
             except StoreFailed as error:
                 _LOG.warning("cannot look for sessions to wake: %s", error)
+            except Exception:  # noqa: BLE001 (nobody else finds what was lost)
+                _LOG.exception("cannot look for sessions to wake")
             self._beat()
             await anyio.sleep(self._pace.sweep_seconds)
 
@@ -194,7 +199,7 @@ class Worker:
                 await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():
                 _LOG.info("session %s was taken over", job.key)
-            case SessionNotFound():
+            case SessionNotFound() | NotFound(kind=session_record.KIND):
                 await self.parking.forget(job)
             case _:
                 _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))

@@ -137,6 +137,8 @@ def _notes(tools: Toolset, config: Config) -> Iterator[str]:
     """What was asked for and is not to be had: better said than found out."""
     if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
         yield f"These packages were asked for; look whether they are installed: {missing}."
+    if "web_search" in tools.builtins:
+        yield "There is no web search here; say so when you would need one."
     if tools.mcp:
         names = ", ".join(each.server.name for each in tools.mcp)
         yield f"The MCP servers {names} are not connected here."

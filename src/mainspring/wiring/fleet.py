@@ -125,9 +125,11 @@ class FleetDispatcher:
         self._clock = clock
 
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
-        await patiently(lambda: self._line.rows(sql.PUT, **_described(job), at=at))
-        if at is not None:
-            self._look_in((at - self._clock()).total_seconds())
+        # a span, not a moment: the server's clock may be another than ours
+        seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
+        await patiently(lambda: self._line.rows(sql.PUT, **_described(job), seconds=seconds))
+        if seconds:
+            self._look_in(seconds)
 
     async def remind(self, jobs: Sequence[Job]) -> None:
         names = [job.name for job in jobs]
@@ -286,6 +288,7 @@ async def open_fleet(
     tenant_limit: int | None = None,
     backoff: Backoff = backoff_seconds,
     max_connections: int = 4,
+    clock: Clock = clocks.now,
 ) -> AsyncGenerator[FleetDispatcher, None]:
     """A dispatcher on the database at `url`; Procrastinate's tables are made if need be, in a
     schema of their own. Working takes one connection more than `max_connections`.
@@ -297,7 +300,7 @@ async def open_fleet(
     pool = Pool(Address.of(url), size=max_connections)
     try:
         await patiently(lambda: pool.run(_prepare))
-        yield FleetDispatcher(Line(pool), tenant_limit=tenant_limit, backoff=backoff)
+        yield FleetDispatcher(Line(pool), tenant_limit=tenant_limit, backoff=backoff, clock=clock)
     finally:
         with CancelScope(shield=True):
             await pool.close()

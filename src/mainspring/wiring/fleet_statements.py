@@ -28,6 +28,9 @@ INDEX: Final = """
      where status = 'todo'
 """
 
+_AT: Final = """
+    case when %(seconds)s::float > 0 then now() + make_interval(secs => %(seconds)s::float) end
+"""
 _PLACE: Final = f"""
     -greatest(
         coalesce((select -max(priority) from procrastinate_jobs
@@ -42,8 +45,8 @@ PUT: Final = f"""
         insert into procrastinate_jobs as waiting
             (queue_name, task_name, priority, lock, queueing_lock, args, scheduled_at)
         values (%(queue)s::varchar, %(task)s::varchar,
-                case when %(at)s::timestamptz > now() then {LATER} else {_PLACE} end,
-                %(name)s::text, %(name)s::text, %(args)s::jsonb, %(at)s::timestamptz)
+                case when %(seconds)s::float > 0 then {LATER} else {_PLACE} end,
+                %(name)s::text, %(name)s::text, %(args)s::jsonb, {_AT})
         on conflict (queueing_lock) where status = 'todo'
         do update set scheduled_at = excluded.scheduled_at, priority = excluded.priority
             where waiting.scheduled_at > coalesce(excluded.scheduled_at, now())
@@ -76,9 +79,7 @@ POSTPONE: Final = f"""
         (queue_name, task_name, priority, lock, queueing_lock, args, attempts, scheduled_at)
     select queue_name, task_name,
            case when %(seconds)s::float > 0 then {LATER} else {_PLACE} end,
-           lock, queueing_lock, args, attempts + %(failures)s::int,
-           case when %(seconds)s::float > 0
-                then now() + make_interval(secs => %(seconds)s::float) end
+           lock, queueing_lock, args, attempts + %(failures)s::int, {_AT}
       from given_back
     on conflict (queueing_lock) where status = 'todo'
     do update set attempts = greatest(waiting.attempts, excluded.attempts)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 
 from mainspring.capabilities.network.rules import Network
 from mainspring.config import Settings, is_postgres
 from mainspring.core import clock
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, StoreFailed
 from mainspring.log.session_log import SessionLog
 from mainspring.service.agent_roster import AgentReference
 from mainspring.service.agents import Agents
@@ -193,9 +193,11 @@ def _memory(ground: Ground) -> Memory:
 
 def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Mail) -> Talk:
     async def wake(tenant: str, session_id: str) -> None:
-        # what is in the inbox is found again by looking: no need to write down that it is there
-        await ground.dispatcher.remind([Job(task=WAKE, key=session_id, tenant=tenant)])
-        await offer(talk, tenant, await sessions.drawer.get(tenant, session_id))
+        # What is in the inbox is found again by looking: no need to write down that it is there,
+        # nor to refuse what was taken because nobody could be told: it would be sent again.
+        with suppress(StoreFailed):
+            await ground.dispatcher.remind([Job(task=WAKE, key=session_id, tenant=tenant)])
+            await offer(talk, tenant, await sessions.drawer.get(tenant, session_id))
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await talk.work.withdraw(tenant, session.environment_id, session.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,7 @@ from mainspring.capabilities.network.placeholders import Credential
 from mainspring.capabilities.vault.forms import forms
 from mainspring.config import Settings
 from mainspring.core.envelope import Event
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, StoreUnavailable
 from mainspring.harness.gates import OpenGates
 from mainspring.log.background import running
 from mainspring.log.chain import Scrub
@@ -150,7 +150,8 @@ class Runs:
     async def _stop_when_halted(self, tenant: str, asked: SessionRecord) -> None:
         while True:
             await anyio.sleep(_HALT_SECONDS)
-            await self._require_running(tenant, asked)
+            with suppress(StoreUnavailable):  # a database that restarts is no reason to stop
+                await self._require_running(tenant, asked)
 
     async def _cast(self, tenant: str, asked: SessionRecord, usable: Sequence[Usable]) -> Cast:
         workspace = Path(self._settings.workspaces) / asked.id

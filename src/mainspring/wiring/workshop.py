@@ -81,6 +81,7 @@ async def open_workshop(
             pace=orders.pace,
             beat=beat,
         )
+        worker.when_parked(partial(_after_parking, house))
         worker.register(FIRE, house.calendar.firing.fire)
         worker.register(DELIVER, house.mail.deliveries.deliver)
         worker.register(approval_keeping.TASK, house.talk.approvals.attend)
@@ -101,6 +102,10 @@ async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
     await offer(house.talk, tenant, session)
 
 
+async def _after_parking(house: House, tenant: str, session_id: str) -> None:
+    await _after_run(house, tenant, await house.talk.sessions.drawer.get(tenant, session_id))
+
+
 def _often(house: House) -> Sequence[Chore]:
     """What finds again what was lost, and forgets what is over."""
     return (
@@ -119,6 +124,11 @@ async def _again(chores: Sequence[Chore], seconds: float) -> None:
             try:
                 await chore()
             except MainspringError as error:
-                name = getattr(chore, "__qualname__", "a chore")
-                _LOG.warning("%s: %s; it is tried again", name, error)
+                _LOG.warning("%s: %s; it is tried again", _named(chore), error)
+            except Exception:  # noqa: BLE001 (what is wrong with one must not end the worker)
+                _LOG.exception("%s failed; it is tried again", _named(chore))
         await anyio.sleep(seconds)
+
+
+def _named(chore: Chore) -> str:
+    return getattr(chore, "__qualname__", "a chore")

@@ -27,6 +27,10 @@ _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()
 REQUEST_ID = "request-id"
 _BEGUN = web.RequestKey("begun", web.StreamResponse)
+_IDLE_SECONDS = 75.0
+"""Of a connection between two requests, and for the head of one to arrive."""
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""Of every answer: some have secrets in them, and some what others wrote."""
 _UNAVAILABLE = "the service cannot do this now; try again in a moment"
 
 
@@ -97,8 +101,11 @@ class Api:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.on_response_prepare.append(_note_begun)
         for route in self.routes:
-            app.router.add_route(route.method, route.path, self._handler(route))
-        app.router.add_route("*", "/{anything:.*}", self._handler(None))
+            app.router.add_route(
+                route.method, route.path, self._handler(route), expect_handler=_go_on
+            )
+        anything = "/{anything:(?s:.*)}"
+        app.router.add_route("*", anything, self._handler(None), expect_handler=_go_on)
         return app
 
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
@@ -188,6 +195,16 @@ class Api:
 
 async def _note_begun(request: web.Request, response: web.StreamResponse) -> None:
     request[_BEGUN] = response
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+async def _go_on(request: web.Request) -> None:
+    """Who waits to be told to send the body is told so; what else is expected is nothing to us."""
+    if request.headers.get("expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    response.headers.popall("server", None)  # what we are made of is nobody's business
 
 
 def _begun_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
@@ -242,7 +259,9 @@ async def serving(
     app: web.Application, *, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncGenerator[str, None]:
     """Serve until the block ends; says at which address, with the port that it got."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=5.0, keepalive_timeout=_IDLE_SECONDS
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
+import anyio
 import msgspec
 from aiohttp import web
 from msgspec import Struct
@@ -16,6 +17,8 @@ from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.edges.api.route import Nothing, Route
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+_SECONDS = 300.0
+"""For a body to arrive."""
 
 
 async def read_body(route: Route, request: web.Request) -> object:
@@ -23,14 +26,21 @@ async def read_body(route: Route, request: web.Request) -> object:
     if route.body is Nothing or route.upload is not None:
         return Nothing()
     try:
-        raw = await request.content.read(MAX_BODY_BYTES + 1) if request.can_read_body else b""
-        while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
-            raw += more
+        with anyio.fail_after(_SECONDS):
+            raw = await _read(request)
     except web.HTTPRequestEntityTooLarge:
         raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most") from None
     if len(raw) > MAX_BODY_BYTES:
         raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most")
     return decoded(raw or b"{}", route.body)
+
+
+async def _read(request: web.Request) -> bytes:
+    """In place: a body that comes in many small pieces is not copied for each."""
+    raw = bytearray()
+    while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
+        raw += more
+    return bytes(raw)
 
 
 def decoded(raw: bytes, type_: object) -> object:

@@ -74,8 +74,8 @@ Networks = Annotated[
     typer.Option(
         "--allow-network",
         metavar="CIDR",
-        help="Webhooks may go to these addresses although they are not public, and over plain"
-        " HTTP. May be repeated.",
+        help="The service itself may call these addresses although they are not public, and over"
+        " plain HTTP: for webhooks, repositories and tokens. May be repeated.",
     ),
 ]
 

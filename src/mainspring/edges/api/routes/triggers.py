@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import anyio
 from aiohttp import web
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ from mainspring.service.trigger_model import (
     UpdateTrigger,
 )
 from mainspring.service.triggers import Triggers
+
+_SECONDS = 30.0
+"""For what a sender sends to arrive."""
 
 
 class ListTriggers(Struct, frozen=True, kw_only=True):
@@ -128,8 +132,9 @@ class TriggerRoutes:
 async def _raw(request: web.Request, max_bytes: int) -> bytes:
     """The body to the byte, as it was signed."""
     body = bytearray()
-    async for piece in request.content.iter_any():
-        body += piece
-        if len(body) > max_bytes:
-            raise TooLarge(f"at most {max_bytes} bytes are taken")
+    with anyio.fail_after(_SECONDS):  # nobody knows yet who it is
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > max_bytes:
+                raise TooLarge(f"at most {max_bytes} bytes are taken")
     return bytes(body)

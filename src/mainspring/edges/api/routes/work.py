@@ -126,8 +126,10 @@ class WorkRoutes:
 
     async def poll(self, call: Call[PollWork, Nothing]) -> Work | None:
         worker_id = call.request.headers.get(WORKER_ID)
-        if worker_id is not None and len(worker_id) > _MOST_WORKER_ID:
-            raise InvalidInput(f"{WORKER_ID}: {_MOST_WORKER_ID} characters at most")
+        if worker_id is not None and not (
+            len(worker_id) <= _MOST_WORKER_ID and worker_id.isascii()
+        ):
+            raise InvalidInput(f"{WORKER_ID}: {_MOST_WORKER_ID} characters of ASCII at most")
         return await self.queue.poll(
             call.tenant, call["environment_id"], call.query, worker_id=worker_id
         )

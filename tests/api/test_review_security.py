@@ -1,0 +1,311 @@
+"""What a hostile client tries: ids of others in bodies, forged cursors, headers that are no text,
+files named a thousand times, streams that outlive their key, agents that would allow themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+from tests.api.whole import Answer, Whole, whole
+from yarl import URL
+
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.routes.streams import StreamRoutes
+from mainspring.edges.api.sse import Pace
+from mainspring.service.door import KNOWN_SECONDS, Door
+from mainspring.service.keys import CreateKey, Keys
+from mainspring.service.page import cursor_of
+from mainspring.service.principal import Principal
+from mainspring.service.sending_content import MAX_FILE_BYTES
+from mainspring.service.signing import signed_headers
+from mainspring.service.tenants import Tenants
+
+MINE, THEIRS = "rival", "acme"
+SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+    async with whole(tmp_path) as made:
+        yield made
+
+
+async def post(api: Whole, path: str, body: object, **headers: str) -> Answer:
+    with anyio.fail_after(20):
+        return await api.ask(
+            "POST", path, key=api.keys[MINE, "admin"], body=body, headers=dict(headers)
+        )
+
+
+def referring(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Requests that are sound but for one id in the body, which is another tenant's."""
+    begun = {"agent": mine["agent_id"], "environment_id": mine["environment_id"]}
+    document = {"type": "document", "source": {"type": "file", "file_id": theirs["file_id"]}}
+    shown = [{"type": "user.message", "content": [document]}]
+    rubric = {"type": "file", "file_id": theirs["file_id"]}
+    outcome = [{"type": "user.define_outcome", "description": "x", "rubric": rubric}]
+    file = {"type": "file", "file_id": theirs["file_id"]}
+    store = {"type": "memory_store", "memory_store_id": theirs["memory_store_id"]}
+    overridden = {"type": "agent_with_overrides", "id": mine["agent_id"]}
+    skill = {"type": "custom", "skill_id": theirs["skill_id"]}
+    for wrong in (
+        {"agent": theirs["agent_id"]},
+        {"agent": {"type": "agent", "id": theirs["agent_id"], "version": 1}},
+        {"agent": {**overridden, "id": theirs["agent_id"]}},
+        {"agent": {**overridden, "skills": [skill]}},
+        {"environment_id": theirs["environment_id"]},
+        {"vault_ids": [theirs["vault_id"]]},
+        {"resources": [file]},
+        {"resources": [store]},
+        {"initial_events": shown},
+        {"initial_events": outcome},
+    ):
+        yield "/v1/sessions", {**begun, **wrong}
+    session = f"/v1/sessions/{mine['session_id']}"
+    yield f"{session}/events", {"events": shown}
+    yield f"{session}/events", {"events": outcome}
+    yield f"{session}/resources", file
+    agent = {"name": "a", "model": "claude-opus-5-5"}
+    yield "/v1/agents", {**agent, "skills": [skill]}
+    roster = {"type": "coordinator", "agents": [{"type": "agent", "id": theirs["agent_id"]}]}
+    yield "/v1/agents", {**agent, "multiagent": roster}
+    deployment = {**begun, "name": "d", "initial_events": SAID}
+    trigger = {**begun, "name": "t", "scheme": {"type": "github"}, "message": "x"}
+    for path, sound in (
+        ("/v1/deployments", deployment),
+        (f"/v1/deployments/{mine['deployment_id']}", {}),
+        ("/v1/mainspring/triggers", trigger),
+        (f"/v1/mainspring/triggers/{mine['trigger_id']}", {}),
+    ):
+        yield path, {**sound, "agent": theirs["agent_id"]}
+        yield path, {**sound, "environment_id": theirs["environment_id"]}
+        yield path, {**sound, "vault_ids": [theirs["vault_id"]]}
+    yield "/v1/deployments", {**deployment, "resources": [file]}
+    yield "/v1/deployments", {**deployment, "resources": [store]}
+
+
+async def test_an_id_of_another_tenant_in_a_body_is_as_unknown_as_one_that_nobody_has(api: Whole):
+    theirs = api.ids[THEIRS]
+    nobodys = {name: f"{id_.partition('_')[0]}_{'0' * 31}1" for name, id_ in theirs.items()}
+    before = json.dumps(api.ids[THEIRS])
+    for (path, asked), (_, unknown) in zip(
+        referring(api.ids[MINE], theirs), referring(api.ids[MINE], nobodys), strict=True
+    ):
+        refused, missing = await post(api, path, asked), await post(api, path, unknown)
+        assert refused.status in (400, 404), (path, asked, refused.body)
+        assert refused.status == missing.status, (path, asked)
+        said = refused.json["error"]["message"]
+        for name, id_ in theirs.items():
+            said = said.replace(id_, nobodys[name])
+        assert said == missing.json["error"]["message"], (path, asked)
+    assert json.dumps(api.ids[THEIRS]) == before
+
+
+async def test_a_cursor_made_of_anothers_things_shows_only_ones_own(api: Whole):
+    for kind, id_ in (("agents", "agent_id"), ("sessions", "session_id"), ("vaults", "vault_id")):
+        forged = cursor_of(1 << 62, api.ids[THEIRS][id_], "")
+        for page in (forged, cursor_of(1 << 62, "z", "z"), cursor_of("next", 1 << 62, "z")):
+            answer = await api.ask(
+                "GET", f"/v1/{kind}?page={page}&limit=100", key=api.keys[MINE, "admin"]
+            )
+            assert answer.status in (200, 400), answer.body
+            assert api.ids[THEIRS][id_] not in answer.body
+
+
+async def test_the_same_idempotency_key_in_two_tenants_is_two_keys(api: Whole):
+    for tenant in (MINE, THEIRS):
+        answer = await api.ask(
+            "POST",
+            f"/v1/sessions/{api.ids[tenant]['session_id']}/events",
+            key=api.keys[tenant, "user"],
+            body={"events": SAID},
+            headers={"idempotency-key": "once"},
+        )
+        assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/a/b",
+        "https://somebody:secret@example.com/a/b",
+        "https://example.com/a/b?x=y",
+        "https://exa mple.com/a/b",
+        "https://example.com\\@127.0.0.1/a",
+        "https://[::1]/a/b",
+        "file:///etc",
+        "ext::sh -c true",
+        "/etc",
+        "-u/etc",
+    ],
+)
+async def test_an_address_of_a_repository_is_checked_wherever_it_is_mounted(api: Whole, url: str):
+    ids = api.ids[MINE]
+    begun = {"agent": ids["agent_id"], "environment_id": ids["environment_id"]}
+    resources = [{"type": "github_repository", "url": url, "mount_path": "/workspace/here"}]
+    for path, asked in (
+        ("/v1/sessions", begun),
+        ("/v1/deployments", {**begun, "name": "d", "initial_events": SAID}),
+    ):
+        refused = await post(api, path, {**asked, "resources": resources})
+        assert refused.status == 400, refused.body
+        assert "url" in refused.json["error"]["message"]
+
+
+async def test_a_file_that_is_named_a_thousand_times_is_not_read_a_thousand_times(api: Whole):
+    form = aiohttp.FormData()
+    form.add_field("file", b"\0" * (MAX_FILE_BYTES // 4), filename="big.pdf")
+    uploaded = await api.make(MINE, "/v1/files", form)
+    block = {"type": "document", "source": {"type": "file", "file_id": uploaded["id"]}}
+    ids = api.ids[MINE]
+    begun = {"agent": ids["agent_id"], "environment_id": ids["environment_id"]}
+    often = [{"type": "user.message", "content": [block] * 50}] * 20
+    for path, asked in (
+        (f"/v1/sessions/{ids['session_id']}/events", {"events": often}),
+        ("/v1/sessions", {**begun, "initial_events": often}),
+    ):
+        refused = await post(api, path, asked)
+        assert refused.status == 400, refused.body
+        assert "bytes at most" in refused.json["error"]["message"]
+
+
+async def said_to(url: str, request: bytes) -> bytes:
+    """The first line of what is answered to these bytes."""
+    at = URL(url)
+    assert at.host is not None and at.port is not None
+    with anyio.fail_after(20):
+        async with await anyio.connect_tcp(at.host, at.port) as stream:
+            await stream.send(request)
+            return (await stream.receive()).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["idempotency-key", "webhook-id", "webhook-timestamp", "expect", "last-event-id"]
+)
+async def test_a_header_that_is_no_text_breaks_nothing(api: Whole, name: str):
+    ids, key = api.ids[MINE], api.keys[MINE, "user"]
+    body = json.dumps({"events": SAID}).encode()
+    for path in (
+        f"/v1/sessions/{ids['session_id']}/events",
+        f"/v1/mainspring/triggers/{ids['trigger_id']}/fire",
+        "/v1/mainspring/triggers/trg_none/fire",
+    ):
+        head = f"POST {path} HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\n"
+        sent = f"{head}content-length: {len(body)}\r\n{name}: ".encode() + b"\xff\xfe\xed\xa0\x80"
+        status = await said_to(api.url, sent + b"\r\n\r\n" + body)
+        assert status.split()[1] in (b"200", b"400", b"401"), (path, status)
+
+
+async def test_every_answer_forbids_to_keep_it_and_to_guess_what_it_is(api: Whole):
+    for path in ("/v1/agents", "/nowhere", "/%0a"):
+        answer = await api.ask("GET", path, key=api.keys[MINE, "viewer"])
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-type"].startswith("application/json")
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("how", ["revoked", "disabled"])
+async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
+    """Even if nothing happens in the session."""
+    passed = 0.0
+    records = api.house.ground.store.records
+    talk = api.house.talk
+    door = Door(records, monotonic=lambda: passed)
+    routes = StreamRoutes(talk.streams, talk.sessions.record, Pace(heartbeat_seconds=0.05))
+    maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
+    key = await Keys(records).create(maker, CreateKey(name="reader", role="viewer"))
+    path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
+    with anyio.fail_after(20):
+        async with (
+            serving(Api(routes.routes(), doorkeeper=door).application()) as url,
+            aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
+            http.get(path) as response,
+        ):
+            assert response.status == 200
+            assert await response.content.readline() == b"event: ping\n"
+            if how == "revoked":
+                await Keys(records).revoke(MINE, key.id)
+            else:
+                await Tenants(records).disable(MINE)
+            passed += KNOWN_SECONDS
+            told = (await response.read()).decode()
+    assert f"{how}" in told.rpartition("event: error")[2]
+
+
+async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
+    records, talk = api.house.ground.store.records, api.house.talk
+    routes = StreamRoutes(talk.streams, talk.sessions.record, Pace(heartbeat_seconds=0.01))
+    maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
+    asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
+    key = await Keys(records).create(maker, asked)
+    path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
+    with anyio.fail_after(20):
+        async with (
+            serving(Api(routes.routes(), doorkeeper=Door(records)).application()) as url,
+            aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
+            http.get(path) as response,
+        ):
+            for _ in range(20):  # a bucket holds five
+                assert await response.content.readuntil(b"\n\n") == (
+                    b'event: ping\ndata: {"type":"ping"}\n\n'
+                )
+
+
+async def test_an_agent_does_not_say_itself_what_it_may_do(api: Whole):
+    ids = api.ids[MINE]
+    bold = [
+        {
+            "type": "agent_toolset_20260401",
+            "default_config": {"permission_policy": {"type": "always_allow"}},
+        }
+    ]
+    overridden = {"type": "agent_with_overrides", "id": ids["agent_id"], "tools": bold}
+    session = f"/v1/sessions/{ids['session_id']}"
+    for path, asked in (
+        (session, {"agent": {"tools": bold}}),
+        (session, {"budget": None}),
+        ("/v1/sessions", {"agent": overridden, "environment_id": ids["environment_id"]}),
+    ):
+        refused = await post(api, path, asked, **{"x-mainspring-agent": ids["agent_id"]})
+        assert refused.status == 403, (path, asked, refused.body)
+        assert (await post(api, path, asked)).status == 200
+    titled = await post(api, session, {"title": "mine"}, **{"x-mainspring-agent": ids["agent_id"]})
+    assert titled.status == 200
+
+
+async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole):
+    ids, records = api.ids[MINE], api.house.ground.store.records
+    made = await api.make(
+        MINE,
+        "/v1/mainspring/triggers",
+        {
+            "agent": ids["agent_id"],
+            "environment_id": ids["environment_id"],
+            "name": "issues",
+            "scheme": {"type": "standard_webhooks"},
+            "message": "x",
+        },
+    )
+    await Tenants(records).disable(MINE)
+    now = api.house.talk.sessions.clock()
+    headers = signed_headers("msg_1", b"{}", secrets=[made["secret"]], now=now)
+    with anyio.fail_after(20):
+        fired = f"/v1/mainspring/triggers/{made['id']}/fire"
+        async with api.http.post(fired, data=b"{}", headers=headers) as response:
+            assert response.status == 401
+    assert await api.house.gatehouse.halts.is_stopped(MINE, ids["agent_id"])
+    assert not await api.house.gatehouse.halts.is_stopped(THEIRS, ids["agent_id"])
+    run = await api.house.calendar.firing.run_now(MINE, ids["deployment_id"])
+    assert run.error is not None
+    assert run.error.type == "organization_disabled_error"
+    await Tenants(records).enable(MINE)
+    with anyio.fail_after(20):
+        async with api.http.post(fired, data=b"{}", headers=headers) as response:
+            assert response.status == 200
