@@ -178,7 +178,8 @@ async def test_a_file_that_is_named_a_thousand_times_is_not_read_a_thousand_time
 async def said_to(url: str, request: bytes) -> bytes:
     """The first line of what is answered to these bytes."""
     at = URL(url)
-    assert at.host is not None and at.port is not None
+    assert at.host is not None
+    assert at.port is not None
     with anyio.fail_after(20):
         async with await anyio.connect_tcp(at.host, at.port) as stream:
             await stream.send(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Protocol
 from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import LogError, StoreFailed
+from mainspring.core.latest import Latest
 from mainspring.service.spans import TYPES, Span, SpanFold
 
 _LOG = logging.getLogger("mainspring.telemetry")
@@ -84,7 +84,7 @@ class Observers:
         self._log = log
         self._listeners = tuple(listeners)
         self._captures = captures
-        self._known: OrderedDict[str, SpanFold] = OrderedDict()
+        self._known: Latest[str, SpanFold] = Latest(_MOST_KNOWN)
         self.running = 0
         """How many runs are under way."""
 
@@ -96,21 +96,16 @@ class Observers:
             yield RunObserver(subject, fold, self._listeners)
         finally:
             self.running -= 1
-            self._remember(subject.session_id, fold)
+            self._known.put(subject.session_id, fold)
 
     async def _fold(self, subject: Subject) -> SpanFold:
-        fold = self._known.pop(subject.session_id, None)
+        fold = self._known.pop(subject.session_id)
         fold = fold or SpanFold(agent_name=subject.agent_name, captures=self._captures)
         try:
             await catch_up(self._log, subject.session_id, fold)
         except (LogError, StoreFailed) as error:  # whoever runs it will find out, and say so
             _LOG.warning("session %s: its past is not known: %s", subject.session_id, error)
         return fold
-
-    def _remember(self, session_id: str, fold: SpanFold) -> None:
-        self._known[session_id] = fold
-        while len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
 
 
 async def catch_up(log: Readable, session_id: str, fold: SpanFold) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from mainspring.core.errors import ServiceError
+from mainspring.core.latest import Latest
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -26,9 +26,8 @@ class Recent(Generic[K, V]):
     ) -> None:
         self._look = look
         self._seconds = seconds
-        self._most = most
         self._monotonic = monotonic
-        self._known: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        self._known: Latest[K, tuple[V, float]] = Latest(most)
 
     def __contains__(self, key: K) -> bool:
         """Whether it was ever found and is still remembered, however long ago that was."""
@@ -39,18 +38,14 @@ class Recent(Generic[K, V]):
         now = self._monotonic()
         found = self._known.get(key)
         if found is not None and now < found[1]:
-            self._known.move_to_end(key)
             return found[0]
         try:
             value = await self._look(key)
         except ServiceError:
-            self._known.pop(key, None)
+            self._known.pop(key)
             raise
-        self._known[key] = (value, now + self._seconds)
-        self._known.move_to_end(key)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
+        self._known.put(key, (value, now + self._seconds))
         return value
 
     def forget(self, key: K) -> None:
-        self._known.pop(key, None)
+        self._known.pop(key)

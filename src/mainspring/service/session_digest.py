@@ -5,7 +5,6 @@ Any prefix of a log folds to a valid digest, and folding on from one is the same
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import Usage
+from mainspring.core.latest import Latest
 from mainspring.harness import limits
 from mainspring.harness.desk import added
 from mainspring.log.session_log import SessionLog
@@ -378,8 +378,7 @@ class Digests:
 
     def __init__(self, log: SessionLog, *, kept: int = 2000) -> None:
         self._log = log
-        self._kept = kept
-        self._digests: OrderedDict[str, SessionDigest] = OrderedDict()
+        self._digests: Latest[str, SessionDigest] = Latest(kept)
 
     async def of(self, session: SessionRow) -> SessionDigest:
         """Raises: SessionNotFound: it was deleted meanwhile."""
@@ -390,11 +389,8 @@ class Digests:
             digest = replace(digest, seq=max(digest.seq, session.head.seq))
         known = self._digests.get(session.id)
         if known is None or known.seq < digest.seq:  # others may have read on meanwhile
-            self._digests[session.id] = digest
-        self._digests.move_to_end(session.id)
-        while len(self._digests) > self._kept:
-            self._digests.popitem(last=False)
+            self._digests.put(session.id, digest)
         return digest
 
     def forget(self, session_id: str) -> None:
-        self._digests.pop(session_id, None)
+        self._digests.pop(session_id)

@@ -19,6 +19,7 @@ from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.facts import SandboxOpened
+from mainspring.core.latest import Latest
 from mainspring.core.lazy import LazyModule
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
@@ -48,6 +49,8 @@ else:
     hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
 
 
+_MOST_KNOWN = 1000
+"""Sessions, and warnings, that are remembered from one run to the next."""
 _ELSEWHERE = "/workspace"
 """What stands for the folder of a client with hands of its own; nobody looks into it here."""
 
@@ -63,9 +66,9 @@ class Outfitter:
         self._bench = bench
         self._wishes = wishes
         self._bare = bare(gates)
-        self._files: dict[str, list[Tool]] = {}
-        self._looked: dict[tuple[Places, Policy], Places] = {}
-        self._warned: set[str] = set()
+        self._files: Latest[str, list[Tool]] = Latest(_MOST_KNOWN)
+        self._looked: Latest[tuple[Places, Policy], Places] = Latest(_MOST_KNOWN)
+        self._warned: Latest[str, str] = Latest(_MOST_KNOWN)
 
     @asynccontextmanager
     async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
@@ -96,8 +99,8 @@ class Outfitter:
                 warnings = (*warnings, *runner.warnings)
             for warning in warnings:
                 self._warn(wish, warning)
-            tree = self._tree(session_id, places, policy)
-            on_files = self._files[session_id]
+            tree = _tree(places, policy)
+            on_files = self._on_files(session_id, tree)
             tools = {
                 **built_in_tools(opening, tree, on_files, hands, self._bench.workers),
                 **web_tools(environment, overheard.append),
@@ -148,10 +151,11 @@ class Outfitter:
 
     async def _without_denied(self, places: Places, policy: Policy) -> Places:
         """Looked up once for each session and its rules: it goes through the whole workspace."""
-        if (places, policy) not in self._looked:
-            found = await to_thread.run_sync(without_denied, places, policy)
-            self._looked[places, policy] = found
-        return self._looked[places, policy]
+        if (known := self._looked.get((places, policy))) is not None:
+            return known
+        found = await to_thread.run_sync(without_denied, places, policy)
+        self._looked.put((places, policy), found)
+        return found
 
     async def _hands(
         self, session_id: str, places: Places, environment: Environment, wish: Wish
@@ -162,17 +166,16 @@ class Outfitter:
             self._warn(wish, f"no commands can be run here: {error}")
             return None
 
-    def _tree(self, session_id: str, places: Places, policy: Policy) -> Tree:
-        extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
-        tree = Tree(places.workspace, hidden=places.hidden, extra=extra)
-        if session_id not in self._files:
-            self._files[session_id] = workspace_tools(tree)
-        return tree
+    def _on_files(self, session_id: str, tree: Tree) -> list[Tool]:
+        """Those of its last run, which know what was read."""
+        tools = self._files.get(session_id) or workspace_tools(tree)
+        self._files.put(session_id, tools)
+        return tools
 
     def _warn(self, wish: Wish, warning: str) -> None:
         """Once each, however many runs a session has."""
-        if warning not in self._warned:
-            self._warned.add(warning)
+        if self._warned.get(warning) is None:
+            self._warned.put(warning, warning)
             wish.warn(warning)
 
     def _gatekeeper(self, opening: Opening, policy: Policy, hands: Hands | None) -> Gatekeeper:
@@ -186,6 +189,11 @@ class Outfitter:
             is_sandboxed=is_isolated,
             classifier=asked_of(self._shelf, opening.agent.model),
         )
+
+
+def _tree(places: Places, policy: Policy) -> Tree:
+    extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
+    return Tree(places.workspace, hidden=places.hidden, extra=extra)
 
 
 def _place(policy: Policy) -> Place:

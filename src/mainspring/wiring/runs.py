@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mainspring.capabilities.vault.forms import forms
 from mainspring.config import Settings
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, StoreUnavailable
+from mainspring.core.latest import Latest
 from mainspring.harness.gates import OpenGates
 from mainspring.log.background import running
 from mainspring.log.chain import Scrub
@@ -107,7 +107,7 @@ class Runs:
         self._model = model
         self._outfitter = Outfitter(settings, shelf, bench, self._wish, OpenGates())
         self._ongoing: dict[str, _Ongoing] = {}
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: Latest[str, Session] = Latest(_MOST_KNOWN)
         self._known = known_secrets(settings)
         self._scrub = Scrubbing.of(self._known)
 
@@ -141,7 +141,7 @@ class Runs:
                 await session.run(previews.emit, tell=both(previews.tell, observer.tell))
         finally:
             self._ongoing.pop(session_id, None)  # another try at it may have ended first
-        self._remember(session)
+        self._sessions.put(session_id, session)
 
     async def _require_running(self, tenant: str, asked: SessionRecord) -> None:
         if why := await self._back.halts.why_stopped(tenant, asked.agent.id):
@@ -201,12 +201,7 @@ class Runs:
             outfit=self._outfit,
             purse=self._back.ledger.purse(tenant, asked.created_by.key_id),
         )
-        return runtime.known(cast.agent, asked.id, self._sessions.pop(asked.id, None))
-
-    def _remember(self, session: Session) -> None:
-        self._sessions[session.id] = session
-        while len(self._sessions) > _MOST_KNOWN:
-            self._sessions.popitem(last=False)
+        return runtime.known(cast.agent, asked.id, self._sessions.pop(asked.id))
 
     def _scrubbing(self, usable: Sequence[Usable]) -> Scrubbing:
         if not usable:

@@ -195,6 +195,7 @@ class Api:
 
 async def _note_begun(request: web.Request, response: web.StreamResponse) -> None:
     request[_BEGUN] = response
+    response.headers.popall("server", None)  # what we are made of is nobody's business
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
 
@@ -204,7 +205,6 @@ async def _go_on(request: web.Request) -> None:
     if request.headers.get("expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
-    response.headers.popall("server", None)  # what we are made of is nobody's business
 
 
 def _begun_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
