@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import anyio
@@ -161,3 +161,14 @@ async def test_a_restart_of_the_server_is_survived_by_who_works_and_who_puts(
         await anyio.to_thread.run_sync(postgres.start)
         await dispatcher.put(job("after"))
         await doing.until(lambda: doing.done == ["before", "after"])
+
+
+async def test_a_machine_whose_clock_is_ahead_does_not_have_its_jobs_done_late(url: str):
+    doing = Doing()
+
+    def ahead() -> datetime:
+        return clock.now() + timedelta(hours=1)
+
+    async with open_fleet(url, clock=ahead) as dispatcher, at_work(dispatcher, doing):
+        await dispatcher.put(job("a"), at=ahead() + timedelta(seconds=0.2))
+        await doing.until(lambda: doing.done == ["a"])

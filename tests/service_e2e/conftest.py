@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,15 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
 
 
 @pytest.fixture
-async def shared_stage(
-    postgres: Postgres, postgres_url: str, tmp_path: Path
-) -> AsyncGenerator[Stage]:
-    """Its store is in PostgreSQL, so that any number of processes can work for it."""
-    async with staged(tmp_path, MAINSPRING_STORE=postgres_url) as made:
-        yield made
+def shared_store(postgres: Postgres, postgres_url: str) -> Iterator[str]:
+    """A database without anything of ours, nor of the queue that a fleet has in it."""
+    yield postgres_url
     postgres.disconnect()
     postgres.execute("drop schema if exists procrastinate cascade")
+
+
+@pytest.fixture
+async def shared_stage(shared_store: str, tmp_path: Path) -> AsyncGenerator[Stage]:
+    """Its store is in PostgreSQL, so that any number of processes can work for it."""
+    async with staged(tmp_path, MAINSPRING_STORE=shared_store) as made:
+        yield made

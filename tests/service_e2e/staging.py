@@ -141,12 +141,12 @@ async def _found(output: Lines, pattern: str) -> list[str]:
     return found
 
 
-async def ended(process: Process) -> int:
+async def ended(process: Process) -> None:
     """Told to end as an operator would, and gone."""
     with anyio.CancelScope(shield=True), anyio.fail_after(SECONDS):
         if process.returncode is None:
             process.terminate()
-        return await process.wait()
+        await process.wait()
 
 
 @asynccontextmanager
@@ -247,11 +247,13 @@ def results(events: Iterable[Any]) -> list[str]:
 
 
 def said(events: Iterable[Any]) -> list[str]:
-    return ["".join(b.text for b in each.content) for each in events if each.type == "agent.message"]
+    return [
+        "".join(b.text for b in each.content) for each in events if each.type == "agent.message"
+    ]
 
 
 async def eventually(path: Path, text: str) -> None:
     """Until the file holds it."""
     with anyio.fail_after(SECONDS):
-        while not path.exists() or text not in path.read_text():
+        while not path.exists() or text not in path.read_text():  # noqa: ASYNC110 (another process)
             await anyio.sleep(0.02)

@@ -93,8 +93,8 @@ async def test_a_database_that_goes_away_and_comes_back_loses_nothing(
         sessions = [await begun(client, waiting(), "say back again") for _ in range(4)]
         for session_id in sessions:
             await eventually(stage.workspaces / session_id / "effects", "began")
+        followed: dict[str, list[int]] = {}
         async with anyio.create_task_group() as group:
-            followed: dict[str, list[int]] = {}
             for session_id in sessions:
                 group.start_soon(_follow, api, session_id, followed)
             await anyio.to_thread.run_sync(postgres.stop)

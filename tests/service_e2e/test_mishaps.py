@@ -1,4 +1,4 @@
-"""The fleet under sessions with real programs, while workers and the database die again and again."""
+"""A fleet whose sessions run real programs, while workers and the database die under it."""
 
 from __future__ import annotations
 

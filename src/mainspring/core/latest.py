@@ -1,4 +1,4 @@
-"""What was used last, by name: so many things at most, so that what a process remembers has an end."""
+"""What was used last, by name; so many at most, so that what a process remembers has an end."""
 
 from __future__ import annotations
 

@@ -64,6 +64,8 @@ class Hands:
     overheard: list[KnownPayload]
     """What programs did on the network, for the log."""
     lookout: Lookout
+    equipment: tuple[Environment, tuple[Credential, ...] | None]
+    """What they were opened with."""
     ran: set[str] = field(default_factory=set[str])
     """Keys of what the sandbox still keeps the results of."""
     parting: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -157,6 +159,10 @@ class Bench:
         """
         async with self._changing:
             hands = self._busy.get(session_id) or self._idle.pop(session_id, None)
+            if hands is not None and hands.equipment != (environment, credentials):
+                self._busy.pop(session_id, None)
+                await hands.close()  # what was taken from it meanwhile is not to be used again
+                hands = None
             if hands is None:
                 backend = await self._backend(environment, places)
                 hands = await self._open(session_id, places, environment, backend, credentials)
@@ -231,7 +237,8 @@ class Bench:
         parting.callback(_look_around, lookout)  # last: a service may have left something
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)
-        return Hands(sandbox, services, variables, overheard, lookout, parting=parting)
+        equipment = (environment, credentials)
+        return Hands(sandbox, services, variables, overheard, lookout, equipment, parting=parting)
 
     def _serving(
         self, way_out: network.WayOut, parting: AsyncExitStack

@@ -36,7 +36,7 @@ from mainspring.service.memory_stores import MemoryStores
 from mainspring.service.memory_versions import MemoryVersions
 from mainspring.service.ordering import Ordering
 from mainspring.service.outbox import Outbox
-from mainspring.service.parking import WAKE
+from mainspring.service.parking import WAKE, Parking
 from mainspring.service.refreshing import Refresher
 from mainspring.service.resources import SessionResources
 from mainspring.service.sending import Sending
@@ -204,6 +204,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         if is_deleted:
             await mail.news.forget(tenant, session.id)
             await talk.approvals.keeper.forget(tenant, session.id)
+            await talk.parking.forget(Job(task=WAKE, key=session.id, tenant=tenant))
             await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> StoreName:
@@ -241,6 +242,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
             Terms(is_wanted=wanted_by(sessions), issue=tokens.secret),
         ),
         work_tokens=tokens,
+        parking=Parking(ground.log, ground.dispatcher),
         approvals=Approvals(
             ground.log,
             wake=wake,

@@ -30,6 +30,7 @@ from mainspring.service.memories import Memories
 from mainspring.service.memory_stores import MemoryStores
 from mainspring.service.memory_versions import MemoryVersions
 from mainspring.service.outbox import Outbox
+from mainspring.service.parking import Parking
 from mainspring.service.resources import SessionResources
 from mainspring.service.seal import Seal
 from mainspring.service.sending import Sending
@@ -115,6 +116,7 @@ class Talk:
     work: WorkQueue
     """For clients with hands of their own."""
     work_tokens: WorkTokens
+    parking: Parking
     approvals: Approvals
 
 

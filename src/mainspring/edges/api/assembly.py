@@ -31,7 +31,6 @@ from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.costs import Costs
 from mainspring.service.insights import Insights
-from mainspring.service.parking import Parking
 from mainspring.service.rule_trials import RuleTrials
 from mainspring.wiring.rooms import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
@@ -58,7 +57,7 @@ def _insights(house: House) -> tuple[Route, ...]:
         *InsightRoutes(Insights(sessions), Replays(sessions, facts=ground.shelf.facts)).routes(),
         *CostRoutes(Costs(sessions, house.gatehouse.ledger)).routes(),
         *PolicyRoutes(RuleTrials(sessions)).routes(),
-        *ParkedRoutes(Parking(ground.log, ground.dispatcher), sessions).routes(),
+        *ParkedRoutes(house.talk.parking, sessions).routes(),
     )
 
 

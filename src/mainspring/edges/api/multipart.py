@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import anyio
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -15,6 +18,8 @@ MULTIPART = "multipart/form-data"
 _CHUNK = 1 << 18
 _MAX_FIELD_BYTES = 65_536
 """Of the lines around a part, and of a part that is no file."""
+_SECONDS = 600.0
+"""For all of it to arrive."""
 _PLAIN = ("binary", "8bit", "7bit")
 
 
@@ -49,6 +54,20 @@ class Form:
         return found[0].text() if found else None
 
 
+class Uploads:
+    """Those under way. Each is held in memory as a whole, so there are only so many at once; others
+    wait before they are read, and those of one tenant for each other first."""
+
+    def __init__(self, *, in_process: int = 16, of_tenant: int = 4) -> None:
+        self._all = anyio.Semaphore(in_process)
+        self._of_tenant = defaultdict[str, anyio.Semaphore](lambda: anyio.Semaphore(of_tenant))
+
+    @asynccontextmanager
+    async def room(self, tenant: str) -> AsyncGenerator[None, None]:
+        async with self._of_tenant[tenant], self._all:
+            yield
+
+
 async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> Form:
     """`max_bytes` is that of all parts together.
 
@@ -60,7 +79,8 @@ async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> 
     if request.content_length is not None and request.content_length > max_bytes + overhead:
         raise _too_large(max_bytes)
     try:
-        return await _read(request, max_bytes, max_parts)
+        with anyio.fail_after(_SECONDS):
+            return await _read(request, max_bytes, max_parts)
     # aiohttp has no error of its own for a malformed body: these are what its reader raises.
     except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
         raise InvalidInput(f"the request is not well-formed {MULTIPART}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.attachment import attachment
-from mainspring.edges.api.multipart import MULTIPART, Form, read_form
+from mainspring.edges.api.multipart import MULTIPART, Form, Uploads, read_form
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.drawer import Listing
 from mainspring.service.files import File, Files, Lifetime, NewFile
@@ -40,6 +40,7 @@ class DeletedFile(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class FileRoutes:
     files: Files
+    uploads: Uploads = field(default_factory=Uploads)
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/files/{file_id}"
@@ -88,8 +89,10 @@ class FileRoutes:
         )
 
     async def upload(self, call: Call[Nothing, Nothing]) -> File:
-        form = await read_form(call.request, max_bytes=self.files.max_bytes, max_parts=_MAX_PARTS)
-        return await self.files.create(call.tenant, _new_file(form))
+        max_bytes = self.files.max_bytes
+        async with self.uploads.room(call.tenant):
+            form = await read_form(call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
+            return await self.files.create(call.tenant, _new_file(form))
 
     async def list(self, call: Call[ListFiles, Nothing]) -> Page[File]:
         query = call.query

@@ -1,0 +1,227 @@
+"""What a process leaves that dies between two writes, and what a bad record does to others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.service.dispatching import Doing, job
+from tests.service.dispatching import at_work as dispatching
+from tests.service.timed import TENANT, Crash, works
+from tests.service.working import at_work, shop
+
+from mainspring import Scripted, says
+from mainspring.config import read_settings
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
+from mainspring.log.records import Put, Record, Records, Wanted
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.store import SessionRow
+from mainspring.service.agents import CreateAgent
+from mainspring.service.dispatch import Dispatcher, Do, Job, OnFailed
+from mainspring.service.drawer import Listing
+from mainspring.service.embedded import EmbeddedDispatcher
+from mainspring.service.environments import CreateEnvironment
+from mainspring.service.parking import KIND as PARKED
+from mainspring.service.principal import Principal
+from mainspring.service.sending_params import SendMessage
+from mainspring.service.session_list import ListSessions
+from mainspring.service.session_record import KIND as SESSION
+from mainspring.service.sessions import CreateSession, ForkSession, Sessions
+from mainspring.service.webhooks import DELIVERY_KIND
+from mainspring.wiring.house import built, open_house
+from mainspring.wiring.rooms import House
+
+WHO = Principal(tenant=TENANT, key_id="key_1", role="admin", name="olga")
+LONG_AGO = 1
+
+
+async def spoil(records: Records, kind: str, id_: str) -> None:
+    """A record that nobody can read, and that has been due for longest."""
+    record = Record(
+        tenant=TENANT, kind=kind, id=id_, created=1, updated=1, body=b'{"no', due=LONG_AGO
+    )
+    await records.write(Put(record=record))
+
+
+async def test_a_job_that_cannot_be_read_does_not_hold_up_the_others(tmp_path: Path):
+    doing = Doing()
+    async with open_sqlite(tmp_path / "jobs.db") as store:
+        await spoil(store.records, "job", "deliver:bad")
+        await spoil(store.records, "job_held", "deliver:worse")
+        await EmbeddedDispatcher(store.records).put(job("good"))  # of another process
+        async with dispatching(EmbeddedDispatcher(store.records), doing):
+            await doing.until(lambda: doing.done == ["good"])
+
+
+async def test_a_delivery_that_cannot_be_read_does_not_end_the_sweep(tmp_path: Path):
+    async with works(tmp_path) as made:
+        await spoil(made.records, DELIVERY_KIND, "whd_bad")
+        with pytest.raises(StoreCorrupt, match="webhook_delivery whd_bad cannot be read"):
+            await made.deliveries.get(TENANT, "whd_bad")
+        assert await made.deliveries.sweep() == 0
+
+
+async def test_a_parked_session_whose_record_cannot_be_read_does_not_keep_others_from_waking(
+    tmp_path: Path,
+):
+    async with shop(tmp_path, Scripted(otherwise=says("hello"))) as at:
+        bad, good = await at.session("hi"), await at.session("hi")
+        await spoil(at.log.store.records, PARKED, bad)
+        async with at_work(at.worker):
+            await at.until(good, "session.status_idle")
+        assert await at.kinds(bad) == ["session.created"]
+        await at.worker.parking.unpark(TENANT, bad)
+        async with at_work(at.worker):
+            await at.until(bad, "session.status_idle")
+
+
+async def test_the_wake_of_a_session_that_was_deleted_meanwhile_is_forgotten(tmp_path: Path):
+    tried = anyio.Event()
+
+    async def run(session_id: str) -> None:
+        try:
+            await at.log.store.records.get(SESSION, session_id)
+        finally:
+            tried.set()
+
+    async with shop(tmp_path, Scripted(), run=run) as at:
+        gone = (await at.log.create()).id  # and its record is not there any more
+        async with at_work(at.worker) as closing:
+            await at.dispatcher.put(Job(task="wake", key=gone, tenant=TENANT))
+            with anyio.fail_after(10):
+                await tried.wait()
+            closing.set()
+        [failures] = await at.log.store.records.tally([(f"failed_wakes/{gone}/", 0)])
+        assert failures == 0
+
+
+async def test_that_a_session_was_parked_is_passed_on_while_it_is_held(tmp_path: Path):
+    told: list[tuple[str, str, bool, str]] = []
+
+    async def fail(session_id: str) -> None:
+        raise InvalidInput("two tools called 'add'")
+
+    async def after(tenant: str, session_id: str) -> None:
+        row = await at.log.session(session_id)
+        told.append((tenant, session_id, row.owner is not None, (await at.kinds(session_id))[-1]))
+        raise Crash
+
+    async with shop(tmp_path, Scripted(), run=fail) as at:
+        session_id = await at.session("hi")
+        at.worker.when_parked(after)
+        wake = Job(task="wake", key=session_id, tenant=TENANT)
+        for _ in range(5):
+            await at.worker.parking.failed(wake, InvalidInput("two tools called 'add'"))
+        assert told == [(TENANT, session_id, True, "session.status_idle")]
+        assert (await at.worker.parking.get(TENANT, session_id)).is_told
+
+
+@asynccontextmanager
+async def house_in(folder: Path) -> AsyncGenerator[House]:
+    environ = {"MAINSPRING_VAULT": str(folder / "vault")}
+    async with open_house(read_settings(store=str(folder / "log.db"), environ=environ)) as house:
+        yield house
+
+
+async def created(house: House) -> str:
+    agent = await house.shelves.agents.create(
+        TENANT, CreateAgent(name="helper", model="claude-opus-5-5")
+    )
+    environment = await house.shelves.environments.create(TENANT, CreateEnvironment(name="ci"))
+    asked = CreateSession(agent=agent.id, environment_id=environment.id)
+    return (await house.talk.sessions.create(WHO, asked)).id
+
+
+class DyingLog(SessionLog):
+    """Whose process dies as it forks."""
+
+    is_forked = False
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        at: int | None = None,
+        title: str | None = None,
+        fork_id: str | None = None,
+    ) -> SessionRow:
+        if self.is_forked:
+            await super().fork(session_id, at=at, title=title, fork_id=fork_id)
+        raise Crash
+
+
+@pytest.mark.parametrize("is_forked", [False, True])
+async def test_whoever_dies_over_a_fork_leaves_nothing_that_cannot_be_deleted(
+    tmp_path: Path, is_forked: bool
+):
+    async with house_in(tmp_path) as house:
+        session_id = await created(house)
+        log = DyingLog(house.ground.store)
+        log.is_forked = is_forked
+        sessions = Sessions(log, house.talk.sessions.premises)
+        with pytest.raises(Crash):
+            await sessions.fork(WHO, session_id, ForkSession())
+        for each in (await house.talk.sessions.page(WHO, ListSessions())).data:
+            await house.talk.sessions.delete(WHO, each.id)
+        assert await house.ground.log.sessions() == []
+
+
+async def test_a_fork_that_cannot_be_leaves_no_record(tmp_path: Path):
+    async with house_in(tmp_path) as house:
+        session_id = await created(house)
+        with pytest.raises(InvalidInput):
+            await house.talk.sessions.fork(WHO, session_id, ForkSession(at=99))
+        assert await house.ground.store.records.count(Wanted(kind=SESSION)) == 1
+
+
+class Away(Dispatcher):
+    """A queue whose database is gone."""
+
+    async def put(self, job: Job, *, at: datetime | None = None) -> None:
+        raise StoreUnavailable("away")
+
+    async def remind(self, jobs: Sequence[Job]) -> None:
+        raise StoreUnavailable("away")
+
+    async def cancel(self, task: str, key: str) -> None:
+        raise StoreUnavailable("away")
+
+    async def work(
+        self,
+        do: Do,
+        *,
+        concurrency: int,
+        closing: anyio.Event,
+        on_failed: OnFailed | None = None,
+    ) -> None:
+        raise StoreUnavailable("away")
+
+
+async def test_what_was_taken_is_not_refused_because_nobody_could_be_woken(tmp_path: Path):
+    async with house_in(tmp_path) as house:
+        session_id = await created(house)
+        lonely = built(replace(house.ground, dispatcher=Away()))
+        await lonely.talk.sending.send(WHO, session_id, [SendMessage(content=(TextBlock("once"),))])
+        assert len(await house.ground.store.pending(session_id)) == 1
+        assert await house.ground.store.runnable() == [session_id]
+
+
+async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
+    async with house_in(tmp_path) as house:
+        session_id = await created(house)
+        parking = house.talk.parking
+        wake = Job(task="wake", key=session_id, tenant=TENANT)
+        for _ in range(5):
+            await parking.failed(wake, InvalidInput("broken"))
+        assert [each.id for each in (await parking.page(TENANT, Listing())).data] == [session_id]
+        await house.talk.sessions.delete(WHO, session_id)
+        assert (await parking.page(TENANT, Listing())).data == []
+        with pytest.raises(NotFound):
+            await parking.unpark(TENANT, session_id)

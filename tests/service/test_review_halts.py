@@ -1,0 +1,43 @@
+"""The kill switch against a tenant that makes many of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.service.times import person
+
+from mainspring.core import clock
+from mainspring.log.records import Put, Record
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.halts import EVERYBODY, CreateHalt, Halts
+
+
+async def test_a_halt_holds_however_many_another_tenant_has(tmp_path: Path):
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        halts = Halts(store.records)
+        await halts.halt("acme", person(), CreateHalt(agent_id="a1"))
+        await halts.halt(EVERYBODY, person(), CreateHalt())
+        template = await halts.halt("rival", person("rival"), CreateHalt(agent_id="b"))
+        now = round(clock.now().timestamp() * 1e6)
+        await store.records.write(
+            *(
+                Put(
+                    record=Record(
+                        tenant="rival",
+                        kind="halt",
+                        id=f"{template.id}{number}",
+                        created=now + number,
+                        updated=now,
+                        body=b"{}",
+                    )
+                )
+                for number in range(10_001)
+            )
+        )
+        anew = Halts(store.records)
+        assert await anew.is_stopped("third", "c")
+        await halts.resume(EVERYBODY, person())
+        later = Halts(store.records)
+        assert await later.is_stopped("acme", "a1")
+        assert not await later.is_stopped("acme", "a2")
+        assert [each.agent_id for each in await later.of("acme")] == ["a1"]
