@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx2
 import pytest
 from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, served_agents
 from tests.api.served import Served
@@ -141,3 +142,19 @@ async def test_servers_are_checked_against_the_tools_that_result(api: Served):
             await client.beta.agents.update(agent.id, mcp_servers=[])
         with pytest.raises(anthropic.BadRequestError, match="used by no"):
             await client.beta.agents.update(agent.id, tools=[])
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "body", "told"),
+    [
+        ("POST", {}, '{"name": ', "JSON is malformed: it ends too early"),
+        ("GET", {"created_at[gte]": "yesterday"}, "", "created_at[gte]: invalid RFC3339"),
+        ("PUT", {}, "", "/v1/agents takes GET, POST"),
+    ],
+)
+async def test_the_client_is_told_in_its_own_words(
+    api: Served, method: str, query: Mapping[str, str], body: str, told: str
+):
+    async with httpx2.AsyncClient(base_url=api.url, headers={"x-api-key": "acme:admin"}) as http:
+        answer = await http.request(method, "/v1/agents", params=dict(query), content=body)
+    assert told in answer.json()["error"]["message"]

@@ -272,10 +272,11 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
             ids.append([each.id for each in sent.data or ()])
         assert ids[0] == ids[1]
         assert (await kinds(client, made.id)).count("user.message") == 2
-        with pytest.raises(anthropic.BadRequestError, match="another event"):
-            await client.beta.sessions.events.send(
-                made.id, events=[message("else")], extra_headers={"Idempotency-Key": "k1"}
-            )
+        for others in ([message("else")], [message("else"), message("and more")]):
+            with pytest.raises(anthropic.BadRequestError, match="another event"):
+                await client.beta.sessions.events.send(
+                    made.id, events=others, extra_headers={"Idempotency-Key": "k1"}
+                )
 
 
 async def test_a_self_hosted_client_gives_results_of_built_in_tools(home: House):

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import anthropic
 import anyio
 import pytest
-from tests.api.whole import Answer, Whole, whole
+from tests.api.test_work_tokens import bearing, token_of
+from tests.api.whole import MANIFEST, Answer, Whole, whole
+from tests.api.work_served import hosted, site
 from yarl import URL
 
+from mainspring import Scripted, says
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.streams import StreamRoutes
 from mainspring.edges.api.sse import Pace
@@ -341,3 +345,20 @@ async def test_uploads_that_are_not_sent_do_not_keep_other_tenants_from_theirs(a
                 form.add_field("file", b"mine", filename="mine.txt")
                 assert (await post(api, "/v1/files", form)).status == 200
             group.cancel_scope.cancel()
+
+
+async def test_the_token_of_a_work_item_opens_only_the_skills_of_its_session(tmp_path: Path):
+    async with site(tmp_path, Scripted(otherwise=says("Hi."))) as here, here.client() as admin:
+        files = [("pdf-forms/SKILL.md", MANIFEST)]
+        skill = await admin.beta.skills.create(files=files)
+        known = {"type": "custom", "skill_id": skill.id, "version": "latest"}
+        without, having = await hosted(admin, "go"), await hosted(admin, "go", skills=[known])
+        for session, is_let_in in ((without, False), (having, True)):
+            _, token = await token_of(admin, session.environment_id)
+            async with bearing(here, token) as client:
+                asked = client.beta.skills.versions.retrieve("latest", skill_id=skill.id)
+                if is_let_in:
+                    assert (await asked).skill_id == skill.id
+                else:
+                    with pytest.raises(anthropic.NotFoundError):
+                        await asked

@@ -264,6 +264,7 @@ async def test_streams_end_when_the_service_does(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log, station(log) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id, after="0") as response, there.raw(session_id) as idle:
+            assert idle.headers["request-id"].startswith("req_")
             there.streams.close()
             with anyio.fail_after(10):
                 assert [each.name async for each in frames(idle)] == []

@@ -64,6 +64,7 @@ async def test_deployments_are_listed_shown_paused_and_run_by_a_worker(
         deployments_acts.show(settings, tenant=TENANT, deployment_id=id_, json=False), capfd
     )
     assert "paused" in out
+    assert len(out.splitlines()) == 3, "it does not say when it would run"
     await printed(
         deployments_acts.unpause(settings, tenant=TENANT, deployment_id=id_, json=False), capfd
     )

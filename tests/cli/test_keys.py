@@ -97,4 +97,13 @@ def test_agents_are_stopped_and_go_on(mainspring: Run):
     assert mainspring("resume", "--all").returncode == 0
     assert mainspring("resume", "--agent", "agent_1").returncode == 0
     assert "nothing is stopped" in mainspring("halt").stderr
-    assert mainspring("resume", "--all").returncode == 1
+    again = mainspring("resume", "--all")
+    assert again.returncode == 1
+    assert "that is not stopped" in again.stderr
+
+
+def test_who_stops_what_is_not_there_is_told(mainspring: Run):
+    assert "there is no agent agent_1" in mainspring("halt", "--agent", "agent_1").stderr
+    assert "there is no tenant acme" in mainspring("halt", "--tenant", "acme").stderr
+    assert mainspring("tenants", "create", "acme").returncode == 0
+    assert "there is no" not in mainspring("halt", "--tenant", "acme").stderr

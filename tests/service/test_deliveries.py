@@ -1,6 +1,6 @@
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_network
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,8 @@ from mainspring.core.events import (
     ThreadStatusIdle,
 )
 from mainspring.log.store import SessionRow
-from mainspring.service.deliveries import Delivery, Patience
+from mainspring.service.deliveries import Deliveries, Delivery, Patience
+from mainspring.service.dispatch import Job
 from mainspring.service.drawer import Listing
 from mainspring.service.notice import Notice
 from mainspring.service.webhook_events import EVENT_TYPES
@@ -110,6 +111,27 @@ async def test_a_failure_is_tried_again_ever_later_with_the_same_id_and_then_kep
     await sending.works.deliver_due()
     [delivery] = await sending.deliveries()
     assert delivery.status == "delivered"
+
+
+async def test_sending_again_ends_also_if_all_of_it_dies_at_once(sending: Sending):
+    made, webhook = sending.works, sending.webhook
+
+    async def die(job: Job, *, at: datetime | None = None) -> None:
+        del at
+        await made.webhooks.disable(TENANT, webhook.id, "address")
+        await made.deliveries.attempt(TENANT, job.key)
+
+    sending.receiver.status = 500
+    await sending.happens()
+    for _ in range(8):
+        await sending.pass_and_deliver(minutes=5)
+    deliveries = Deliveries(
+        made.records, made.webhooks, post=HttpPoster(), put=die, clock=made.clock
+    )
+    with anyio.fail_after(10):
+        assert await deliveries.resend_dead(TENANT, webhook.id) == 1
+    [delivery] = await sending.deliveries()
+    assert delivery.status == "dead"
 
 
 def test_pauses_grow_to_a_day_in_all_and_differ_a_little():

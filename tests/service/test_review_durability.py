@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -19,11 +20,12 @@ from mainspring import Scripted, says
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
-from mainspring.log.records import Put, Record, Records, Wanted
+from mainspring.log.records import Change, Put, Record, Records, Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.service.agents import CreateAgent
+from mainspring.service.deltas import SharedDeltas
 from mainspring.service.dispatch import Dispatcher, Do, Job, OnFailed
 from mainspring.service.drawer import Listing
 from mainspring.service.embedded import EmbeddedDispatcher
@@ -58,6 +60,37 @@ async def test_a_job_that_cannot_be_read_does_not_hold_up_the_others(tmp_path: P
         await EmbeddedDispatcher(store.records).put(job("good"))  # of another process
         async with dispatching(EmbeddedDispatcher(store.records), doing):
             await doing.until(lambda: doing.done == ["good"])
+
+
+class Locked:
+    """Records of a file that another process keeps locked for a while."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.is_locked = False
+
+    async def write(self, *changes: Change) -> tuple[Record, ...]:
+        if self.is_locked:
+            self.is_locked = False
+            raise StoreUnavailable("locked")
+        return await self._records.write(*changes)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._records, name)
+
+
+async def test_a_job_that_could_not_be_taken_is_taken_later(tmp_path: Path):
+    async with open_sqlite(tmp_path / "jobs.db") as store:
+        records = Locked(store.records)
+        dispatcher = EmbeddedDispatcher(cast("Records", records), tenant_limit=1)
+        await dispatcher.put(job("a"))
+        records.is_locked = True
+        with pytest.raises(StoreUnavailable):
+            await dispatcher.take()
+        await dispatcher.look_around()
+        taken = await dispatcher.take()
+        assert taken is not None
+        assert taken.job == job("a")
 
 
 async def test_a_delivery_that_cannot_be_read_does_not_end_the_sweep(tmp_path: Path):
@@ -225,3 +258,28 @@ async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
         assert (await parking.page(TENANT, Listing())).data == []
         with pytest.raises(NotFound):
             await parking.unpark(TENANT, session_id)
+
+
+class OneTopic:
+    """A radio on which a test speaks."""
+
+    def __init__(self) -> None:
+        self.heard: Callable[[str], None] | None = None
+
+    def say(self, topic: str, text: str) -> None:
+        pass
+
+    @contextmanager
+    def listen(self, topic: str, heard: Callable[[str], None]) -> Generator[None]:
+        del topic
+        self.heard = heard
+        yield
+
+
+def test_a_delta_of_a_newer_version_is_passed_over():
+    radio = OneTopic()
+    with SharedDeltas(radio).listen("sesn_1", lambda: None) as ear:
+        assert radio.heard is not None
+        radio.heard('{"type":"shrank"}')
+        radio.heard("not even JSON")
+        assert ear.take() == []

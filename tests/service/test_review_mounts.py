@@ -202,3 +202,20 @@ async def test_a_repository_that_is_too_large_is_given_up(tmp_path: Path, publis
     assert "more than" in said
     assert not (tmp_path / "ws" / "tool").exists()
     assert [each.name for each in tmp_path.iterdir() if "clone" in each.name] == []
+
+
+async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_later(
+    tmp_path: Path, published: Path
+):
+    async def resolved(_host: str) -> list[str]:
+        return ["127.0.0.1"]
+
+    cloning = Cloning(networks=LOOPBACK, resolver=resolved)
+    with hosted(published) as host:
+        named = host.url.replace("127.0.0.1", "repository.invalid")  # nobody else knows it
+        said = await prepared(
+            Mounts(file_content=no_file, cloning=cloning),
+            tmp_path / "ws",
+            repository(f"{named}/tool.git"),
+        )
+    assert said.endswith("is at tool."), said

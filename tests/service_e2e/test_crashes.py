@@ -85,8 +85,9 @@ async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
     assert said(whole) == ["survived"]
 
 
+@pytest.mark.parametrize("seconds", [0, pytest.param(20, marks=pytest.mark.slow)])
 async def test_a_database_that_goes_away_and_comes_back_loses_nothing(
-    shared_stage: Stage, postgres: Postgres
+    shared_stage: Stage, postgres: Postgres, seconds: int
 ):
     stage = shared_stage
     async with stage.serve("--no-worker") as api, api.client() as client, stage.worker() as worker:
@@ -103,6 +104,7 @@ async def test_a_database_that_goes_away_and_comes_back_loses_nothing(
                 for session_id in sessions[:2]:  # half of them end while nobody can note it
                     (stage.workspaces / session_id / "go").touch()
                     await eventually(stage.workspaces / session_id / "effects", "ended")
+                await anyio.sleep(seconds)  # longer than leases last
             finally:
                 await anyio.to_thread.run_sync(postgres.start)
             for session_id in sessions[2:]:
@@ -126,6 +128,7 @@ async def _unavailable(client: AsyncAnthropic, session_id: str) -> None:
     with pytest.raises(anthropic.InternalServerError) as refused:
         await told(client, session_id, "say unheard")
     assert refused.value.status_code == 503
+    assert "postgres" not in str(refused.value.body)
 
 
 async def _follow(api: Served, session_id: str, places: dict[str, list[int]]) -> None:

@@ -31,7 +31,7 @@ from tests.service_e2e.staging import (
     waiting,
 )
 
-SECRET = "sk-a-token-that-nobody-may-ever-see-42"
+SECRET = "violet-otter-1877-lamp-of-nobody"
 PRICED = """
 [models."ollama:test"]
 max_output = 100
@@ -123,18 +123,21 @@ async def test_a_file_is_in_the_workspace_and_a_secret_is_not(client: AsyncAnthr
         agent.id,
         environment.id,
         bash("cat plan.txt"),
-        bash("env | grep ^TOKEN= ; cat /proc/self/environ | tr '\\\\0' '\\\\n' | grep -c TOKEN"),
-        f"say it is {SECRET}, is it?",
+        bash("env | grep ^TOKEN="),
+        "say read",
         resources=[{"type": "file", "file_id": file.id, "mount_path": "/workspace/plan.txt"}],
         vault_ids=[vault.id],
     )
-    events = await upto_idle(client, session_id)
+    await upto_idle(client, session_id)
+    stage.model.says(f"it is {SECRET}, is it?")  # however it may have come by it
+    await told(client, session_id, "tell me")
+    events = await upto_idle(client, session_id, times=2)
     read, shown = results(events)
     assert read == "by the window"
     assert shown.startswith("TOKEN=")
-    assert said(events)[0].startswith("it is ")
+    assert said(events)[1].startswith("it is ")
     assert SECRET not in "".join(event.to_json() for event in events)
-    assert SECRET not in "".join(json.dumps(each) for each in stage.model.requests[:-1])
+    assert SECRET not in "".join(json.dumps(each) for each in stage.model.requests)
     for path in stage.folder.rglob("*"):
         if path.is_file():
             assert SECRET.encode() not in path.read_bytes(), path
@@ -223,9 +226,12 @@ async def test_without_hosts_there_is_no_network(premises: tuple[Stage, Served])
     assert "no network" in there
 
 
-async def test_fifty_sessions_at_once(premises: tuple[Stage, Served], client: AsyncAnthropic):
+@pytest.mark.parametrize("many", [12, pytest.param(50, marks=pytest.mark.slow)])
+async def test_many_sessions_at_once(
+    premises: tuple[Stage, Served], client: AsyncAnthropic, many: int
+):
     agent = await client.beta.agents.create(name="many", model="claude-sonnet-4-5", tools=TOOLS)
-    environment = await client.beta.environments.create(name="many")
+    environment = await client.beta.environments.create(name=f"for-{many}")
     answers: list[list[str]] = []
 
     async def one(number: int) -> None:
@@ -237,10 +243,10 @@ async def test_fifty_sessions_at_once(premises: tuple[Stage, Served], client: As
 
     before = anyio.current_time()
     async with anyio.create_task_group() as group:
-        for number in range(50):
+        for number in range(many):
             group.start_soon(one, number)
     seconds = anyio.current_time() - before
-    assert sorted(answers) == sorted([[str(number)] * 2 for number in range(50)])
+    assert sorted(answers) == sorted([[str(number)] * 2 for number in range(many)])
     status = Path(f"/proc/{premises[1].process.pid}/status").read_text()
     memory = [line for line in status.splitlines() if line.startswith(("VmRSS", "VmHWM"))]
-    sys.stdout.write(f"50 sessions: {seconds:.1f} s, {' '.join(memory)}\n")
+    sys.stdout.write(f"{many} sessions: {seconds:.1f} s, {' '.join(memory)}\n")

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import anyio
-from anthropic import AsyncAnthropic
+from anthropic import AsyncAnthropic, AsyncStream
 from anyio.abc import Process
 from tests.service_e2e.staging import (
     SECONDS,
@@ -33,8 +33,17 @@ async def test_a_worker_takes_over_from_one_that_was_killed(shared_stage: Stage)
         long = await begun(client, waiting(), bash("cat effects"), "say survived")
         workspace = stage.workspaces / long
         await eventually(workspace / "effects", "began")
-        async with stage.worker() as other:
-            await _words_reach_streams_of_another_process(stage, client)  # the first worker is full
+        speaker = await begun(client)
+        async with (
+            await client.beta.sessions.events.stream(
+                speaker, event_deltas=["agent.message"]
+            ) as stream,
+            stage.worker() as other,
+        ):
+            heard = threading.Event()
+            stage.model.says("one two\n", heard, "three four")
+            await told(client, speaker, "speak slowly")  # to the other: the first worker is full
+            await _words_come_as_they_are_spoken(stream, heard)
             doomed.send_signal(signal.SIGKILL)
             await doomed.wait()
             (workspace / "go").touch()
@@ -44,22 +53,15 @@ async def test_a_worker_takes_over_from_one_that_was_killed(shared_stage: Stage)
             await _work_is_finished_before_a_worker_ends(stage, client, other)
 
 
-async def _words_reach_streams_of_another_process(stage: Stage, client: AsyncAnthropic) -> None:
-    session_id = await begun(client)
-    stream = await client.beta.sessions.events.stream(session_id, event_deltas=["agent.message"])
-    heard = threading.Event()
-    stage.model.says("one two\n", heard, "three four")
-    events: list[Any] = []
+async def _words_come_as_they_are_spoken(stream: AsyncStream[Any], heard: threading.Event) -> None:
+    kinds: list[str] = []
     with anyio.fail_after(SECONDS):
-        async with stream:
-            await told(client, session_id, "speak slowly")
-            async for event in stream:
-                events.append(event)
-                if event.type == "event_delta":
-                    heard.set()
-                if event.type == "session.status_idle":
-                    break
-    kinds = [event.type for event in events]
+        async for event in stream:
+            kinds.append(event.type)
+            if event.type == "event_delta":
+                heard.set()
+            if event.type == "session.status_idle":
+                break
     assert kinds.index("event_start") < kinds.index("event_delta") < kinds.index("agent.message")
 
 

@@ -52,6 +52,7 @@ def planted(seed: int = 7) -> dict[str, tuple[str, str]]:
         "stripe_key": "sk_live_" + some(24),
         "stripe_restricted_key": "rk_live_" + some(24),
         "webhook_secret": "whsec_" + some(32),
+        "mainspring_key": "msk_" + some(43),
         "square_token": "sq0atp-" + some(22),
         "braintree_token": "access_token$production$" + some(16, HEX) + "$" + some(32, HEX),
         "shopify_token": "shpat_" + some(32, HEX),

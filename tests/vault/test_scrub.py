@@ -133,3 +133,19 @@ def test_whatever_comes_goes_through_and_twice_is_once(content: bytes):
 def test_secrets_in_any_company_are_scrubbed_once_and_for_all(parts: list[str]):
     content = "".join(parts).encode()
     assert scrub(scrub(content)) == scrub(content)
+
+
+def test_many_long_tokens_are_known_as_well():
+    tokens = {f"TOKEN_{number}": f"eyJhbGciOiJSUzI1NiJ9{number:04}" * 80 for number in range(40)}
+    scrub = scrubber(tokens)
+    said = " ".join(tokens.values()).encode()
+    assert scrub(said) == " ".join(f"[{name}]" for name in tokens).encode()
+
+
+def test_what_only_begins_like_a_secret_stays_and_hides_none_behind_it():
+    scrub = scrubber(
+        {"LONG": "one-two-three-four-five", "SHORT": "one-two-th", "NEXT": "two-three-6"}
+    )
+    assert scrub(b"one-two-three-four-five") == b"[LONG]"
+    assert scrub(b"one-two-three-four") == b"[SHORT]ree-four"
+    assert scrub(b"one-two-two-three-6") == b"one-two-[NEXT]"

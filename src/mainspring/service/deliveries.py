@@ -5,8 +5,10 @@ At least once, in no order, each time with the same `webhook-id`.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeAlias
@@ -175,12 +177,20 @@ class Deliveries:
             raise InvalidInput(f"{webhook_id} is disabled; enable it first")
         sent = 0
         wanted = Wanted(
-            kind=DELIVERY_KIND, tenant=tenant, parent=webhook_id, label="dead", limit=_BATCH
+            kind=DELIVERY_KIND,
+            tenant=tenant,
+            parent=webhook_id,
+            label="dead",
+            order="asc",
+            limit=_BATCH,
         )
         while found := await self._records.list(wanted):
             for record in found:
-                await self.resend(tenant, record.id)
-            sent += len(found)
+                with suppress(NotFound):  # forgotten just now
+                    await self.resend(tenant, record.id)
+                    sent += 1
+            # onwards: what has died again meanwhile is not sent for ever
+            wanted = dataclasses.replace(wanted, after=found[-1])
         return sent
 
     async def sweep(self) -> int:

@@ -54,7 +54,7 @@ class AgentAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent
 
 
 class ScheduleAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="cron"):
-    expression: Annotated[str, Meta(min_length=9, max_length=256)]
+    expression: Annotated[str, Meta(min_length=1, max_length=256)]
     timezone: Annotated[str, Meta(min_length=1, max_length=64)]
     policy: Policy | UnsetType = UNSET
     """Ours."""

@@ -44,6 +44,8 @@ from mainspring.service.patching import given
 from mainspring.service.schedules import checked, upcoming
 from mainspring.service.webhook_events import EventType
 
+MAX_DEPLOYMENTS = 1000
+"""Of a tenant: each may fire every minute."""
 _SHOWN_AHEAD = 5
 _BATCH = 200
 
@@ -70,6 +72,9 @@ class Deployments:
 
     async def create(self, tenant: str, asked: CreateDeployment) -> Deployment:
         """Raises: NotFound, InvalidInput."""
+        living = Wanted(kind=KIND, tenant=tenant, is_archived=False)
+        if await self._keep.records.count(living) >= MAX_DEPLOYMENTS:
+            raise InvalidInput(f"at most {MAX_DEPLOYMENTS} deployments; archive one first")
         now = self._clock()
         resources, tokens = parted(asked.resources)
         made = Deployment(

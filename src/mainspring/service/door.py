@@ -31,6 +31,7 @@ from mainspring.service.knock import Admission, Knock
 from mainspring.service.principal import Principal, Role
 from mainspring.service.rates import Buckets, Rate, Standing
 from mainspring.service.recent import Recent
+from mainspring.service.session_agent import skills_of
 from mainspring.service.session_record import KIND as SESSION
 from mainspring.service.session_record import SessionRecord
 from mainspring.service.session_resources import StoreResource
@@ -219,6 +220,7 @@ class Door:
             _require_environment(who, session.environment_id)
         if who.session_id is not None:
             _require_own(who, path)
+            await self._check_skill(who, path.get("skill_id"))
         if who.environment_id is not None and "memory_store_id" in path:
             await self._check_store(who, path["memory_store_id"], route)
 
@@ -239,6 +241,14 @@ class Door:
             raise NotFound("memory_store", store_id)
         if stores[store_id] == "read_only" and route.role != "viewer":
             raise Forbidden(f"the session {who.session_id} only reads {store_id}")
+
+    async def _check_skill(self, who: Principal, skill_id: str | None) -> None:
+        """Raises: NotFound: it is none of the session's."""
+        if skill_id is None:
+            return
+        session = await self._sessions.get(who.tenant, who.session_id or "")
+        if skill_id not in skills_of(session.agent):
+            raise NotFound("skill", skill_id)
 
     async def _check_halts(self, who: Principal) -> None:
         """People must still be able to look and to mend; what is stopped must do nothing."""

@@ -19,7 +19,7 @@ from mainspring.log.background import running
 from mainspring.log.records import Records
 from mainspring.service.dispatch import Backoff, Do, Job, OnFailed, backoff_seconds
 from mainspring.service.fairness import Turns
-from mainspring.service.job_records import HOLD_SECONDS, JobRecords
+from mainspring.service.job_records import HOLD_SECONDS, JobRecords, Kept
 from mainspring.service.lanes import Lanes, Taken
 
 _LOOK_SECONDS = 1.0
@@ -88,9 +88,14 @@ class EmbeddedDispatcher:
             self._forget(name)
             if not self._running[name]:
                 return Taken(job=job, attempt=1)
-            if (kept := await self._kept.take(name)) is not None:
+            kept: Kept | None = None
+            try:
+                kept = await self._kept.take(name)
+            finally:
+                if kept is None:
+                    self._is_over(job)  # if it is still there, the next look around finds it
+            if kept is not None:
                 return Taken(job=job, attempt=kept.failures + 1)
-            self._is_over(job)  # if it is still there, the next look around finds it
         return None
 
     async def finish(self, taken: Taken) -> None:
@@ -142,6 +147,8 @@ class EmbeddedDispatcher:
         if self._running.pop(job.name, None) is None:
             return
         self._tenants[job.tenant] -= 1
+        if not self._tenants[job.tenant]:
+            del self._tenants[job.tenant]
         if job.name in self._soon:
             self._turns.put(job.name, job.tenant, self._soon[job.name][1])
         self._signal()

@@ -37,6 +37,7 @@ from mainspring.service.wire_events import Wire, WireEvent
 
 _ANSWERS = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
+_GIVEN_BEFORE = "Idempotency-Key: it was given with another event before"
 _SPOKEN = UserMessage | UserDefineOutcome | SystemMessage
 
 
@@ -123,7 +124,7 @@ class Sending:
         self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], accepted: Accepted
     ) -> list[InboxItem]:
         if len(accepted.client_ids) != len(payloads):
-            raise InvalidInput("Idempotency-Key: it was given with another event before")
+            raise InvalidInput(_GIVEN_BEFORE)
         try:
             return await self._sessions.submit(
                 tenant,
@@ -134,7 +135,7 @@ class Sending:
             )
         except EventIdTaken as error:
             if not is_answer(error.client_id):
-                raise
+                raise InvalidInput(_GIVEN_BEFORE) from error
             call_id = error.client_id.split(":")[1]
             raise InvalidInput(
                 f"{call_id} has been answered already, by somebody else: the first answer counts"

@@ -184,6 +184,12 @@ def models_of(agent: SessionAgent) -> frozenset[str]:
     return frozenset([agent.model.id, *advisors, *(each.model.id for each in members)])
 
 
+def skills_of(agent: SessionAgent) -> frozenset[str]:
+    """Ids of those that its threads may have."""
+    every = (agent, *_members(agent.multiagent))
+    return frozenset(skill.skill_id for each in every for skill in each.skills)
+
+
 def _as_thread(agent: SessionAgent | AgentObject) -> ThreadAgent:
     return ThreadAgent(
         id=agent.id,

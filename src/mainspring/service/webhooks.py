@@ -221,7 +221,9 @@ class Webhooks:
             raise InvalidInput(f"url: {error}") from error
         schemes = ("https", "http") if self._allow_http else ("https",)
         if parts.scheme not in schemes:
-            raise InvalidInput("url: https://...; the operator can allow http")
+            raise InvalidInput(
+                "url: it must begin with https://; `serve --allow-network` allows http, too"
+            )
         if not parts.hostname or "@" in parts.netloc or not url.isprintable() or " " in url:
             raise InvalidInput("url: a host and a path, without a name or password")
 

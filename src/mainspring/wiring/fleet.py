@@ -250,7 +250,7 @@ class FleetDispatcher:
 
     async def _listen(self) -> None:
         while True:
-            with suppress(psycopg.Error, OSError):
+            with suppress(psycopg.Error, OSError, ValueError):  # no JSON: it was somebody else's
                 await self._manager.listen_for_jobs(on_notification=self._heard)
             await anyio.sleep(BEAT_SECONDS)
 

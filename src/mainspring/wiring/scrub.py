@@ -6,7 +6,7 @@ whole strings are replaced by strings and numbers by numbers, so it keeps its st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 import msgspec
 
@@ -26,6 +26,8 @@ from mainspring.service.veil import BOUNDARIES
 _KNOWN = 0
 """The automaton's first pattern; those of the detectors follow."""
 _TOKEN = compiled(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*|[:,{}\[\]]')
+_START = 12
+"""Bytes by which a known secret is looked for; only what begins like one is compared."""
 _MOST_PASSES = 8
 """What stood against a secret may be seen to be one when that is gone."""
 _JSON_STARTS = (b"{", b"[", b'"')
@@ -54,11 +56,12 @@ class _Scrubber:
             for form in forms(value)
             if form not in labels  # a label is never taken for a secret
         }
-        written = sorted(self._labels, key=len, reverse=True)
-        self._known = compiled(_any_of(written))
-        escaped = [msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in written]
+        self._known = _Known(self._labels)
+        escaped = [
+            msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
+        ]
         triggers = [each.trigger.encode() for each in DETECTORS]
-        self._hints = Hints([_any_of([*written, *escaped]), *triggers])
+        self._hints = Hints([_any_of(_starts([*self._labels, *escaped])), *triggers])
 
     def scrub(self, content: bytes) -> bytes:
         if not self._hints(content):
@@ -80,9 +83,9 @@ class _Scrubber:
     def _labelled(self, text: bytes) -> bytes:
         pieces: list[bytes] = []
         end = 0
-        for match in self._known.finditer(text):
-            pieces += (text[end : match.span()[0]], self._labels[match.group()])
-            end = match.span()[1]
+        for begin, form in self._known.found(text):
+            pieces += (text[end:begin], self._labels[form])
+            end = begin + len(form)
         return b"".join((*pieces, text[end:]))
 
     def _scrub_json(self, content: bytes) -> bytes:
@@ -112,13 +115,44 @@ class _Scrubber:
         return token if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
 
 
+class _Known:
+    """Texts to be found wherever they are. By how they begin: an automaton of all that they say
+    would be too large for a dozen tokens."""
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self._by_start: dict[bytes, list[bytes]] = {}
+        for text in sorted(texts, key=len, reverse=True):
+            self._by_start.setdefault(text[:_START], []).append(text)
+        self._sizes = sorted({len(start) for start in self._by_start}, reverse=True)
+        self._starts = compiled(_any_of(self._by_start))
+
+    def found(self, content: bytes) -> Generator[tuple[int, bytes]]:
+        """Where one begins, and the longest that does there; what overlaps one is passed over."""
+        at = 0
+        while (match := self._starts.search(content, at)) is not None:
+            begin = match.span()[0]
+            text = self._at(content, begin)
+            at = begin + (1 if text is None else len(text))
+            if text is not None:
+                yield begin, text
+
+    def _at(self, content: bytes, begin: int) -> bytes | None:
+        starts = (content[begin : begin + size] for size in self._sizes)
+        texts = (text for start in starts for text in self._by_start.get(start, ()))
+        return next((text for text in texts if content.startswith(text, begin)), None)
+
+
+def _starts(texts: Iterable[bytes]) -> list[bytes]:
+    return sorted({text[:_START] for text in texts})
+
+
 def _is_assigned(name: bytes, value: bytes) -> bool:
     if names_secret(name):
         return looks_secret(value) and b" " not in value
     return is_login(name, value)
 
 
-def _any_of(written: list[bytes]) -> bytes:
+def _any_of(written: Iterable[bytes]) -> bytes:
     return b"|".join(map(literally, written)) or _NOTHING
 
 

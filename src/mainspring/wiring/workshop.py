@@ -11,7 +11,7 @@ from functools import partial
 
 import anyio
 
-from mainspring.core.errors import MainspringError
+from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
 from mainspring.log.background import running
 from mainspring.service import approval_keeping
 from mainspring.service.deliveries import DELIVER
@@ -97,9 +97,19 @@ async def open_workshop(
 
 
 async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
-    await house.mail.news.catch_up(tenant, session.id)
-    await house.talk.approvals.keeper.catch_up(tenant, session.id)
-    await offer(house.talk, tenant, session)
+    """Each for itself: what is wrong with a webhook is no fault of the run's."""
+    duties: Sequence[Chore] = (
+        lambda: house.mail.news.catch_up(tenant, session.id),
+        lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: offer(house.talk, tenant, session),
+    )
+    for duty in duties:
+        try:
+            await duty()
+        except (StoreUnavailable, StoreFull):
+            raise  # the next run does it
+        except Exception:  # noqa: BLE001 (what was done in the run counts, whatever this is)
+            _LOG.exception("session %s: not all could be told what its run has done", session.id)
 
 
 async def _after_parking(house: House, tenant: str, session_id: str) -> None:

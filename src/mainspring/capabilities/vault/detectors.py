@@ -182,6 +182,10 @@ def _is_private_key(encoded: bytes) -> bool:
     return b"PRIVATE KEY" in b64decode(encoded[:80])
 
 
+def _is_no_placeholder(value: bytes) -> bool:
+    return not value.startswith(b"msk_placeholder_")
+
+
 def _is_password(value: bytes) -> bool:
     """Not a variable, a mask, or the word that examples have."""
     is_real = value[:1] not in b"$<{%*[" and value.strip(b"*x.") != b""
@@ -218,6 +222,12 @@ DETECTORS: tuple[Detector, ...] = (
         _written(kind, trigger, rf"{_START}({trigger}{rest})")
         for kind, (trigger, rest) in _TOKENS.items()
     ),
+    _written(
+        "mainspring_key",
+        "ms(?:k|wt)_",
+        rf"{_START}(ms(?:k|wt)_[A-Za-z0-9_-]{{40,}}=*)",
+        _is_no_placeholder,
+    ),
     _written("openai_key", "sk-", rf"{_START}(sk-[A-Za-z0-9_-]{{20,}})", _varied),
     _written("mailchimp_key", r"-us\d", r"\b([a-f0-9]{32}-us\d{1,2})\b"),
     _written("airtable_token", r"\.[a-f0-9]{16}", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),
@@ -245,7 +255,7 @@ DETECTORS: tuple[Detector, ...] = (
         "authorization",
         "(?i)authorization[\\\\\"']*\\s*[:=]",
         rf"(?i)authorization{_BETWEEN}(?:bearer|basic|token|apikey|digest)\s+([A-Za-z0-9+/=._~-]{{8,}})",
-        lambda value: not value.startswith(b"msk_placeholder_"),
+        _is_no_placeholder,
     ),
     _written(
         "bearer_token",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from mainspring.core import ids
-from mainspring.core.errors import MainspringError, RateLimited
+from mainspring.core.errors import InvalidInput, MainspringError, RateLimited
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
@@ -80,6 +81,9 @@ class _Exchange:
     made: str | None = None
 
 
+_EXCHANGE = web.RequestKey("exchange", _Exchange)
+
+
 class Api:
     """Serves routes. Make an application of it with `application`."""
 
@@ -112,11 +116,9 @@ class Api:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
             exchange = _Exchange(request, _request_id(request), self._knock(request), route)
+            request[_EXCHANGE] = exchange
             with about(request_id=exchange.request_id):
                 response = _begun_or(await self._answered(exchange), request)
-            if not response.prepared:
-                response.headers.update(exchange.headers)
-                response.headers[REQUEST_ID] = exchange.request_id
             await self._witness(
                 Answered(
                     route=route,
@@ -187,8 +189,9 @@ class Api:
         request = exchange.request
         allowed = {each.method for each in self.routes if _matches(each.path, request.path)}
         if allowed:
-            told = _told(405, f"{request.path} takes {sorted(allowed)}", exchange.request_id)
-            told.headers["allow"] = ", ".join(sorted(allowed))
+            methods = ", ".join(sorted(allowed))
+            told = _told(405, f"{request.path} takes {methods}", exchange.request_id)
+            told.headers["allow"] = methods
             return told
         return _told(404, f"there is nothing at {request.path}", exchange.request_id)
 
@@ -198,6 +201,9 @@ async def _note_begun(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.popall("server", None)  # what we are made of is nobody's business
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
+    if (exchange := request.get(_EXCHANGE)) is not None:
+        response.headers.update(exchange.headers)
+        response.headers[REQUEST_ID] = exchange.request_id
 
 
 async def _go_on(request: web.Request) -> None:
@@ -258,16 +264,27 @@ def _response(status: int, body: bytes, request_id: str) -> web.Response:
 async def serving(
     app: web.Application, *, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncGenerator[str, None]:
-    """Serve until the block ends; says at which address, with the port that it got."""
+    """Serve until the block ends; says at which address, with the port that it got.
+
+    Raises: InvalidInput: nobody can listen there.
+    """
     runner = web.AppRunner(
         app, access_log=None, shutdown_timeout=5.0, keepalive_timeout=_IDLE_SECONDS
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+        await _listen(web.TCPSite(runner, host, port), f"{host}:{port}")
         [address, *_] = runner.addresses
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         yield f"http://{shown}:{address[1]}"
     finally:
         await runner.cleanup()
+
+
+async def _listen(site: web.TCPSite, place: str) -> None:
+    try:
+        await site.start()
+    except OSError as error:
+        code = error.errno or 0
+        why = os.strerror(code) if code > 0 else error.strerror  # below 0 are the resolver's
+        raise InvalidInput(f"{place}: cannot listen there: {why}") from error

@@ -67,9 +67,11 @@ def read_query(route: Route, query: MultiMapping[str]) -> object:
     if route.query is Nothing:
         return Nothing()
     given: dict[str, Any] = {}
+    names: dict[str, str] = {}
     lists = _lists(route.query)
     for name in set(query.keys()):
         field = name.removesuffix("[]").replace("[", "_").replace("]", "")
+        names[field] = name
         values = query.getall(name)
         if field in lists:
             given[field] = [*given.get(field, ()), *values]
@@ -78,7 +80,7 @@ def read_query(route: Route, query: MultiMapping[str]) -> object:
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(_in_words(str(error))) from error
+        raise InvalidInput(_in_words(str(error), names)) from error
 
 
 @cache
@@ -93,8 +95,12 @@ def _is_list(hint: object) -> bool:
     return get_origin(hint) in (list, tuple, frozenset)
 
 
-def _in_words(error: str) -> str:
-    """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``."""
+def _in_words(error: str, names: Mapping[str, str] | None = None) -> str:
+    """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``. `names` are
+    what the client calls fields."""
+    if error == "Input data was truncated":
+        return "JSON is malformed: it ends too early"
     what, _, where = error.partition(" - at `$")
     where = where.rstrip("`").lstrip(".")
+    where = (names or {}).get(where, where)
     return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

@@ -123,7 +123,7 @@ def _show(settings: Settings, found: Deployment, *, json: bool) -> None:
         screen.line(("runs when asked to", "dim"))
         return
     screen.line((_schedule(found), ""))
-    for at in found.schedule.upcoming_runs_at:
+    for at in found.schedule.upcoming_runs_at if found.status == "active" else ():
         screen.line((f"  {minute(at)}", "dim"))
 
 

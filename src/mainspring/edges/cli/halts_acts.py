@@ -5,9 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, minute
+from mainspring.log.records import Records
+from mainspring.service.agents import Agents
 from mainspring.service.halts import EVERYBODY, SECONDS, CreateHalt, Halt, Halts
+from mainspring.service.tenants import Tenants
 
 
 async def halt(
@@ -18,6 +22,7 @@ async def halt(
         asked = CreateHalt(agent_id=agent_id, reason=reason)
         made = await Halts(operator.records).halt(tenant, operator.of(tenant), asked)
         await operator.note(tenant, "halt", made.id)
+        missing = await _missing(operator.records, made)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(made))
@@ -25,13 +30,35 @@ async def halt(
         screen.line(("stopped ", "green"), (_named(made), "bold"))
         note = f"workers know within {SECONDS:.0f} s"
         Screen(settings, stderr=True).whole((note, "dim"))
+    if missing is not None:
+        warning = f"{missing}: this stops nothing if the id is misspelled"
+        Screen(settings, stderr=True).whole((warning, "yellow"))
     return 0
+
+
+async def _missing(records: Records, halt: Halt) -> str | None:
+    """In words, if what was stopped is not there: whoever misspelled it must not feel safe."""
+    if halt.tenant_id == EVERYBODY:
+        return None
+    try:
+        if halt.agent_id is None:
+            await Tenants(records).get(halt.tenant_id)
+        else:
+            await Agents(records).get(halt.tenant_id, halt.agent_id)
+    except NotFound as error:
+        return str(error)
+    return None
 
 
 async def resume(settings: Settings, *, scope: tuple[str, str | None], json: bool) -> int:
     tenant, agent_id = scope
     async with operating(settings) as operator:
-        await Halts(operator.records).resume(tenant, operator.of(tenant), agent_id)
+        try:
+            await Halts(operator.records).resume(tenant, operator.of(tenant), agent_id)
+        except NotFound as error:
+            told = InvalidInput("that is not stopped")
+            told.add_note("`mainspring halt` shows what is")
+            raise told from error
         await operator.note(tenant, "resume", agent_id)
     screen = Screen(settings)
     if json:

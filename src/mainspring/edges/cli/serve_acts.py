@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import anyio
 import msgspec
@@ -57,6 +57,7 @@ from mainspring.wiring.telemetry import Telemetry, telemetry
 from mainspring.wiring.vaults import known_secrets
 from mainspring.wiring.workshop import Orders, open_workshop
 
+_MAX_PORT = 65535
 _ANYWHERE = ("127.0.0.1", "::1", "localhost")
 
 
@@ -84,9 +85,9 @@ class Serve:
 
 async def serve(settings: Settings, *, asked: Serve) -> int:
     issuers = await _issuers(asked.oidc)
+    proxies = frozenset(_proxy(each) for each in asked.proxies)
     async with _opened(settings, asked.work, works=asked.has_worker) as premises:
         house = premises.house
-        first = await ensure_first_key(house.ground.store.records, adopted=settings.admin_key)
         tokens = Either(house.talk.work_tokens, open_tokens(issuers, published_keys))
         door = Door(house.ground.store.records, tokens=tokens)
         api = Api(
@@ -100,9 +101,11 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
                 MetricsWitness(premises.telemetry.metrics),
                 access_log,
             ),
-            proxies=frozenset(asked.proxies),
+            proxies=proxies,
         )
         async with serving(api.application(), host=asked.host, port=asked.port) as url:
+            # not before it can be shown: a start that fails would take it along
+            first = await ensure_first_key(house.ground.store.records, adopted=settings.admin_key)
             _welcome(settings, asked, url, first)
             if asked.has_worker:
                 await premises.work()
@@ -177,6 +180,8 @@ async def _opened(
                 metered=lambda post: MeteredPoster(post, metrics),
             )
         )
+        if asked.model is not None:
+            house.ground.shelf.facts(asked.model)  # a wrong name is told now, not by every session
         watching = await stack.enter_async_context(
             telemetry(
                 house.ground.log, metrics, environment=settings.environment, version=__version__
@@ -259,8 +264,15 @@ def _network(text: str) -> Network:
         raise InvalidInput(f"--allow-network {text}: {error}") from error
 
 
+def _proxy(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError as error:
+        raise InvalidInput(f"--trusted-proxy {text}: give its IP address") from error
+
+
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or not port.isdecimal() or int(port) > _MAX_PORT:
         raise InvalidInput(f"--metrics {text}: give it as 127.0.0.1:9090")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -219,13 +219,13 @@ async def _refusal(db: Connection, change: Change) -> ServiceError | None:
             return NotFound(known.kind, known.id)
         return Stale(f"{known.kind} {known.id} has changed meanwhile")
     if found:
-        return AlreadyThere(f"there is a {known.kind} {known.id} already")
+        return AlreadyThere(f"{known.kind} {known.id}: there is one already")
     namesakes = [known.tenant, known.kind, known.parent, known.name]
     return _taken(known) if await ask(db, _NAMED, namesakes) else None
 
 
 def _taken(known: Record) -> AlreadyThere:
-    return AlreadyThere(f"there is a {known.kind} called {known.name!r} already")
+    return AlreadyThere(f"{known.kind} {known.name!r}: there is one already")
 
 
 def _next(known: Record) -> Record:

@@ -105,9 +105,9 @@ class Wakeups:
                 await connection.close()
 
     def _pass_on(self, heard: Notify) -> None:
-        sender, *session_ids = heard.payload.split()
+        sender, _, session_ids = heard.payload.partition(" ")  # anybody may say anything here
         if sender != self._name:
-            self._signals.poke(session_ids)
+            self._signals.poke(session_ids.split())
 
     async def poll(self) -> None:
         """Look after watched sessions, for as long as it runs."""

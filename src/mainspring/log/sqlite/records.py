@@ -159,7 +159,7 @@ def _apply(db: sqlite3.Connection, change: Change) -> Record | None:
 def _put(db: sqlite3.Connection, put: Put) -> Record:
     new = put.record
     if _found(db, new.kind, new.id) is not None:
-        raise AlreadyThere(f"there is a {new.kind} {new.id} already")
+        raise AlreadyThere(f"{new.kind} {new.id}: there is one already")
     _require_free_name(db, new)
     kept = replace(new, rev=new.rev + 1)
     db.execute(f"insert into record({RECORD}) values ({_MARKS})", record_values(kept))
@@ -200,7 +200,7 @@ def _require_free_name(db: sqlite3.Connection, new: Record) -> None:
         return
     namesake = _named(db, new.tenant, new.kind, new.parent, new.name)
     if namesake is not None and namesake.id != new.id:
-        raise AlreadyThere(f"there is a {new.kind} called {new.name!r} already")
+        raise AlreadyThere(f"{new.kind} {new.name!r}: there is one already")
 
 
 def _keep_content(db: sqlite3.Connection, kept: Record, content: bytes | None) -> None:
