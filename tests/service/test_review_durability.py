@@ -18,6 +18,7 @@ from tests.service.working import at_work, shop
 
 from mainspring import Scripted, says
 from mainspring.config import read_settings
+from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
 from mainspring.log.records import Change, Put, Record, Records, Wanted
@@ -25,6 +26,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.service.agents import CreateAgent
+from mainspring.service.approval_record import Approval, MayAnswer
 from mainspring.service.deltas import SharedDeltas
 from mainspring.service.dispatch import Dispatcher, Do, Job, OnFailed
 from mainspring.service.drawer import Listing
@@ -258,6 +260,33 @@ async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
         assert (await parking.page(TENANT, Listing())).data == []
         with pytest.raises(NotFound):
             await parking.unpark(TENANT, session_id)
+
+
+async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
+    async with house_in(tmp_path) as house:
+        session_id = await created(house)
+        asked = Approval(
+            id="appr_1",
+            session_id=session_id,
+            session_thread_id="sthr_1",
+            agent_id="agent_1",
+            agent_name="helper",
+            tool_use_id="sevt_1",
+            name="bash",
+            input={"command": "ls"},
+            preview=None,
+            is_cut=False,
+            reason=None,
+            asked=1,
+            asked_at=clock.now(),
+            may_answer=MayAnswer(role="user", four_eyes=False),
+        )
+        await house.talk.approvals.keeper.drawer.put(TENANT, asked)
+        await house.talk.sessions.archive(WHO, session_id)
+        assert (await house.talk.approvals.get(WHO, asked.id)).status == "void"
+        await house.talk.sessions.delete(WHO, session_id)
+        with pytest.raises(NotFound):
+            await house.talk.approvals.get(WHO, asked.id)
 
 
 class OneTopic:

@@ -201,9 +201,9 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await talk.work.withdraw(tenant, session.environment_id, session.id)
+        await talk.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
         if is_deleted:
             await mail.news.forget(tenant, session.id)
-            await talk.approvals.keeper.forget(tenant, session.id)
             await talk.parking.forget(Job(task=WAKE, key=session.id, tenant=tenant))
             await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 
