@@ -51,8 +51,8 @@ def ours(running: Platform, other: str) -> list[Path]:
     return [
         kept / "mainspring.db",
         kept / "mainspring.db-wal",
-        kept / "hands",
-        kept / "snapshots",
+        kept / "workspaces" / ".state" / "hands",
+        kept / "workspaces" / ".state" / "snapshots",
         kept / "workspaces" / other,
         kept / "workspaces" / f"{other}.mounted.json",
         running.folder / "home" / ".mainspring" / "vault.key",

@@ -16,6 +16,7 @@ from decimal import ROUND_CEILING, Decimal
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import NotFound
+from mainspring.core.latest import Latest
 from mainspring.harness.budget import Charge, Payer, Purse, SpendRate
 from mainspring.log.records import Records
 from mainspring.service.keys import Keys
@@ -25,6 +26,8 @@ from mainspring.service.tenants import Tenants
 LIMIT_SECONDS = 5.0
 """How long a changed budget may not be known yet."""
 KEPT_DAYS = 90
+_MOST_OPEN = 100_000
+"""Calls under way; those that were cut off are never settled, and go in time."""
 _MICRO = Decimal(1_000_000)
 _OTHERS = "*"
 
@@ -54,7 +57,7 @@ class TallyLedger:
         self._tenants = Tenants(records, clock=clock)
         self._clock = clock
         self._limits = Recent(self._look, seconds=LIMIT_SECONDS, monotonic=monotonic)
-        self._open: dict[str, _Open] = {}
+        self._open: Latest[str, _Open] = Latest(_MOST_OPEN)
 
     def purse(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Purse:
         """For the sessions that this key has made: it pays, and so do its tenant and the agent."""
@@ -67,7 +70,7 @@ class TallyLedger:
         tenant = charge.tenant or ""
         limits = [await self.limit_usd(tenant, payer, name) for payer, name in charge.payers()]
         if all(limit is None for limit in limits):  # nothing to ask: counted when it is settled
-            self._open[charge.reservation_id] = _Open(day=day, charge=charge, micros=0)
+            self._open.put(charge.reservation_id, _Open(day=day, charge=charge, micros=0))
             return None
         micros = _micros(charge.cost_usd)
         totals = await self._add(day, charge, micros)
@@ -75,11 +78,11 @@ class TallyLedger:
             if limit is not None and total > _micros(limit):
                 await self._add(day, charge, -micros)
                 return _refusal(payer, name, limit, total - micros, charge.cost_usd)
-        self._open[charge.reservation_id] = _Open(day=day, charge=charge, micros=micros)
+        self._open.put(charge.reservation_id, _Open(day=day, charge=charge, micros=micros))
         return None
 
     async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
-        found = self._open.pop(reservation_id, None)
+        found = self._open.pop(reservation_id)
         if found is not None and (change := _micros(cost_usd) - found.micros):
             await self._add(found.day, found.charge, change)
 

@@ -25,6 +25,8 @@ else:
     network = LazyModule("mainspring.capabilities.network.rules")
 
 _MOST_DENIED = 200
+_SERVED = ".state"
+"""Beside the workspaces of the service's sessions: what is kept of their hands."""
 
 
 class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -140,7 +142,9 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
         too_much.add_note("go to the folder to work in, or name it with --workspace")
         raise too_much
     own, hidden = workspace / FOLDER, {FOLDER}
-    if not is_postgres(settings.store):
+    if settings.workspaces and workspace.parent == Path(settings.workspaces).resolve():
+        own = workspace.parent / _SERVED  # the same whichever store it is, on a disk that is shared
+    elif not is_postgres(settings.store):
         store = Path(settings.store).resolve()
         if store.parent == workspace:  # beside the work: the files of the log go out of sight
             hidden |= {f"{store.name}{suffix}" for suffix in ("", "-wal", "-shm")}
