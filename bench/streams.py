@@ -28,16 +28,16 @@ from mainspring.edges.api.routes.events import EventRoutes
 from mainspring.edges.api.routes.streams import StreamRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.agents import Agents, CreateAgent
-from mainspring.service.deltas import LocalDeltas
-from mainspring.service.environments import CreateEnvironment, Environments
-from mainspring.service.event_pages import EventPages
-from mainspring.service.knock import Admission, Knock
-from mainspring.service.principal import Principal
-from mainspring.service.sending import Sending
-from mainspring.service.sessions import CreateSession, Premises, Sessions
-from mainspring.service.streams import Streams
-from mainspring.service.surroundings import Surroundings
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.agents import Agents, CreateAgent
+from mainspring.service.describing.environments import CreateEnvironment, Environments
+from mainspring.service.sessions.deltas import LocalDeltas
+from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sessions import CreateSession, Premises, Sessions
+from mainspring.service.sessions.streams import Streams
+from mainspring.service.sessions.surroundings import Surroundings
 
 BUSY, APPENDS, APPEND_SECONDS = 200, 15, 1.0
 IDLE, IDLE_SECONDS = 1000, 10.0

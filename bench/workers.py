@@ -30,10 +30,10 @@ from mainspring.log.background import running
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Put, Record
 from mainspring.log.session_log import SessionLog
-from mainspring.service.dispatch import Dispatcher, Job
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.session_record import KIND
-from mainspring.service.worker import Pace, Worker
+from mainspring.service.sessions.record import KIND
+from mainspring.service.work.dispatch import Dispatcher, Job
+from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.work.worker import Pace, Worker
 from mainspring.wiring.fleet import open_fleet
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4

@@ -21,10 +21,10 @@ from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.log.records import Change, Put, Record
-from mainspring.service.approvals import Approvals
-from mainspring.service.knock import Admission, Knock
-from mainspring.service.notice import Notice
-from mainspring.service.principal import Principal, Role
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.principal import Principal, Role
+from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.keeping.notice import Notice
 
 PATH = "/v1/mainspring/approvals"
 

@@ -22,13 +22,13 @@ from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.tenants import TenantRoutes
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.audit import Audit
-from mainspring.service.door import Door
-from mainspring.service.environments import Environments
-from mainspring.service.halts import Halts
-from mainspring.service.keys import CreateKey, Keys, NewKey, ensure_first_key
-from mainspring.service.principal import Principal
-from mainspring.service.tenants import CreateTenant, Tenants
+from mainspring.service.access.audit import Audit
+from mainspring.service.access.door import Door
+from mainspring.service.access.halts import Halts
+from mainspring.service.access.keys import CreateKey, Keys, NewKey, ensure_first_key
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.service.describing.environments import Environments
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import pytest
 
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.log.records import Records
-from mainspring.service.memories import Memories
-from mainspring.service.memory_stores import MemoryStores
-from mainspring.service.memory_versions import MemoryVersions
+from mainspring.service.memory.memories import Memories
+from mainspring.service.memory.stores import MemoryStores
+from mainspring.service.memory.versions import MemoryVersions
 
 
 def routes(records: Records):

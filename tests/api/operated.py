@@ -23,12 +23,12 @@ from mainspring.edges.api.routes.health import (
 from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
-from mainspring.service.door import NOBODY
-from mainspring.service.environments import Environments
-from mainspring.service.health import Check, Health
-from mainspring.service.knock import Admission, Knock
-from mainspring.service.metering import Looks
-from mainspring.service.metrics import Metrics
+from mainspring.service.access.door import NOBODY
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.describing.environments import Environments
+from mainspring.service.watching.health import Check, Health
+from mainspring.service.watching.metering import Looks
+from mainspring.service.watching.metrics import Metrics
 
 
 class Hinged(Tags):

@@ -14,8 +14,8 @@ from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.route import Route
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.knock import Admission, Knock
-from mainspring.service.principal import ROLES, Principal
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.principal import ROLES, Principal
 
 
 class Tags:

@@ -31,16 +31,16 @@ from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.sessions import Session
-from mainspring.service.agents import Agents
-from mainspring.service.environments import Environments
-from mainspring.service.event_pages import EventPages
-from mainspring.service.knock import Admission, Knock
-from mainspring.service.notice import Notice
-from mainspring.service.resources import SessionResources
-from mainspring.service.sending import Sending
-from mainspring.service.sessions import Premises, Sessions
-from mainspring.service.surroundings import FileContent, StoreName, Surroundings
-from mainspring.service.threads import Threads
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.describing.agents import Agents
+from mainspring.service.describing.environments import Environments
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.resources import SessionResources
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sessions import Premises, Sessions
+from mainspring.service.sessions.surroundings import FileContent, StoreName, Surroundings
+from mainspring.service.sessions.threads import Threads
 
 RUNNER = Agent(
     name="helper",

@@ -22,9 +22,9 @@ from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.streams import StreamRoutes
 from mainspring.edges.api.sse import Pace
 from mainspring.log.session_log import SessionLog
-from mainspring.service.deltas import Deltas, Grew, LocalDeltas, Piece, Previews
-from mainspring.service.principal import Principal
-from mainspring.service.streams import StreamLimits, Streams
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.deltas import Deltas, Grew, LocalDeltas, Piece, Previews
+from mainspring.service.sessions.streams import StreamLimits, Streams
 from mainspring.wiring.scrub import passages, scrubber
 
 CLERK = Agent(name="clerk")

@@ -15,8 +15,8 @@ from tests.api.served import Served
 
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.route import Route
-from mainspring.service.knock import Admission, Knock
-from mainspring.service.principal import Principal
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.principal import Principal
 
 
 @pytest.fixture

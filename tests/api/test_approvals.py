@@ -10,8 +10,8 @@ from tests.api.sessions_served import agent_id, idles, message, waiting
 from mainspring import Scripted, calls, says
 from mainspring.core.errors import MainspringError, Stale
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
-from mainspring.service.approvals import Answer
-from mainspring.service.drawer import Listing
+from mainspring.service.approvals.approvals import Answer
+from mainspring.service.keeping.drawer import Listing
 
 FIRST = Listing(is_ascending=True)
 

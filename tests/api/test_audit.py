@@ -9,8 +9,8 @@ import anthropic
 import pytest
 from tests.api.guarded import Guarded, guarded
 
-from mainspring.service.drawer import Listing
-from mainspring.service.keys import CreateKey
+from mainspring.service.access.keys import CreateKey
+from mainspring.service.keeping.drawer import Listing
 
 AUDIT = "/v1/mainspring/audit"
 

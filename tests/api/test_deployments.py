@@ -12,7 +12,7 @@ from tests.service.timed import Works, works
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.deployment_runs import DeploymentRunRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes
-from mainspring.service.environments import Environments
+from mainspring.service.describing.environments import Environments
 
 CRON = {"type": "cron", "expression": "0 20 * * 5", "timezone": "America/New_York"}
 

@@ -11,7 +11,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.api.guarded import Guarded, guarded
 
-from mainspring.service.keys import CreateKey
+from mainspring.service.access.keys import CreateKey
 
 PATH = "/v1/environments"
 

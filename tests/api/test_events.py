@@ -20,9 +20,9 @@ from mainspring import Model, Scripted, calls, says
 from mainspring.core.content import ImageBlock, PlainTextSource, plain_text
 from mainspring.core.errors import Forbidden
 from mainspring.core.events import AgentToolUse, StatusRunning, UserMessage
-from mainspring.service.principal import Principal
-from mainspring.service.sending import Sending
-from mainspring.service.sending_params import SendConfirmation
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sending_params import SendConfirmation
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from tests.api.whole import Whole, whole
 
 from mainspring.core.facts import HookRan
 from mainspring.runtime.holding import held
-from mainspring.service.keys import CreateKey, Keys
-from mainspring.service.principal import Principal
+from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.principal import Principal
 
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
 

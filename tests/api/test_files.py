@@ -13,7 +13,7 @@ from tests.api.served import Served, served
 
 from mainspring.edges.api.attachment import disposition
 from mainspring.edges.api.routes.files import FileRoutes
-from mainspring.service.files import Files, NewFile, clean_name, clean_type
+from mainspring.service.describing.files import Files, NewFile, clean_name, clean_type
 
 MAX_BYTES = 200_000
 KEY = {"x-api-key": "acme:admin"}

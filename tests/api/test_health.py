@@ -12,15 +12,15 @@ from mainspring.log.migrate import Standing
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite, standing
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.health import (
+from mainspring.service.watching.health import (
     Health,
     Pulse,
     migrations_current,
     not_draining,
     store_answers,
 )
-from mainspring.service.worker import Worker
+from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.work.worker import Worker
 
 
 async def fine() -> None:

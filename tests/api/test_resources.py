@@ -6,8 +6,8 @@ import pytest
 from tests.api.sessions_served import House, Mirror, house, session
 
 from mainspring import Scripted, says
-from mainspring.service.principal import Principal
-from mainspring.service.session_resources import token_context
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.mounted import token_context
 
 ADMIN = Principal(tenant="acme", key_id="k", role="admin")
 

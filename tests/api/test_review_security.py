@@ -23,13 +23,13 @@ from mainspring import Scripted, says
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.streams import StreamRoutes
 from mainspring.edges.api.sse import Pace
-from mainspring.service.door import KNOWN_SECONDS, Door
-from mainspring.service.keys import CreateKey, Keys
-from mainspring.service.page import cursor_of
-from mainspring.service.principal import Principal
-from mainspring.service.sending_content import MAX_FILE_BYTES
-from mainspring.service.signing import signed_headers
-from mainspring.service.tenants import Tenants
+from mainspring.service.access.door import KNOWN_SECONDS, Door
+from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.keeping.page import cursor_of
+from mainspring.service.mail.signing import signed_headers
+from mainspring.service.sessions.sending_content import MAX_FILE_BYTES
 
 MINE, THEIRS = "rival", "acme"
 SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]

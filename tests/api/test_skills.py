@@ -13,8 +13,8 @@ from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
 from tests.api.served import Served, served
 
 from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.service.skill_archive import SkillLimits
-from mainspring.service.skills import Skills
+from mainspring.service.describing.skill_archive import SkillLimits
+from mainspring.service.describing.skills import Skills
 
 LIMITS = SkillLimits(max_bytes=100_000, max_files=20)
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\n# How\nCarefully.\n"

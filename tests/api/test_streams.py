@@ -20,8 +20,8 @@ from mainspring.capabilities.providers.scripted import thinks
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Traits
 from mainspring.edges.api.sse import Pace
-from mainspring.service.deltas import Began
-from mainspring.service.streams import StreamLimits
+from mainspring.service.sessions.deltas import Began
+from mainspring.service.sessions.streams import StreamLimits
 
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."
 

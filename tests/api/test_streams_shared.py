@@ -16,7 +16,7 @@ from mainspring.log.patience import patiently
 from mainspring.log.postgres import open_postgres
 from mainspring.log.postgres.broadcast import open_broadcast
 from mainspring.log.session_log import SessionLog
-from mainspring.service.deltas import Previews, SharedDeltas
+from mainspring.service.sessions.deltas import Previews, SharedDeltas
 
 
 async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):

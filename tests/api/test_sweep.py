@@ -12,7 +12,7 @@ import pytest
 from tests.api.whole import Answer, Whole, filled, parameters, skill_form, whole
 
 from mainspring.edges.api.route import Route
-from mainspring.service.principal import ROLES
+from mainspring.service.access.principal import ROLES
 
 MINE, THEIRS = "rival", "acme"
 PLATFORM = "/v1/mainspring/tenants"

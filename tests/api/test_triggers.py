@@ -12,8 +12,8 @@ from tests.service.timed import Works, works
 
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.triggers import TriggerRoutes
-from mainspring.service.intake import MAX_PAYLOAD_BYTES
-from mainspring.service.signing import signed_headers
+from mainspring.service.calendar.intake import MAX_PAYLOAD_BYTES
+from mainspring.service.mail.signing import signed_headers
 
 TRIGGERS = "/v1/mainspring/triggers"
 BODY = json.dumps({"issue": {"number": 7}}).encode()

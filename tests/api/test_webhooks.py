@@ -13,8 +13,8 @@ from tests.service.timed import LOOPBACK, Works, works
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
-from mainspring.service.notice import Notice
-from mainspring.service.webhook_events import EVENT_TYPES
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.mail.events import EVENT_TYPES
 from mainspring.wiring.posting import HttpPoster
 
 HOOKS = "/v1/mainspring/webhooks"

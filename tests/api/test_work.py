@@ -10,9 +10,9 @@ from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedErr
 from tests.api.work_served import Site, hosted, site
 
 from mainspring import Scripted, calls, says
-from mainspring.service.keys import CreateKey, Keys
-from mainspring.service.principal import Principal
-from mainspring.service.tenants import CreateTenant, Tenants
+from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import CreateTenant, Tenants
 
 
 async def stranger(here: Site) -> str:

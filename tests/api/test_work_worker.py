@@ -17,7 +17,7 @@ from tests.api.streaming import eventually
 from tests.api.work_served import CAREFUL, hosted, site
 
 from mainspring import Scripted, calls, says
-from mainspring.service.work import Leases
+from mainspring.service.self_hosted.item import Leases
 
 WORKER = """
 import sys

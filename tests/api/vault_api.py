@@ -14,11 +14,11 @@ from anthropic.types.beta.vaults.credential_create_params import Auth
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.log.records import Records
-from mainspring.service.credentials import Credentials
-from mainspring.service.notice import Notice
-from mainspring.service.refreshing import Refresher
-from mainspring.service.validating import Validator
-from mainspring.service.vaults import Vaults
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.refreshing import Refresher
+from mainspring.service.vaults.validating import Validator
+from mainspring.service.vaults.vaults import Vaults
 from mainspring.wiring.asking import Asker, Greeting
 from mainspring.wiring.seals import AesSeal
 

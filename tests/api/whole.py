@@ -18,17 +18,17 @@ from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.assembly import routes_of
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
-from mainspring.service.approval_record import Approval, MayAnswer
-from mainspring.service.door import Door, Rates
-from mainspring.service.drawer import Drawer
-from mainspring.service.health import Health
-from mainspring.service.keys import CreateKey, Keys, ensure_first_key
-from mainspring.service.metrics import Metrics
-from mainspring.service.parking import KIND as PARKED
-from mainspring.service.parking import Parked
-from mainspring.service.principal import ROLES, Principal, Role
-from mainspring.service.rates import Rate
-from mainspring.service.tenants import CreateTenant, Tenants
+from mainspring.service.access.door import Door, Rates
+from mainspring.service.access.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.access.principal import ROLES, Principal, Role
+from mainspring.service.access.rates import Rate
+from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.service.approvals.record import Approval, MayAnswer
+from mainspring.service.keeping.drawer import Drawer
+from mainspring.service.watching.health import Health
+from mainspring.service.watching.metrics import Metrics
+from mainspring.service.work.parking import KIND as PARKED
+from mainspring.service.work.parking import Parked
 from mainspring.wiring.house import House, open_house
 
 TENANTS = ("acme", "rival")

@@ -34,25 +34,25 @@ from mainspring.harness.gates import OpenGates
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
 from mainspring.runtime.sessions import Runtime, Session
-from mainspring.service.agents import Agents
-from mainspring.service.deltas import LocalDeltas
-from mainspring.service.door import Door
-from mainspring.service.drawer import Listing
-from mainspring.service.environments import Environments, SelfHostedConfig
-from mainspring.service.event_pages import EventPages
-from mainspring.service.keys import CreateKey, Keys, ensure_first_key
-from mainspring.service.memory_stores import MemoryStores
-from mainspring.service.principal import Principal
-from mainspring.service.sending import Sending
-from mainspring.service.session_record import KIND, SessionRecord
-from mainspring.service.sessions import Premises, Sessions
-from mainspring.service.skills import Skills
-from mainspring.service.streams import Streams
-from mainspring.service.surroundings import StoreName, Surroundings
-from mainspring.service.work import Leases
-from mainspring.service.work_queue import Terms, WorkQueue
-from mainspring.service.work_tokens import WorkTokens
-from mainspring.service.work_wanted import wanted_by
+from mainspring.service.access.door import Door
+from mainspring.service.access.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.agents import Agents
+from mainspring.service.describing.environments import Environments, SelfHostedConfig
+from mainspring.service.describing.skills import Skills
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.memory.stores import MemoryStores
+from mainspring.service.self_hosted.item import Leases
+from mainspring.service.self_hosted.queue import Terms, WorkQueue
+from mainspring.service.self_hosted.tokens import WorkTokens
+from mainspring.service.self_hosted.wanted import wanted_by
+from mainspring.service.sessions.deltas import LocalDeltas
+from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.record import KIND, SessionRecord
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sessions import Premises, Sessions
+from mainspring.service.sessions.streams import Streams
+from mainspring.service.sessions.surroundings import StoreName, Surroundings
 from mainspring.wiring.casting import Part, cast_for
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.outfit import Outfitter

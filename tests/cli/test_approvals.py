@@ -25,10 +25,10 @@ from mainspring.core.facts import ToolCallAuthorized
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.upcast import read_payload
-from mainspring.service.approvals import Approvals
-from mainspring.service.audit import Audit
-from mainspring.service.drawer import Listing
-from mainspring.service.tenants import Tenants
+from mainspring.service.access.audit import Audit
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.keeping.drawer import Listing
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 T = TypeVar("T")

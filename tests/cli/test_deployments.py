@@ -12,10 +12,10 @@ from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli import deployments_acts, webhooks_acts
-from mainspring.service.deployment_model import CreateDeployment, ScheduleAsked
-from mainspring.service.notice import Notice
-from mainspring.service.sending_params import SendMessage
-from mainspring.service.webhooks import CreateWebhook
+from mainspring.service.calendar.model import CreateDeployment, ScheduleAsked
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.mail.webhooks import CreateWebhook
+from mainspring.service.sessions.sending_params import SendMessage
 from mainspring.wiring.posting import HttpPoster
 
 

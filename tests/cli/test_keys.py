@@ -11,7 +11,7 @@ from typing import TypeAlias
 import anyio
 
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.keys import Key, Keys, digest_of
+from mainspring.service.access.keys import Key, Keys, digest_of
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 

@@ -24,9 +24,9 @@ from tests.fleet.effects import answering, clerk, steps
 from mainspring import Runtime, Scripted, open_runtime
 from mainspring.log.background import running
 from mainspring.runtime import holding
-from mainspring.service.dispatch import Dispatcher
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.worker import Pace, Worker
+from mainspring.service.work.dispatch import Dispatcher
+from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.work.worker import Pace, Worker
 from mainspring.testing.crash.stores import is_sqlite, preload
 from mainspring.wiring.fleet import open_fleet
 

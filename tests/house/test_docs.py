@@ -22,9 +22,9 @@ from mainspring.edges.cli.app import app
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import MODES
 from mainspring.harness.reasons import Onward, Terminal
-from mainspring.service.approval_policy import SetApprovalPolicy
-from mainspring.service.schedules import Policy
-from mainspring.service.webhook_events import EVENT_TYPES
+from mainspring.service.approvals.policy import SetApprovalPolicy
+from mainspring.service.calendar.schedules import Policy
+from mainspring.service.mail.events import EVENT_TYPES
 from mainspring.wiring.environment import Environment
 from mainspring.wiring.house import open_house
 from mainspring.wiring.models import PROVIDERS

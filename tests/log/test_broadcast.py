@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.fixtures_postgres import Postgres
 
 from mainspring.log.postgres.broadcast import Broadcast, letters, open_broadcast
-from mainspring.service.deltas import Began, Grew, Piece, SharedDeltas
+from mainspring.service.sessions.deltas import Began, Grew, Piece, SharedDeltas
 
 LISTENERS = "select count(*) from pg_stat_activity where query = 'listen mainspring_deltas'"
 

@@ -13,8 +13,8 @@ from anyio import Event
 
 from mainspring.log.background import running
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.dispatch import Dispatcher, Job
-from mainspring.service.embedded import EmbeddedDispatcher
+from mainspring.service.work.dispatch import Dispatcher, Job
+from mainspring.service.work.embedded import EmbeddedDispatcher
 from mainspring.wiring.fleet import open_fleet
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Dispatcher]]

@@ -5,7 +5,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.service.agent_tools import (
+from mainspring.service.describing.agent_tools import (
     BUILTINS,
     McpServer,
     Tool,

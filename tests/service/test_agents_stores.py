@@ -10,11 +10,11 @@ from mainspring.core.errors import InvalidInput, NotFound, Stale
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.agents import Agents, CreateAgent, UpdateAgent, content_hash
-from mainspring.service.drawer import Listing
-from mainspring.service.files import Files, NewFile
-from mainspring.service.skill_archive import Upload
-from mainspring.service.skills import Skills
+from mainspring.service.describing.agents import Agents, CreateAgent, UpdateAgent, content_hash
+from mainspring.service.describing.files import Files, NewFile
+from mainspring.service.describing.skill_archive import Upload
+from mainspring.service.describing.skills import Skills
+from mainspring.service.keeping.drawer import Listing
 
 MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
 

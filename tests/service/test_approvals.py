@@ -11,17 +11,17 @@ from mainspring.core.errors import Forbidden, Stale
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.log.background import running
 from mainspring.log.records import Change, Wanted
-from mainspring.service.approval_keeping import Untold
-from mainspring.service.approval_policy import SetApprovalPolicy
-from mainspring.service.approval_record import MAX_INPUT_BYTES, Approval, shortened
-from mainspring.service.approvals import Answer, Approvals
-from mainspring.service.dispatch import Job
-from mainspring.service.drawer import Listing
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.notice import Notice
-from mainspring.service.sending import Sending
-from mainspring.service.sending_params import SendConfirmation, SendInterrupt
-from mainspring.service.sessions import ForkSession
+from mainspring.service.approvals.approvals import Answer, Approvals
+from mainspring.service.approvals.keeping import Untold
+from mainspring.service.approvals.policy import SetApprovalPolicy
+from mainspring.service.approvals.record import MAX_INPUT_BYTES, Approval, shortened
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sending_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.sessions import ForkSession
+from mainspring.service.work.dispatch import Job
+from mainspring.service.work.embedded import EmbeddedDispatcher
 
 BOSS = person("boss", "operator")
 ALLOW, DENY = Answer(result="allow"), Answer(result="deny")

@@ -15,13 +15,13 @@ from tests.api.approvals_served import Office, erasing, office, person
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.core.facts import ToolCallStarted
-from mainspring.service.approval_policy import SetApprovalPolicy
-from mainspring.service.approval_record import Approval
-from mainspring.service.approvals import Answer
-from mainspring.service.dispatch import Job
-from mainspring.service.drawer import Listing
-from mainspring.service.sending import Sending
-from mainspring.service.sending_params import SendConfirmation, SendInterrupt
+from mainspring.service.approvals.approvals import Answer
+from mainspring.service.approvals.policy import SetApprovalPolicy
+from mainspring.service.approvals.record import Approval
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sending_params import SendConfirmation, SendInterrupt
+from mainspring.service.work.dispatch import Job
 
 Deed: TypeAlias = Literal[
     "allow", "deny", "send", "expire", "interrupt", "run", "catch_up", "sweep"

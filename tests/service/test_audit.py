@@ -23,11 +23,11 @@ from mainspring.edges.api.route import Call, Method, Route
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Change, Record, Records, Remove, Replace, Wanted
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.audit import Act, Audit, Entry
-from mainspring.service.drawer import Listing
-from mainspring.service.principal import Principal
-from mainspring.service.tenants import CreateTenant, Tenants
-from mainspring.service.upkeep import tidy
+from mainspring.service.access.audit import Act, Audit, Entry
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.work.upkeep import tidy
 
 ACT = Act(operation="post /v1/agents", status=200)
 

@@ -12,11 +12,11 @@ from tests.service.vault_desk import Desk, bearer, variable
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.credential import KIND
-from mainspring.service.credential_auth import (
+from mainspring.service.vaults.credential import KIND
+from mainspring.service.vaults.credential_auth import (
     server_key,
 )
-from mainspring.service.usable import Variable, bearer_for
+from mainspring.service.vaults.usable import Variable, bearer_for
 from mainspring.wiring.seals import AesSeal, open_seal
 
 

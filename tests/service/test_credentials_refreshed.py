@@ -13,13 +13,13 @@ from tests.service.vault_desk import Desk, Method, oauth_of
 
 from mainspring.core.errors import NetworkRefused
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.credential_auth import (
+from mainspring.service.vaults.credential_auth import (
     Secrets,
 )
-from mainspring.service.credentials import UpdateCredential
-from mainspring.service.refreshing import Refresher
-from mainspring.service.token_endpoint import Post, Reply, shown
-from mainspring.service.validating import Validator
+from mainspring.service.vaults.credentials import UpdateCredential
+from mainspring.service.vaults.refreshing import Refresher
+from mainspring.service.vaults.token_endpoint import Post, Reply, shown
+from mainspring.service.vaults.validating import Validator
 from mainspring.wiring.asking import Asker, Greeting
 
 

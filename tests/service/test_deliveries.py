@@ -23,12 +23,12 @@ from mainspring.core.events import (
     ThreadStatusIdle,
 )
 from mainspring.log.store import SessionRow
-from mainspring.service.deliveries import Deliveries, Delivery, Patience
-from mainspring.service.dispatch import Job
-from mainspring.service.drawer import Listing
-from mainspring.service.notice import Notice
-from mainspring.service.webhook_events import EVENT_TYPES
-from mainspring.service.webhooks import CreateWebhook, UpdateWebhook, WebhookWithSecret
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.mail.deliveries import Deliveries, Delivery, Patience
+from mainspring.service.mail.events import EVENT_TYPES
+from mainspring.service.mail.webhooks import CreateWebhook, UpdateWebhook, WebhookWithSecret
+from mainspring.service.work.dispatch import Job
 from mainspring.wiring.posting import HttpPoster
 
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))

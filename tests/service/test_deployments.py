@@ -16,24 +16,24 @@ from mainspring.core.errors import (
     StoreUnavailable,
 )
 from mainspring.log.records import Change, Record, Records, Remove
-from mainspring.service.deployment_keep import DeploymentKeep
-from mainspring.service.deployment_model import (
+from mainspring.service.calendar.firing import Firing
+from mainspring.service.calendar.keep import DeploymentKeep
+from mainspring.service.calendar.model import (
     CreateDeployment,
     Deployment,
     DeploymentRun,
     ScheduleAsked,
     UpdateDeployment,
 )
-from mainspring.service.deployment_runs import RunListing
-from mainspring.service.dispatch import Job
-from mainspring.service.drawer import Listing
-from mainspring.service.environments import Environments
-from mainspring.service.firing import Firing
-from mainspring.service.schedules import Policy
-from mainspring.service.sending_params import SendMessage
-from mainspring.service.session_resources import RepositoryAsked
-from mainspring.service.webhook_events import EVENT_TYPES
-from mainspring.service.webhooks import CreateWebhook
+from mainspring.service.calendar.runs import RunListing
+from mainspring.service.calendar.schedules import Policy
+from mainspring.service.describing.environments import Environments
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.mail.events import EVENT_TYPES
+from mainspring.service.mail.webhooks import CreateWebhook
+from mainspring.service.sessions.mounted import RepositoryAsked
+from mainspring.service.sessions.sending_params import SendMessage
+from mainspring.service.work.dispatch import Job
 from mainspring.wiring.seals import AesSeal
 
 

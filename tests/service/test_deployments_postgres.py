@@ -7,15 +7,15 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, StatusRunning, StopReason
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
-from mainspring.service.deliveries import Patience
-from mainspring.service.deployment_model import CreateDeployment, ScheduleAsked
-from mainspring.service.deployment_runs import RunListing
-from mainspring.service.dispatch import Job
-from mainspring.service.drawer import Listing
-from mainspring.service.schedules import Policy
-from mainspring.service.sending_params import SendMessage
-from mainspring.service.webhook_events import EVENT_TYPES
-from mainspring.service.webhooks import CreateWebhook
+from mainspring.service.calendar.model import CreateDeployment, ScheduleAsked
+from mainspring.service.calendar.runs import RunListing
+from mainspring.service.calendar.schedules import Policy
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.mail.deliveries import Patience
+from mainspring.service.mail.events import EVENT_TYPES
+from mainspring.service.mail.webhooks import CreateWebhook
+from mainspring.service.sessions.sending_params import SendMessage
+from mainspring.service.work.dispatch import Job
 from mainspring.wiring.posting import HttpPoster
 
 

@@ -16,7 +16,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import GENESIS, Event, KnownPayload, encode_payload
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.session_digest import TYPES, Digests, SessionDigest, fold
+from mainspring.service.sessions.digest import TYPES, Digests, SessionDigest, fold
 
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 USAGE = events.Usage(input_tokens=10, output_tokens=3)

@@ -22,19 +22,19 @@ from mainspring.core.errors import (
 )
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.agent_model import ModelConfig
-from mainspring.service.agents import ServiceAccount
-from mainspring.service.door import ACTING_AGENT, KNOWN_SECONDS, Door, Rates, presented
-from mainspring.service.drawer import Drawer
-from mainspring.service.environments import SelfHostedConfig
-from mainspring.service.halts import SECONDS, CreateHalt, Halts
-from mainspring.service.keys import CreateKey, Keys, NewKey
-from mainspring.service.knock import Admission, Knock, client_address, joined
-from mainspring.service.principal import Principal, Role
-from mainspring.service.rates import Rate
-from mainspring.service.session_agent import SessionAgent
-from mainspring.service.session_record import Maker, SessionRecord
-from mainspring.service.tenants import CreateTenant, Tenants, UpdateTenant
+from mainspring.service.access.door import ACTING_AGENT, KNOWN_SECONDS, Door, Rates, presented
+from mainspring.service.access.halts import SECONDS, CreateHalt, Halts
+from mainspring.service.access.keys import CreateKey, Keys, NewKey
+from mainspring.service.access.knock import Admission, Knock, client_address, joined
+from mainspring.service.access.principal import Principal, Role
+from mainspring.service.access.rates import Rate
+from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
+from mainspring.service.describing.agent_model import ModelConfig
+from mainspring.service.describing.agents import ServiceAccount
+from mainspring.service.describing.environments import SelfHostedConfig
+from mainspring.service.keeping.drawer import Drawer
+from mainspring.service.sessions.agent import SessionAgent
+from mainspring.service.sessions.record import Maker, SessionRecord
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.service.fairness import Turns
+from mainspring.service.work.fairness import Turns
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TENANTS = st.sampled_from(["ada", "bob", "cyd", "dan"])

@@ -14,7 +14,7 @@ from tests.service.dispatching import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.service.dispatch import ATTEMPTS, Job
+from mainspring.service.work.dispatch import ATTEMPTS, Job
 from mainspring.wiring.fleet import STALLED_SECONDS, open_fleet
 
 

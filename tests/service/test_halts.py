@@ -11,7 +11,7 @@ from tests.service.times import Time, person
 from mainspring.core.errors import Forbidden, NotFound
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.halts import EVERYBODY, SECONDS, CreateHalt, Halts
+from mainspring.service.access.halts import EVERYBODY, SECONDS, CreateHalt, Halts
 
 
 @pytest.fixture

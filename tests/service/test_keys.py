@@ -14,10 +14,10 @@ from tests.service.times import NOON, Time, person
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, Unauthenticated
 from mainspring.log.records import Records, Wanted
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.drawer import Listing
-from mainspring.service.keys import CreateKey, Keys, digest_of, ensure_first_key
-from mainspring.service.principal import Principal
-from mainspring.service.tenants import ROOT, CreateTenant, Tenants, UpdateTenant
+from mainspring.service.access.keys import CreateKey, Keys, digest_of, ensure_first_key
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import ROOT, CreateTenant, Tenants, UpdateTenant
+from mainspring.service.keeping.drawer import Listing
 
 STRONG = "kJ3-9fQz_x7Lw2VbN8sTq4RmY6HcD1Ge"
 

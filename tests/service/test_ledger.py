@@ -17,9 +17,9 @@ from mainspring.harness.budget import Charge
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.keys import CreateKey, Keys
-from mainspring.service.ledger import LIMIT_SECONDS, TallyLedger
-from mainspring.service.tenants import CreateTenant, Tenants, UpdateTenant
+from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.ledger import LIMIT_SECONDS, TallyLedger
+from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -16,8 +16,9 @@ from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTa
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.memories import Memories, MemoryListing
-from mainspring.service.memory import (
+from mainspring.service.access.principal import Principal
+from mainspring.service.memory.memories import Memories, MemoryListing
+from mainspring.service.memory.memory import (
     Actor,
     ApiActor,
     CreateMemory,
@@ -29,10 +30,9 @@ from mainspring.service.memory import (
     actor_of,
     digest,
 )
-from mainspring.service.memory_path import checked_path, folders, rolled_up
-from mainspring.service.memory_stores import CreateMemoryStore, MemoryStores
-from mainspring.service.memory_versions import MemoryVersions, VersionListing
-from mainspring.service.principal import Principal
+from mainspring.service.memory.path import checked_path, folders, rolled_up
+from mainspring.service.memory.stores import CreateMemoryStore, MemoryStores
+from mainspring.service.memory.versions import MemoryVersions, VersionListing
 
 ACTOR = ApiActor(api_key_id="apikey_1")
 PATHS = ("/a", "/a/b", "/a/b/c", "/b", "/b/c", "/c")

@@ -17,19 +17,19 @@ from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import StoreUnavailable
 from mainspring.core.events import StopReason, Usage
 from mainspring.log.background import running
-from mainspring.service.deliveries import Posted
-from mainspring.service.dispatch import Job
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.metering import (
+from mainspring.service.mail.deliveries import Posted
+from mainspring.service.watching.metering import (
     Looks,
     MeteredDispatcher,
     MeteredPoster,
     RunMetrics,
     birth,
 )
-from mainspring.service.metrics import OTHER, Bounded, Metrics
-from mainspring.service.observing import Observers, RunObserver, Subject
-from mainspring.service.spans import SpanFold
+from mainspring.service.watching.metrics import OTHER, Bounded, Metrics
+from mainspring.service.watching.observing import Observers, RunObserver, Subject
+from mainspring.service.watching.spans import SpanFold
+from mainspring.service.work.dispatch import Job
+from mainspring.service.work.embedded import EmbeddedDispatcher
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = Subject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")

@@ -27,12 +27,12 @@ from tests.service.times import Time
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, InvalidInput, Unauthenticated
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.door import Door
-from mainspring.service.issuers import Issuer
-from mainspring.service.knock import Knock
-from mainspring.service.oidc import FRESH_SECONDS, RETRY_SECONDS, STALE_SECONDS, IssuedTokens
-from mainspring.service.principal import Role
-from mainspring.service.tenants import CreateTenant, Tenants
+from mainspring.service.access.door import Door
+from mainspring.service.access.issuers import Issuer
+from mainspring.service.access.knock import Knock
+from mainspring.service.access.oidc import FRESH_SECONDS, RETRY_SECONDS, STALE_SECONDS, IssuedTokens
+from mainspring.service.access.principal import Role
+from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.wiring.identity import open_tokens
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -18,9 +18,9 @@ from mainspring.core.facts import BudgetReserved
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.holding import held
-from mainspring.service.dispatch import ATTEMPTS, Do, Job, OnFailed
-from mainspring.service.drawer import Listing
-from mainspring.service.worker import Pace, Worker
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.work.dispatch import ATTEMPTS, Do, Job, OnFailed
+from mainspring.service.work.worker import Pace, Worker
 
 
 class ByHand:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.times import Time
 
-from mainspring.service.rates import Buckets, Rate
+from mainspring.service.access.rates import Buckets, Rate
 
 
 def test_a_burst_is_let_in_then_one_for_each_that_grows_back():

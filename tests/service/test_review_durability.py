@@ -25,20 +25,20 @@ from mainspring.log.records import Change, Put, Record, Records, Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
-from mainspring.service.agents import CreateAgent
-from mainspring.service.approval_record import Approval, MayAnswer
-from mainspring.service.deltas import SharedDeltas
-from mainspring.service.dispatch import Dispatcher, Do, Job, OnFailed
-from mainspring.service.drawer import Listing
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.environments import CreateEnvironment
-from mainspring.service.parking import KIND as PARKED
-from mainspring.service.principal import Principal
-from mainspring.service.sending_params import SendMessage
-from mainspring.service.session_list import ListSessions
-from mainspring.service.session_record import KIND as SESSION
-from mainspring.service.sessions import CreateSession, ForkSession, Sessions
-from mainspring.service.webhooks import DELIVERY_KIND
+from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.record import Approval, MayAnswer
+from mainspring.service.describing.agents import CreateAgent
+from mainspring.service.describing.environments import CreateEnvironment
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.mail.webhooks import DELIVERY_KIND
+from mainspring.service.sessions.deltas import SharedDeltas
+from mainspring.service.sessions.listing import ListSessions
+from mainspring.service.sessions.record import KIND as SESSION
+from mainspring.service.sessions.sending_params import SendMessage
+from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
+from mainspring.service.work.dispatch import Dispatcher, Do, Job, OnFailed
+from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.work.parking import KIND as PARKED
 from mainspring.wiring.house import built, open_house
 from mainspring.wiring.rooms import House
 

@@ -9,7 +9,7 @@ from tests.service.times import person
 from mainspring.core import clock
 from mainspring.log.records import Put, Record
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.halts import EVERYBODY, CreateHalt, Halts
+from mainspring.service.access.halts import EVERYBODY, CreateHalt, Halts
 
 
 async def test_a_halt_holds_however_many_another_tenant_has(tmp_path: Path):

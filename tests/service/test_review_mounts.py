@@ -16,8 +16,8 @@ import pytest
 
 from mainspring.core.clock import now
 from mainspring.core.errors import NotFound
-from mainspring.service.session_resources import FileResource, RepositoryResource, Resource
-from mainspring.service.surroundings import FileContent
+from mainspring.service.sessions.mounted import FileResource, RepositoryResource, Resource
+from mainspring.service.sessions.surroundings import FileContent
 from mainspring.wiring.cloning import Cloning
 from mainspring.wiring.mounts import Mounts
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.service.schedules import (
+from mainspring.service.calendar.schedules import (
     Cron,
     Policy,
     QuietHours,

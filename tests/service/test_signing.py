@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.service.signing import (
+from mainspring.service.mail.signing import (
     Delivered,
     GitHub,
     PlainHmac,

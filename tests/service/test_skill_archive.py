@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.service.skill_archive import (
+from mainspring.service.describing.skill_archive import (
     Bundle,
     SkillLimits,
     Upload,

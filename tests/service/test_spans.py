@@ -11,8 +11,8 @@ from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.events import StopReason, Usage
-from mainspring.service.observing import catch_up
-from mainspring.service.spans import CallDone, ChatDone, RunDone, Span, SpanFold
+from mainspring.service.watching.observing import catch_up
+from mainspring.service.watching.spans import CallDone, ChatDone, RunDone, Span, SpanFold
 
 DONE = events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed")
 ASKS = events.StatusIdle(stop_reason=StopReason(type="requires_action", event_ids=("e9",)))

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from tests.service.timed import TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
-from mainspring.service.sending_params import SendMessage
-from mainspring.service.signing import Delivered, GitHub, Scheme, Slack, StandardWebhooks
-from mainspring.service.signing import signed_headers as signed
-from mainspring.service.templates import Filling, checked, filled
-from mainspring.service.trigger_model import CreateTrigger, TriggerWithSecret, UpdateTrigger
+from mainspring.service.calendar.templates import Filling, checked, filled
+from mainspring.service.calendar.trigger_model import (
+    CreateTrigger,
+    TriggerWithSecret,
+    UpdateTrigger,
+)
+from mainspring.service.mail.signing import Delivered, GitHub, Scheme, Slack, StandardWebhooks
+from mainspring.service.mail.signing import signed_headers as signed
+from mainspring.service.sessions.sending_params import SendMessage
 
 ISSUE = msgspec.json.encode({"issue": {"number": 7, "title": "It breaks"}})
 

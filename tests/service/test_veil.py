@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.service.veil import Veil
+from mainspring.service.sessions.veil import Veil
 from mainspring.wiring.scrub import passages, scrubber
 
 SECRETS = {

@@ -7,9 +7,9 @@ from tests.service.receiver import Receiver, receiving
 from tests.service.timed import LOOPBACK, TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput
-from mainspring.service.deliveries import Posted
-from mainspring.service.notice import Notice
-from mainspring.service.webhooks import MAX_ENDPOINTS, CreateWebhook, Webhooks
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.mail.deliveries import Posted
+from mainspring.service.mail.webhooks import MAX_ENDPOINTS, CreateWebhook, Webhooks
 from mainspring.wiring.posting import HttpPoster
 from mainspring.wiring.seals import AesSeal
 

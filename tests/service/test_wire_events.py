@@ -15,9 +15,9 @@ from mainspring.core import content, events
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, KnownPayload, encode_payload
 from mainspring.log.blobs import digest_of
 from mainspring.log.store import InboxItem
-from mainspring.service.call_verdicts import Verdict
-from mainspring.service.wire_content import NO_BLOBS, Blobs
-from mainspring.service.wire_events import PUBLIC_TYPES, WireEvent, wire, wire_pending
+from mainspring.service.sessions.call_verdicts import Verdict
+from mainspring.service.sessions.wire_content import NO_BLOBS, Blobs
+from mainspring.service.sessions.wire_events import PUBLIC_TYPES, WireEvent, wire, wire_pending
 
 T = TypeVar("T", bound=BaseModel)
 MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)

@@ -27,10 +27,10 @@ from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.writer import Writer
-from mainspring.service.deltas import LocalDeltas
-from mainspring.service.event_pages import EventPages, ListEvents, sought
-from mainspring.service.streams import Stream, Streams, Told, Wish
-from mainspring.service.wire_events import View, WireEvent
+from mainspring.service.sessions.deltas import LocalDeltas
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
+from mainspring.service.sessions.streams import Stream, Streams, Told, Wish
+from mainspring.service.sessions.wire_events import View, WireEvent
 
 BASH = AgentToolUse(name="bash", input={"command": "ls"})
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))

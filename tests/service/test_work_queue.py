@@ -16,9 +16,13 @@ from mainspring.core.errors import HeartbeatRefused, InvalidInput, NotFound, Sta
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.drawer import Listing
-from mainspring.service.environments import CreateEnvironment, Environments, SelfHostedConfig
-from mainspring.service.work import (
+from mainspring.service.describing.environments import (
+    CreateEnvironment,
+    Environments,
+    SelfHostedConfig,
+)
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.self_hosted.item import (
     NO_HEARTBEAT,
     BeatWork,
     Held,
@@ -33,7 +37,7 @@ from mainspring.service.work import (
     stop_asked,
     stopped,
 )
-from mainspring.service.work_queue import KEPT, Terms, WorkQueue
+from mainspring.service.self_hosted.queue import KEPT, Terms, WorkQueue
 
 FIRST = BeatWork(expected_last_heartbeat=NO_HEARTBEAT)
 MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)

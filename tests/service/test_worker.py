@@ -10,8 +10,8 @@ from tests.service.working import AGENT, at_work, say, shop
 from mainspring import Scripted, says
 from mainspring.core.errors import LeaseHeld, StoreUnavailable
 from mainspring.runtime.holding import held
-from mainspring.service.dispatch import Job
-from mainspring.service.worker import Pace
+from mainspring.service.work.dispatch import Job
+from mainspring.service.work.worker import Pace
 
 
 def wake(session_id: str) -> Job:

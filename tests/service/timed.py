@@ -13,20 +13,20 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.log.records import Put, Record, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.agent_roster import AgentReference
-from mainspring.service.deliveries import Deliveries, Patience
-from mainspring.service.deployment_keep import DeploymentKeep
-from mainspring.service.deployment_runs import DeploymentRuns
-from mainspring.service.deployments import Deployments
-from mainspring.service.dispatch import Job
-from mainspring.service.environments import CreateEnvironment, Environments
-from mainspring.service.firing import Firing
-from mainspring.service.intake import Intake
-from mainspring.service.outbox import Outbox
-from mainspring.service.session_news import SessionNews
-from mainspring.service.starting import Order
-from mainspring.service.triggers import Triggers
-from mainspring.service.webhooks import Webhooks
+from mainspring.service.calendar.deployments import Deployments
+from mainspring.service.calendar.firing import Firing
+from mainspring.service.calendar.intake import Intake
+from mainspring.service.calendar.keep import DeploymentKeep
+from mainspring.service.calendar.runs import DeploymentRuns
+from mainspring.service.calendar.starting import Order
+from mainspring.service.calendar.triggers import Triggers
+from mainspring.service.describing.agent_roster import AgentReference
+from mainspring.service.describing.environments import CreateEnvironment, Environments
+from mainspring.service.mail.deliveries import Deliveries, Patience
+from mainspring.service.mail.outbox import Outbox
+from mainspring.service.mail.session_news import SessionNews
+from mainspring.service.mail.webhooks import Webhooks
+from mainspring.service.work.dispatch import Job
 from mainspring.wiring.posting import HttpPoster
 from mainspring.wiring.seals import AesSeal
 

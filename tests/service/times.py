@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mainspring.service.principal import Principal, Role
+from mainspring.service.access.principal import Principal, Role
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 

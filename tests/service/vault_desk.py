@@ -9,17 +9,17 @@ import msgspec
 from tests.service.token_server import Provider
 
 from mainspring.log.records import Records
-from mainspring.service.credential_auth import (
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.vaults.credential_auth import (
     NewAuth,
     NewEnvironmentVariable,
     NewMcpOauth,
     NewStaticBearer,
 )
-from mainspring.service.credentials import CreateCredential, Credentials
-from mainspring.service.notice import Notice
-from mainspring.service.refreshing import Refresher
-from mainspring.service.usable import Bearer, UsableCredentials
-from mainspring.service.vaults import CreateVault, Vaults
+from mainspring.service.vaults.credentials import CreateCredential, Credentials
+from mainspring.service.vaults.refreshing import Refresher
+from mainspring.service.vaults.usable import Bearer, UsableCredentials
+from mainspring.service.vaults.vaults import CreateVault, Vaults
 from mainspring.wiring.asking import Asker
 from mainspring.wiring.seals import AesSeal
 

@@ -18,9 +18,9 @@ from mainspring.core.events import UserMessage
 from mainspring.log.background import running
 from mainspring.log.records import Put, Record
 from mainspring.log.session_log import SessionLog
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.session_record import KIND
-from mainspring.service.worker import Pace, Worker
+from mainspring.service.sessions.record import KIND
+from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.work.worker import Pace, Worker
 
 AGENT = Agent(name="clerk")
 

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 
 from mainspring import InvalidInput
-from mainspring.service.about import about
+from mainspring.service.keeping.about import about
 from mainspring.wiring.journal import journal
 from mainspring.wiring.scrub import scrubber
 

@@ -19,9 +19,9 @@ from mainspring.core import events, facts
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import StopReason, Usage
 from mainspring.edges.api.app import serving
-from mainspring.service.metrics import Metrics
-from mainspring.service.observing import Listener, Observers, RunObserver, Subject
-from mainspring.service.spans import SpanFold
+from mainspring.service.watching.metrics import Metrics
+from mainspring.service.watching.observing import Listener, Observers, RunObserver, Subject
+from mainspring.service.watching.spans import SpanFold
 from mainspring.wiring.telemetry import CAPTURE, TOOLS, read_otel, telemetry
 from mainspring.wiring.tracing import Metering, Tracing, span_id, trace_id
 

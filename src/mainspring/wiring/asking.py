@@ -14,8 +14,8 @@ from mainspring.capabilities.network.addresses import Resolver, dialable, system
 from mainspring.capabilities.network.fetch import Pinned
 from mainspring.capabilities.network.rules import Network
 from mainspring.core.errors import NetworkRefused
-from mainspring.service.token_endpoint import Post, Reply
-from mainspring.service.validating import Failed
+from mainspring.service.vaults.token_endpoint import Post, Reply
+from mainspring.service.vaults.validating import Failed
 
 _MAX_BYTES = 64 << 10
 _PROTOCOL = "2025-06-18"

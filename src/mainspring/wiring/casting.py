@@ -17,15 +17,15 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.names import theirs
 from mainspring.harness.permissions.policy import HeldRule, Mode
 from mainspring.runtime.agent import Agent
-from mainspring.service.agent_tools import BuiltinConfig, Policy, Toolset, toolset_of
-from mainspring.service.environments import (
+from mainspring.service.describing.agent_tools import BuiltinConfig, Policy, Toolset, toolset_of
+from mainspring.service.describing.environments import (
     CloudConfig,
     Config,
     Limited,
     Packages,
     SelfHostedConfig,
 )
-from mainspring.service.session_agent import SessionAgent
+from mainspring.service.sessions.agent import SessionAgent
 from mainspring.wiring.wish import Wish
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core.errors import NotFound, Stale
 from mainspring.log.records import Records
-from mainspring.service.dispatch import Job
-from mainspring.service.session_record import KIND
+from mainspring.service.sessions.record import KIND
+from mainspring.service.work.dispatch import Job
 from mainspring.wiring.environment import places_of
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.mounts import mounted_file

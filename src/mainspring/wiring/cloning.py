@@ -28,7 +28,7 @@ from mainspring.capabilities.network.addresses import Resolver, dialable, system
 from mainspring.capabilities.network.rules import Network
 from mainspring.core.errors import InvalidInput, NetworkRefused
 from mainspring.log.background import running
-from mainspring.service.session_resources import (
+from mainspring.service.sessions.mounted import (
     BranchCheckout,
     CommitCheckout,
     RepositoryResource,

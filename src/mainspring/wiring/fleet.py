@@ -33,8 +33,8 @@ from mainspring.log.background import running
 from mainspring.log.patience import patiently
 from mainspring.log.postgres.connect import Address, Connection, connect
 from mainspring.log.postgres.pool import Pool
-from mainspring.service.dispatch import Backoff, Do, Job, OnFailed, backoff_seconds
-from mainspring.service.lanes import Lanes, Taken
+from mainspring.service.work.dispatch import Backoff, Do, Job, OnFailed, backoff_seconds
+from mainspring.service.work.lanes import Lanes, Taken
 from mainspring.wiring import fleet_statements as sql
 
 T = TypeVar("T")

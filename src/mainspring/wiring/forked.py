@@ -14,7 +14,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.rewinding import Past, read_past
-from mainspring.service.session_resources import Resource
+from mainspring.service.sessions.mounted import Resource
 from mainspring.wiring.environment import places_of
 from mainspring.wiring.mounts import carry_mounts
 

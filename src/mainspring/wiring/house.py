@@ -11,51 +11,51 @@ from mainspring.config import Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, StoreFailed
 from mainspring.log.session_log import SessionLog
-from mainspring.service.agent_roster import AgentReference
-from mainspring.service.agents import Agents
-from mainspring.service.approvals import Approvals
-from mainspring.service.audit import Audit
-from mainspring.service.credentials import Credentials
-from mainspring.service.deliveries import Deliveries, Poster
-from mainspring.service.deltas import Deltas, LocalDeltas, SharedDeltas
-from mainspring.service.deployment_keep import DeploymentKeep
-from mainspring.service.deployment_runs import DeploymentRuns
-from mainspring.service.deployments import Deployments
-from mainspring.service.dispatch import Dispatcher, Job
-from mainspring.service.embedded import EmbeddedDispatcher
-from mainspring.service.environments import Environments, SelfHostedConfig
-from mainspring.service.event_pages import EventPages
-from mainspring.service.files import Files
-from mainspring.service.firing import Firing
-from mainspring.service.halts import Halts
-from mainspring.service.intake import Intake
-from mainspring.service.keys import Keys
-from mainspring.service.ledger import TallyLedger
-from mainspring.service.memories import Memories
-from mainspring.service.memory_stores import MemoryStores
-from mainspring.service.memory_versions import MemoryVersions
-from mainspring.service.ordering import Ordering
-from mainspring.service.outbox import Outbox
-from mainspring.service.parking import WAKE, Parking
-from mainspring.service.refreshing import Refresher
-from mainspring.service.resources import SessionResources
-from mainspring.service.sending import Sending
-from mainspring.service.session_news import SessionNews
-from mainspring.service.session_record import SessionRecord
-from mainspring.service.sessions import Premises, Sessions
-from mainspring.service.skills import Skills
-from mainspring.service.streams import Streams
-from mainspring.service.surroundings import FileContent, StoreName, Surroundings
-from mainspring.service.tenants import Tenants
-from mainspring.service.threads import Threads
-from mainspring.service.triggers import Triggers
-from mainspring.service.usable import UsableCredentials
-from mainspring.service.validating import Validator
-from mainspring.service.vaults import Vaults
-from mainspring.service.webhooks import Webhooks
-from mainspring.service.work_queue import Terms, WorkQueue
-from mainspring.service.work_tokens import WorkTokens
-from mainspring.service.work_wanted import wanted_by
+from mainspring.service.access.audit import Audit
+from mainspring.service.access.halts import Halts
+from mainspring.service.access.keys import Keys
+from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.calendar.deployments import Deployments
+from mainspring.service.calendar.firing import Firing
+from mainspring.service.calendar.intake import Intake
+from mainspring.service.calendar.keep import DeploymentKeep
+from mainspring.service.calendar.runs import DeploymentRuns
+from mainspring.service.calendar.triggers import Triggers
+from mainspring.service.describing.agent_roster import AgentReference
+from mainspring.service.describing.agents import Agents
+from mainspring.service.describing.environments import Environments, SelfHostedConfig
+from mainspring.service.describing.files import Files
+from mainspring.service.describing.skills import Skills
+from mainspring.service.mail.deliveries import Deliveries, Poster
+from mainspring.service.mail.outbox import Outbox
+from mainspring.service.mail.session_news import SessionNews
+from mainspring.service.mail.webhooks import Webhooks
+from mainspring.service.memory.memories import Memories
+from mainspring.service.memory.stores import MemoryStores
+from mainspring.service.memory.versions import MemoryVersions
+from mainspring.service.self_hosted.queue import Terms, WorkQueue
+from mainspring.service.self_hosted.tokens import WorkTokens
+from mainspring.service.self_hosted.wanted import wanted_by
+from mainspring.service.sessions.deltas import Deltas, LocalDeltas, SharedDeltas
+from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.ordering import Ordering
+from mainspring.service.sessions.record import SessionRecord
+from mainspring.service.sessions.resources import SessionResources
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sessions import Premises, Sessions
+from mainspring.service.sessions.streams import Streams
+from mainspring.service.sessions.surroundings import FileContent, StoreName, Surroundings
+from mainspring.service.sessions.threads import Threads
+from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.refreshing import Refresher
+from mainspring.service.vaults.usable import UsableCredentials
+from mainspring.service.vaults.validating import Validator
+from mainspring.service.vaults.vaults import Vaults
+from mainspring.service.work.dispatch import Dispatcher, Job
+from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.work.parking import WAKE, Parking
 from mainspring.wiring.asking import Asker, Greeting
 from mainspring.wiring.clearing import CLEAR
 from mainspring.wiring.posting import HttpPoster

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 import aiohttp
 
 from mainspring.core.errors import InvalidInput, NetworkRefused, Unauthenticated
-from mainspring.service.issuers import Issuer
-from mainspring.service.principal import Principal
+from mainspring.service.access.issuers import Issuer
+from mainspring.service.access.principal import Principal
 
 if TYPE_CHECKING:
-    from mainspring.service.door import Tokens
-    from mainspring.service.oidc import Fetch
+    from mainspring.service.access.door import Tokens
+    from mainspring.service.access.oidc import Fetch
 
 
 _SECONDS = 10.0
@@ -25,7 +25,7 @@ def open_tokens(issuers: tuple[Issuer, ...], fetch: Fetch) -> Tokens | None:
     if not issuers:
         return None
     try:  # by name: it is an extra
-        module = import_module("mainspring.service.oidc")
+        module = import_module("mainspring.service.access.oidc")
     except ModuleNotFoundError as error:
         if error.name != "jwt":
             raise

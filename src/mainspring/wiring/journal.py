@@ -15,7 +15,7 @@ from typing import Literal, TextIO, TypeAlias, cast
 
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.log.chain import Scrub
-from mainspring.service.about import subject
+from mainspring.service.keeping.about import subject
 
 OURS = "mainspring"
 LEVELS = ("debug", "info", "warning", "error")

@@ -17,8 +17,8 @@ from mainspring.capabilities.workspace.descent import reached
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import FOLDER
 from mainspring.core.errors import HandsError, InvalidInput, NotFound
-from mainspring.service.session_resources import FileResource, RepositoryResource, Resource
-from mainspring.service.surroundings import FileContent
+from mainspring.service.sessions.mounted import FileResource, RepositoryResource, Resource
+from mainspring.service.sessions.surroundings import FileContent
 from mainspring.wiring.cloning import Cloning
 
 _ROOTS = ("/workspace/", "/mnt/session/", "/")

@@ -11,7 +11,7 @@ from yarl import URL
 from mainspring.capabilities.network.addresses import Resolver, dialable, system_resolver
 from mainspring.capabilities.network.rules import Network
 from mainspring.core.errors import NetworkRefused
-from mainspring.service.deliveries import Posted
+from mainspring.service.mail.deliveries import Posted
 
 _EXCERPT_BYTES = 1024
 _UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError)

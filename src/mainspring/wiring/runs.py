@@ -26,16 +26,16 @@ from mainspring.log.store import Store
 from mainspring.runtime.kit import Kit, Opening
 from mainspring.runtime.outline import workspace_of
 from mainspring.runtime.sessions import Runtime, Session
-from mainspring.service.about import about
-from mainspring.service.deltas import Deltas, Previews
-from mainspring.service.halts import Halts
-from mainspring.service.ledger import TallyLedger
-from mainspring.service.observing import Observers, Subject
-from mainspring.service.seal import Seal
-from mainspring.service.session_record import KIND, SessionRecord
-from mainspring.service.session_resources import token_context
-from mainspring.service.usable import Usable, UsableCredentials, Variable
-from mainspring.service.worker import Postponed
+from mainspring.service.access.halts import Halts
+from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.keeping.about import about
+from mainspring.service.keeping.seal import Seal
+from mainspring.service.sessions.deltas import Deltas, Previews
+from mainspring.service.sessions.mounted import token_context
+from mainspring.service.sessions.record import KIND, SessionRecord
+from mainspring.service.vaults.usable import Usable, UsableCredentials, Variable
+from mainspring.service.watching.observing import Observers, Subject
+from mainspring.service.work.worker import Postponed
 from mainspring.wiring.casting import Cast, Part, cast_for
 from mainspring.wiring.forked import bring_workspace
 from mainspring.wiring.hands import Bench

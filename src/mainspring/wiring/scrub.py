@@ -21,7 +21,7 @@ from mainspring.capabilities.vault.detectors import (
 from mainspring.capabilities.vault.forms import SHORTEST, forms
 from mainspring.capabilities.vault.patterns import Hints, compiled, literally
 from mainspring.log.chain import Scrub
-from mainspring.service.veil import BOUNDARIES
+from mainspring.service.sessions.veil import BOUNDARIES
 
 _KNOWN = 0
 """The automaton's first pattern; those of the detectors follow."""

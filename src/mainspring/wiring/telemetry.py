@@ -14,10 +14,10 @@ from anyio import to_thread
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
-from mainspring.service.agent_tools import BUILTINS
-from mainspring.service.metering import RunMetrics
-from mainspring.service.metrics import Metrics
-from mainspring.service.observing import Listener, Observers
+from mainspring.service.describing.agent_tools import BUILTINS
+from mainspring.service.watching.metering import RunMetrics
+from mainspring.service.watching.metrics import Metrics
+from mainspring.service.watching.observing import Listener, Observers
 
 TOOLS = frozenset(
     (

@@ -24,8 +24,8 @@ from opentelemetry.util.types import AttributeValue
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import Event
-from mainspring.service.observing import Subject
-from mainspring.service.spans import CallDone, ChatDone, RunDone, Span
+from mainspring.service.watching.observing import Subject
+from mainspring.service.watching.spans import CallDone, ChatDone, RunDone, Span
 
 _SCOPE = "mainspring"
 _PROVIDERS = {"gemini": "gcp.gemini"}

@@ -13,13 +13,13 @@ import anyio
 
 from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
 from mainspring.log.background import running
-from mainspring.service import approval_keeping
-from mainspring.service.deliveries import DELIVER
-from mainspring.service.deployment_keep import FIRE
-from mainspring.service.metering import MeteredDispatcher
-from mainspring.service.session_record import SessionRecord
-from mainspring.service.upkeep import tidy
-from mainspring.service.worker import Pace, Worker
+from mainspring.service.approvals import keeping as approval_keeping
+from mainspring.service.calendar.keep import FIRE
+from mainspring.service.mail.deliveries import DELIVER
+from mainspring.service.sessions.record import SessionRecord
+from mainspring.service.watching.metering import MeteredDispatcher
+from mainspring.service.work.upkeep import tidy
+from mainspring.service.work.worker import Pace, Worker
 from mainspring.wiring.clearing import CLEAR, Clearing
 from mainspring.wiring.cloning import Cloning
 from mainspring.wiring.hands import Bench

@@ -20,9 +20,9 @@ from mainspring.core.errors import InvalidInput, MainspringError, RateLimited
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
-from mainspring.service.about import about
-from mainspring.service.knock import Admission, Knock, client_address, joined
-from mainspring.service.principal import Principal
+from mainspring.service.access.knock import Admission, Knock, client_address, joined
+from mainspring.service.access.principal import Principal
+from mainspring.service.keeping.about import about
 
 _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()

@@ -29,9 +29,9 @@ from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
-from mainspring.service.costs import Costs
-from mainspring.service.insights import Insights
-from mainspring.service.rule_trials import RuleTrials
+from mainspring.service.sessions.costs import Costs
+from mainspring.service.sessions.insights import Insights
+from mainspring.service.sessions.rule_trials import RuleTrials
 from mainspring.wiring.rooms import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
 

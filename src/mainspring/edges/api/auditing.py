@@ -14,8 +14,8 @@ from collections.abc import Callable
 import msgspec
 
 from mainspring.edges.api.app import Answered
-from mainspring.service.audit import Act, Audit, attributed
-from mainspring.service.rates import Buckets, Rate
+from mainspring.service.access.audit import Act, Audit, attributed
+from mainspring.service.access.rates import Buckets, Rate
 
 _LOG = logging.getLogger("mainspring.audit")
 _MAX_ID = 256

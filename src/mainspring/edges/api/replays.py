@@ -16,9 +16,9 @@ from mainspring.core.catalog import ModelFacts
 from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
-from mainspring.service.insights import require_short
-from mainspring.service.principal import Principal
-from mainspring.service.sessions import Sessions
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.insights import require_short
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.testing.replay import Facts, Replayed, known_facts, replay_file
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from aiohttp import web
 from msgspec import Struct
 
-from mainspring.service.principal import Principal, Role
+from mainspring.service.access.principal import Principal, Role
 
 Q = TypeVar("Q")
 B = TypeVar("B")

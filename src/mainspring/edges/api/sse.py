@@ -13,7 +13,7 @@ from aiohttp import web
 
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.edges.api.errors import error_body, status_of
-from mainspring.service.streams import Stream, Told
+from mainspring.service.sessions.streams import Stream, Told
 
 _LOG = logging.getLogger("mainspring.api")
 HEADERS = {

@@ -6,8 +6,8 @@ import logging
 
 from mainspring.core.errors import MainspringError
 from mainspring.edges.api.app import Answered, Witness
-from mainspring.service.notice import Notice, Notify
-from mainspring.service.webhook_events import OPERATIONS
+from mainspring.service.keeping.notice import Notice, Notify
+from mainspring.service.mail.events import OPERATIONS
 
 _LOG = logging.getLogger("mainspring.api")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from mainspring.edges.api.app import Answered, Witness
-from mainspring.service.metrics import Metrics
+from mainspring.service.watching.metrics import Metrics
 
 ACCESS = logging.getLogger("mainspring.access")
 _NOWHERE = "(none)"

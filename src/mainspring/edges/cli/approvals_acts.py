@@ -20,12 +20,12 @@ from mainspring.edges.cli.approving import effect
 from mainspring.edges.cli.operating import Operator
 from mainspring.edges.cli.render import Screen, ago, counted, minute, one_line
 from mainspring.edges.cli.sessions import existing_log
-from mainspring.service.approval_policy import ApprovalPolicy, SetApprovalPolicy
-from mainspring.service.approval_record import Approval, Result
-from mainspring.service.approvals import MAX_MESSAGE_CHARS, Answer, Answered, Approvals
-from mainspring.service.drawer import Listing
-from mainspring.service.principal import Principal
-from mainspring.service.tenants import Tenants
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.approvals import MAX_MESSAGE_CHARS, Answer, Answered, Approvals
+from mainspring.service.approvals.policy import ApprovalPolicy, SetApprovalPolicy
+from mainspring.service.approvals.record import Approval, Result
+from mainspring.service.keeping.drawer import Listing
 
 _PAGE = 1000
 _LEAST = 6

@@ -11,8 +11,8 @@ import msgspec
 from mainspring.config import Settings
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, minute
-from mainspring.service.audit import Audit, Entry
-from mainspring.service.drawer import Listing
+from mainspring.service.access.audit import Audit, Entry
+from mainspring.service.keeping.drawer import Listing
 
 
 async def ls(settings: Settings, *, tenant: str, limit: int, key: str | None, json: bool) -> int:

@@ -8,14 +8,14 @@ from mainspring.config import Settings
 from mainspring.edges.cli.offstage import offstage
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Part, Screen, minute
-from mainspring.service.deployment_model import (
+from mainspring.service.calendar.model import (
     BySchedule,
     Deployment,
     DeploymentRun,
     PausedByError,
 )
-from mainspring.service.deployment_runs import RunListing
-from mainspring.service.drawer import Listing
+from mainspring.service.calendar.runs import RunListing
+from mainspring.service.keeping.drawer import Listing
 
 
 async def ls(settings: Settings, *, tenant: str, everything: bool, json: bool) -> int:

@@ -9,9 +9,9 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, minute
 from mainspring.log.records import Records
-from mainspring.service.agents import Agents
-from mainspring.service.halts import EVERYBODY, SECONDS, CreateHalt, Halt, Halts
-from mainspring.service.tenants import Tenants
+from mainspring.service.access.halts import EVERYBODY, SECONDS, CreateHalt, Halt, Halts
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.describing.agents import Agents
 
 
 async def halt(

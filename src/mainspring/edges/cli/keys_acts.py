@@ -12,10 +12,10 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, minute
-from mainspring.service.drawer import Listing
-from mainspring.service.keys import CreateKey, Key, Keys, NewKey
-from mainspring.service.principal import Role
-from mainspring.service.tenants import ROOT, Tenants
+from mainspring.service.access.keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.access.principal import Role
+from mainspring.service.access.tenants import ROOT, Tenants
+from mainspring.service.keeping.drawer import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,14 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.log.records import Records
-from mainspring.service.agent_roster import AgentReference
-from mainspring.service.deliveries import Deliveries, Posted
-from mainspring.service.deployment_keep import DeploymentKeep
-from mainspring.service.deployment_runs import DeploymentRuns
-from mainspring.service.deployments import Deployments
-from mainspring.service.jobs import unqueued
-from mainspring.service.outbox import Outbox
-from mainspring.service.webhooks import Webhooks
+from mainspring.service.calendar.deployments import Deployments
+from mainspring.service.calendar.keep import DeploymentKeep
+from mainspring.service.calendar.runs import DeploymentRuns
+from mainspring.service.describing.agent_roster import AgentReference
+from mainspring.service.mail.deliveries import Deliveries, Posted
+from mainspring.service.mail.outbox import Outbox
+from mainspring.service.mail.webhooks import Webhooks
+from mainspring.service.work.jobs import unqueued
 from mainspring.wiring.seals import open_seal
 
 

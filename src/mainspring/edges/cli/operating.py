@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from mainspring.config import Settings
 from mainspring.edges.cli.sessions import require_store
 from mainspring.log.records import Records
-from mainspring.service.audit import Act, Audit, attributed
-from mainspring.service.principal import Principal
+from mainspring.service.access.audit import Act, Audit, attributed
+from mainspring.service.access.principal import Principal
 from mainspring.wiring.stores import open_store
 
 

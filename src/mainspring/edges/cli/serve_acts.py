@@ -31,9 +31,12 @@ from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
 from mainspring.edges.cli.render import Screen
 from mainspring.log.background import running
 from mainspring.log.records import Wanted
-from mainspring.service import approval_record, parking
-from mainspring.service.door import Door
-from mainspring.service.health import (
+from mainspring.service.access.door import Door
+from mainspring.service.access.issuers import Issuer
+from mainspring.service.access.keys import ensure_first_key
+from mainspring.service.approvals import record as approval_record
+from mainspring.service.mail.webhooks import DELIVERY_KIND
+from mainspring.service.watching.health import (
     Check,
     Health,
     Pulse,
@@ -41,12 +44,10 @@ from mainspring.service.health import (
     not_draining,
     store_answers,
 )
-from mainspring.service.issuers import Issuer
-from mainspring.service.keys import ensure_first_key
-from mainspring.service.metering import Looks, MeteredPoster
-from mainspring.service.metrics import Metrics
-from mainspring.service.webhooks import DELIVERY_KIND
-from mainspring.service.worker import Pace
+from mainspring.service.watching.metering import Looks, MeteredPoster
+from mainspring.service.watching.metrics import Metrics
+from mainspring.service.work import parking
+from mainspring.service.work.worker import Pace
 from mainspring.wiring.house import open_house
 from mainspring.wiring.identity import Either, open_tokens, published_keys
 from mainspring.wiring.journal import journal

@@ -11,9 +11,9 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, dollars, minute
-from mainspring.service.drawer import Listing
-from mainspring.service.ledger import TallyLedger
-from mainspring.service.tenants import CreateTenant, Tenant, Tenants, UpdateTenant
+from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.access.tenants import CreateTenant, Tenant, Tenants, UpdateTenant
+from mainspring.service.keeping.drawer import Listing
 
 
 class TenantView(Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ from mainspring.config import Settings
 from mainspring.edges.cli.offstage import offstage
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Part, Screen, minute
-from mainspring.service.deliveries import Delivery
-from mainspring.service.drawer import Listing
-from mainspring.service.webhooks import MAX_ENDPOINTS, Webhook
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.mail.deliveries import Delivery
+from mainspring.service.mail.webhooks import MAX_ENDPOINTS, Webhook
 
 _STYLES = {"delivered": "green", "dead": "red", "pending": "yellow"}
 

@@ -10,10 +10,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.agent_roster import Version
-from mainspring.service.agents import AgentObject, Agents, CreateAgent, UpdateAgent
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Page
+from mainspring.service.describing.agent_roster import Version
+from mainspring.service.describing.agents import AgentObject, Agents, CreateAgent, UpdateAgent
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Page
 
 AgentLimit = Annotated[int, Meta(ge=1, le=100)]
 Moment = Annotated[datetime, Meta(tz=True)]

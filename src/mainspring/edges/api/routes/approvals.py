@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.approval_policy import ApprovalPolicy, SetApprovalPolicy
-from mainspring.service.approval_record import Approval
-from mainspring.service.approvals import MAX_AT_ONCE, Answer, Answered, Approvals
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Limit, Page
+from mainspring.service.approvals.approvals import MAX_AT_ONCE, Answer, Answered, Approvals
+from mainspring.service.approvals.policy import ApprovalPolicy, SetApprovalPolicy
+from mainspring.service.approvals.record import Approval
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 Moment = Annotated[datetime, Meta(tz=True)]
 _PATH = "/v1/mainspring/approvals"

@@ -9,9 +9,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.audit import Audit, Entry, Verified
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Limit, Page
+from mainspring.service.access.audit import Audit, Entry, Verified
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 Moment = Annotated[datetime, Meta(tz=True)]
 

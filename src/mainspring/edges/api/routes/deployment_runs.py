@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.deployment_model import DeploymentRun
-from mainspring.service.deployment_runs import DeploymentRuns, RunListing, after, before
-from mainspring.service.page import Limit, Page
+from mainspring.service.calendar.model import DeploymentRun
+from mainspring.service.calendar.runs import DeploymentRuns, RunListing, after, before
+from mainspring.service.keeping.page import Limit, Page
 
 Moment = Annotated[datetime, Meta(tz=True)]
 

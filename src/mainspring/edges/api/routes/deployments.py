@@ -10,16 +10,16 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.deployment_model import (
+from mainspring.service.calendar.deployments import Deployments
+from mainspring.service.calendar.firing import Firing
+from mainspring.service.calendar.model import (
     CreateDeployment,
     Deployment,
     DeploymentRun,
     UpdateDeployment,
 )
-from mainspring.service.deployments import Deployments
-from mainspring.service.drawer import Listing
-from mainspring.service.firing import Firing
-from mainspring.service.page import Page
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Page
 
 Moment = Annotated[datetime, Meta(tz=True)]
 

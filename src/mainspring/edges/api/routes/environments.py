@@ -8,14 +8,14 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.environments import (
+from mainspring.service.describing.environments import (
     CreateEnvironment,
     Environment,
     Environments,
     UpdateEnvironment,
 )
-from mainspring.service.page import Limit, Page
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 
 class ListEnvironments(Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.event_pages import EventPages, ListEvents, sought
-from mainspring.service.page import Page
-from mainspring.service.sending import Sending
-from mainspring.service.sending_params import SendEvents
-from mainspring.service.sessions import Sessions
-from mainspring.service.wire_events import View, WireEvent
+from mainspring.service.keeping.page import Page
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
+from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.sending_params import SendEvents
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.wire_events import View, WireEvent
 
 IDEMPOTENCY_KEY = "idempotency-key"
 

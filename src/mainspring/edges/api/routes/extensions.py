@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from mainspring.edges.api.replays import AskReplay, ReplayReport, Replays
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.runtime.xrays import ShotView
-from mainspring.service.costs import AskCost, CostReport, Costs, SessionBudget
-from mainspring.service.insights import AskContext, HookRun, Insights, ListHookRuns
-from mainspring.service.page import Page
-from mainspring.service.rule_trials import (
+from mainspring.service.keeping.page import Page
+from mainspring.service.sessions.costs import AskCost, CostReport, Costs, SessionBudget
+from mainspring.service.sessions.insights import AskContext, HookRun, Insights, ListHookRuns
+from mainspring.service.sessions.rule_trials import (
     AskRetrial,
     AskVerdict,
     PolicyRetrial,

@@ -13,9 +13,9 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.attachment import attachment
 from mainspring.edges.api.multipart import MULTIPART, Form, Uploads, read_form
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.files import File, Files, Lifetime, NewFile
-from mainspring.service.page import Limit, Page
+from mainspring.service.describing.files import File, Files, Lifetime, NewFile
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 _MAX_PARTS = 8
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.halts import CreateHalt, Halt, Halts
-from mainspring.service.page import Page
+from mainspring.service.access.halts import CreateHalt, Halt, Halts
+from mainspring.service.keeping.page import Page
 
 
 class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from mainspring.core.errors import Forbidden
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.health import Health, Readiness
-from mainspring.service.metrics import Metrics
-from mainspring.service.tenants import ROOT
+from mainspring.service.access.tenants import ROOT
+from mainspring.service.watching.health import Health, Readiness
+from mainspring.service.watching.metrics import Metrics
 
 HEALTHZ = "/healthz"
 READYZ = "/readyz"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.keys import CreateKey, Key, Keys, NewKey
-from mainspring.service.page import Limit, Page
+from mainspring.service.access.keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 
 class ListKeys(Struct, frozen=True, kw_only=True):

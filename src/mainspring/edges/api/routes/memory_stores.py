@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.memories import Memories, MemoryListing
-from mainspring.service.memory import (
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Page
+from mainspring.service.memory.memories import Memories, MemoryListing
+from mainspring.service.memory.memory import (
     CreateMemory,
     Digest,
     Memory,
@@ -21,14 +22,13 @@ from mainspring.service.memory import (
     View,
     actor_of,
 )
-from mainspring.service.memory_stores import (
+from mainspring.service.memory.stores import (
     CreateMemoryStore,
     MemoryStore,
     MemoryStores,
     UpdateMemoryStore,
 )
-from mainspring.service.memory_versions import MemoryVersions, VersionListing
-from mainspring.service.page import Page
+from mainspring.service.memory.versions import MemoryVersions, VersionListing
 
 _ALL = "/v1/memory_stores"
 _ONE = f"{_ALL}/{{memory_store_id}}"

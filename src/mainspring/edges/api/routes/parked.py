@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Limit, Page
-from mainspring.service.parking import Parked, Parking
-from mainspring.service.sessions import Sessions
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.work.parking import Parked, Parking
 
 
 class ListParked(Struct, frozen=True, kw_only=True):

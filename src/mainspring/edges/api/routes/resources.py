@@ -8,9 +8,9 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.page import Limit, Page
-from mainspring.service.resources import SessionResources, UpdateResource
-from mainspring.service.session_resources import FileAsked, Resource
+from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.sessions.mounted import FileAsked, Resource
+from mainspring.service.sessions.resources import SessionResources, UpdateResource
 
 
 class ListResources(Struct, frozen=True, kw_only=True):

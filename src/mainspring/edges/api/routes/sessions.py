@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.session_change import UpdateSession
-from mainspring.service.session_list import ListSessions, TwoWayPage
-from mainspring.service.session_view import SessionObject
-from mainspring.service.sessions import CreateSession, ForkSession, Sessions
+from mainspring.service.sessions.change import UpdateSession
+from mainspring.service.sessions.listing import ListSessions, TwoWayPage
+from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
+from mainspring.service.sessions.view import SessionObject
 
 
 class DeletedSession(Struct, frozen=True, kw_only=True):

@@ -13,10 +13,10 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.attachment import attachment
 from mainspring.edges.api.multipart import MULTIPART, Form, read_form
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Limit, Page
-from mainspring.service.skill_archive import Upload
-from mainspring.service.skills import DisplayName, Skill, Skills, SkillVersion
+from mainspring.service.describing.skill_archive import Upload
+from mainspring.service.describing.skills import DisplayName, Skill, Skills, SkillVersion
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 _ZIP = "application/zip"
 

@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.edges.api.sse import PACE, Pace, send
-from mainspring.service.deltas import Kind
-from mainspring.service.principal import Principal
-from mainspring.service.streams import Streams, Wish
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.deltas import Kind
+from mainspring.service.sessions.streams import Streams, Wish
 
 LAST_EVENT_ID = "last-event-id"
 

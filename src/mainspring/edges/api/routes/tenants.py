@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Limit, Page
-from mainspring.service.tenants import (
+from mainspring.service.access.tenants import (
     CreateTenant,
     Tenant,
     Tenants,
     UpdateTenant,
     require_platform,
 )
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
 
 
 class ListTenants(Struct, frozen=True, kw_only=True):

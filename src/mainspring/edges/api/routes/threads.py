@@ -8,12 +8,12 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.event_pages import EventPages, ListEvents, sought
-from mainspring.service.page import Limit, Page
-from mainspring.service.session_digest import Status
-from mainspring.service.sessions import Sessions
-from mainspring.service.threads import ThreadObject, Threads
-from mainspring.service.wire_events import View, WireEvent
+from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.sessions.digest import Status
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.threads import ThreadObject, Threads
+from mainspring.service.sessions.wire_events import View, WireEvent
 
 
 class ListThreads(Struct, frozen=True, kw_only=True):

@@ -11,19 +11,19 @@ from msgspec import Struct
 
 from mainspring.core.errors import TooLarge
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.intake import MAX_PAYLOAD_BYTES, Intake
-from mainspring.service.knock import joined
-from mainspring.service.page import Limit, Page
-from mainspring.service.signing import Delivered
-from mainspring.service.trigger_model import (
+from mainspring.service.access.knock import joined
+from mainspring.service.calendar.intake import MAX_PAYLOAD_BYTES, Intake
+from mainspring.service.calendar.trigger_model import (
     CreateTrigger,
     Fired,
     Trigger,
     TriggerWithSecret,
     UpdateTrigger,
 )
-from mainspring.service.triggers import Triggers
+from mainspring.service.calendar.triggers import Triggers
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.mail.signing import Delivered
 
 _SECONDS = 30.0
 """For what a sender sends to arrive."""

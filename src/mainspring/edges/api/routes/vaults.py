@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.credential import Credential
-from mainspring.service.credentials import CreateCredential, Credentials, UpdateCredential
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Page
-from mainspring.service.validating import Validation, Validator
-from mainspring.service.vaults import CreateVault, UpdateVault, Vault, Vaults
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Page
+from mainspring.service.vaults.credential import Credential
+from mainspring.service.vaults.credentials import CreateCredential, Credentials, UpdateCredential
+from mainspring.service.vaults.validating import Validation, Validator
+from mainspring.service.vaults.vaults import CreateVault, UpdateVault, Vault, Vaults
 
 _ALL = "/v1/vaults"
 _ONE = "/v1/vaults/{vault_id}"

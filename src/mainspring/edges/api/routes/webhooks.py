@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.deliveries import Deliveries, Delivery, Status
-from mainspring.service.drawer import Listing
-from mainspring.service.outbox import Outbox
-from mainspring.service.page import Limit, Page
-from mainspring.service.webhooks import (
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.mail.deliveries import Deliveries, Delivery, Status
+from mainspring.service.mail.outbox import Outbox
+from mainspring.service.mail.webhooks import (
     CreateWebhook,
     UpdateWebhook,
     Webhook,

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.drawer import Listing
-from mainspring.service.page import Limit, Page
-from mainspring.service.work import (
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.self_hosted.item import (
     BeatWork,
     Heartbeat,
     PollWork,
@@ -19,7 +19,7 @@ from mainspring.service.work import (
     UpdateWork,
     Work,
 )
-from mainspring.service.work_queue import WorkQueue
+from mainspring.service.self_hosted.queue import WorkQueue
 
 WORKER_ID = "anthropic-worker-id"
 _MOST_WORKER_ID = 256

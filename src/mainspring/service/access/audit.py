@@ -1,0 +1,307 @@
+"""The audit: what was done to the service, by whom, from where. No content and no secret.
+
+Each tenant has one chain: an entry holds the hash of the one before it, so that none can be
+changed or taken out unseen. Who writes takes the next number by its unique name; of two processes
+that want the same one, the second reads the end of the chain again. In a process, all that waits
+is written together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock, from_micros, to_micros
+from mainspring.core.errors import AlreadyThere, MainspringError, ServiceError, Stale
+from mainspring.log.group_commit import GroupCommit
+from mainspring.log.records import Put, Record, Records, Remove, Replace, Wanted
+from mainspring.service.access.principal import Principal
+from mainspring.service.keeping.drawer import Drawer, Listing, Tabs
+from mainspring.service.keeping.page import Page
+
+KIND = "audit"
+_ANCHOR = "audit_anchor"
+_START = "0" * 64
+_TRIES = 32
+_BATCH = 500
+_TENANTS_KEPT = 10_000
+
+Actor: TypeAlias = Literal["human", "agent", "worker", "nobody"]
+
+
+class Act(Struct, frozen=True, kw_only=True):
+    """What is to be noted."""
+
+    operation: str
+    """`post /v1/agents/{agent_id}`, or the command of somebody at the machine: `keys create`."""
+    status: int
+    """As HTTP has it."""
+    key_id: str = ""
+    key_name: str = ""
+    actor: Actor = "nobody"
+    agent_id: str | None = None
+    """The agent that did it."""
+    targets: dict[str, str] = {}
+    """The ids in the path."""
+    made: str | None = None
+    """The id of what the answer was about."""
+    request_id: str = ""
+    address: str = ""
+
+
+class Entry(Act, frozen=True, kw_only=True):
+    id: str
+    seq: int
+    """From 1, without a gap."""
+    time: datetime
+    """Never before that of the entry before."""
+    tenant_id: str
+    """Empty for what nobody was known to have asked."""
+    previous: str
+    """The hash of the entry before."""
+    hash: str = ""
+    """SHA-256 of all of this, as JSON with sorted names and without the hash itself."""
+    type: Literal["audit_entry"] = "audit_entry"
+
+
+class Anchor(Struct, frozen=True, kw_only=True):
+    """The last entry that was let go by age: where the chain is hung up now."""
+
+    id: str
+    seq: int
+    hash: str
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    tenant_id: str
+    entries: int
+    last_seq: int
+    head: str
+    """The hash of the last entry. Kept elsewhere, it shows later that nothing was cut off."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+@dataclass(slots=True)
+class _Job:
+    act: Act
+    moment: datetime
+    error: MainspringError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    seq: int = 0
+    hash: str = _START
+    created: int = 0
+
+
+@dataclass(slots=True)
+class _Chain:
+    tenant: str
+    end: _End | None = None
+    """As this process knows it."""
+
+
+class Audit:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._new_id = new_id
+        self._drawer = Drawer(records, KIND, Entry, tabs=_tabs, clock=clock)
+        self._anchors = Drawer(records, _ANCHOR, Anchor, clock=clock)
+        self._commits: dict[str, GroupCommit[_Job]] = {}
+
+    async def note(self, tenant: str, act: Act) -> None:
+        """Durable when this returns.
+
+        Raises: StoreFailed, Stale: others wrote so much that there was no getting in.
+        """
+        if (commits := self._commits.get(tenant)) is None:
+            if len(self._commits) >= _TENANTS_KEPT:
+                self._commits.pop(next(iter(self._commits)))
+            commits = GroupCommit(partial(self._commit, _Chain(tenant)))
+            self._commits[tenant] = commits
+        job = _Job(act, self._clock())
+        await commits.run(job)
+        if job.error is not None:
+            raise job.error
+
+    async def page(self, tenant: str, listing: Listing) -> Page[Entry]:
+        return await self._drawer.page(tenant, listing)
+
+    async def entries(self, tenant: str) -> AsyncGenerator[Entry, None]:
+        """All of them, from the first."""
+        after: Record | None = None
+        while found := await self._records.list(
+            Wanted(kind=KIND, tenant=tenant, order="asc", after=after, limit=_BATCH)
+        ):
+            for record in found:
+                yield self._drawer.read(record)
+            after = found[-1]
+
+    async def verify(self, tenant: str, *, head: str | None = None) -> Verified:
+        """Whether the chain is whole, and has the entry with a hash that was kept elsewhere."""
+        last = await self._anchored(tenant)
+        problems: list[str] = []
+        is_met = head is None or head == last.hash
+        count = 0
+        async for entry in self.entries(tenant):
+            problems += _faults(last, entry)
+            last = _End(entry.seq, entry.hash)
+            is_met = is_met or entry.hash == head
+            count += 1
+        if not is_met:
+            problems.append(
+                f"there is no entry with the hash {head}: the end was cut off or remade"
+            )
+        return Verified(
+            tenant_id=tenant,
+            entries=count,
+            last_seq=last.seq,
+            head=last.hash,
+            problems=tuple(problems[:100]),
+        )
+
+    async def prune(self, tenant: str, *, keep: timedelta) -> int:
+        """Let go what is older; the chain is hung up behind it. How many went."""
+        upto = to_micros(self._clock() - keep)
+        gone = 0
+        while found := await self._records.list(
+            Wanted(kind=KIND, tenant=tenant, order="asc", created_upto=upto, limit=_BATCH)
+        ):
+            last = self._drawer.read(found[-1])
+            anchor = Anchor(id=_anchor_id(tenant), seq=last.seq, hash=last.hash)
+            kept = await self._anchor_record(tenant)
+            hung: Put | Replace
+            if kept is None:
+                hung = self._anchors.putting(tenant, anchor)
+            else:
+                hung = self._anchors.replacing(kept, anchor)
+            try:
+                await self._records.write(hung, *(Remove(record=record) for record in found))
+            except ServiceError:  # another process is at it
+                return gone
+            gone += len(found)
+        return gone
+
+    async def _commit(self, chain: _Chain, jobs: Sequence[_Job]) -> None:
+        try:
+            await self._extend(chain, jobs)
+        except MainspringError as error:
+            chain.end = None
+            for job in jobs:
+                job.error = error
+
+    async def _extend(self, chain: _Chain, jobs: Sequence[_Job]) -> None:
+        for _ in range(_TRIES):
+            end = chain.end or await self._read_end(chain.tenant)
+            puts: list[Put] = []
+            for job in jobs:
+                put, end = self._linked(chain.tenant, job, end)
+                puts.append(put)
+            try:
+                await self._records.write(*puts)
+            except AlreadyThere:  # another process has taken the number
+                chain.end = None
+                continue
+            chain.end = end
+            return
+        raise Stale("the audit: others kept writing")
+
+    def _linked(self, tenant: str, job: _Job, end: _End) -> tuple[Put, _End]:
+        created = max(to_micros(job.moment), end.created + 1)  # lists are in the chain's order
+        bare = Entry(
+            id=self._new_id("audit"),
+            seq=end.seq + 1,
+            time=from_micros(created),
+            tenant_id=tenant,
+            previous=end.hash,
+            **msgspec.structs.asdict(job.act),
+        )
+        entry = replace(bare, hash=_hashed(bare))
+        record = Record(
+            tenant=tenant,
+            kind=KIND,
+            id=entry.id,
+            created=created,
+            updated=created,
+            body=msgspec.json.encode(entry),
+            name=_tabs(entry).name,
+            label=_tabs(entry).label,
+        )
+        return Put(record=record), _End(entry.seq, entry.hash, created)
+
+    async def _read_end(self, tenant: str) -> _End:
+        found = await self._records.list(Wanted(kind=KIND, tenant=tenant, limit=1))
+        if not found:
+            return await self._anchored(tenant)
+        entry = self._drawer.read(found[0])
+        return _End(entry.seq, entry.hash, found[0].created)
+
+    async def _anchored(self, tenant: str) -> _End:
+        record = await self._anchor_record(tenant)
+        if record is None:
+            return _End()
+        anchor = self._anchors.read(record)
+        return _End(anchor.seq, anchor.hash)
+
+    async def _anchor_record(self, tenant: str) -> Record | None:
+        found = await self._records.list(Wanted(kind=_ANCHOR, tenant=tenant, limit=1))
+        return found[0] if found else None
+
+
+def attributed(act: Act, who: Principal | None) -> Act:
+    """With who did it."""
+    if who is None or not who.key_id:
+        return act
+    return replace(
+        act,
+        key_id=who.key_id,
+        key_name=who.name,
+        actor="agent" if who.acting_agent else "worker" if who.environment_id else "human",
+        agent_id=who.acting_agent,
+    )
+
+
+def _tabs(entry: Entry) -> Tabs:
+    return Tabs(name=f"{entry.seq:015d}", label=entry.key_id)
+
+
+def _anchor_id(tenant: str) -> str:
+    return f"anchor_{tenant}"
+
+
+def _hashed(entry: Entry) -> str:
+    told = msgspec.json.encode(replace(entry, hash=""), order="sorted")
+    return hashlib.sha256(told).hexdigest()
+
+
+def _faults(last: _End, entry: Entry) -> list[str]:
+    found: list[str] = []
+    if entry.seq != last.seq + 1:
+        found.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
+    elif entry.previous != last.hash:
+        found.append(f"entry {entry.seq} does not go on from {last.seq}")
+    if entry.hash != _hashed(entry):
+        found.append(f"entry {entry.seq} was changed")
+    return found

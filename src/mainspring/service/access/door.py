@@ -1,0 +1,328 @@
+"""The doorkeeper: who asks, and whether they may, and as often as they do.
+
+A key that was revoked, or whose tenant was disabled, is let in for `KNOWN_SECONDS` more at most.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Protocol
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import (
+    Forbidden,
+    InvalidInput,
+    MainspringError,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+)
+from mainspring.log.records import Records
+from mainspring.service.access.halts import Halts
+from mainspring.service.access.keys import MAX_SECRET, Key, Keys, digest_of
+from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.principal import Principal, Role
+from mainspring.service.access.rates import Buckets, Rate, Standing
+from mainspring.service.access.tenants import Tenant, Tenants
+from mainspring.service.keeping.drawer import Drawer
+from mainspring.service.keeping.recent import Recent
+from mainspring.service.sessions.agent import skills_of
+from mainspring.service.sessions.mounted import StoreResource
+from mainspring.service.sessions.record import KIND as SESSION
+from mainspring.service.sessions.record import SessionRecord
+
+_LOG = logging.getLogger("mainspring.door")
+
+KNOWN_SECONDS = 3.0
+ACTING_AGENT = "x-mainspring-agent"
+"""An agent's own request says whose it is with this header. It only ever takes rights away."""
+WORKSPACE = "anthropic-workspace-id"
+_USED = ("memory_store_id", "skill_id")
+NOBODY = Principal(tenant="", key_id="", role="viewer", name="nobody")
+"""Who asks at a route that needs no key."""
+
+
+class Wicket(Protocol):
+    """What of a route the doorkeeper looks at."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def for_agent_keys(self) -> bool: ...
+    @property
+    def for_worker_keys(self) -> bool: ...
+
+
+class Tokens(Protocol):
+    """People whom somebody else vouches for."""
+
+    def is_one(self, secret: str) -> bool: ...
+
+    async def principal(self, token: str) -> Principal:
+        """Raises: Unauthenticated, Forbidden."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """For whom nothing else is said."""
+
+    key: Rate = field(default_factory=lambda: Rate(12_000))
+    tenant: Rate = field(default_factory=lambda: Rate(60_000))
+    failures: Rate = field(default_factory=lambda: Rate(30))
+    """Of one address, with keys that do not hold."""
+
+
+class Door:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        rates: Rates | None = None,
+        tokens: Tokens | None = None,
+        clock: Clock = clocks.now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keys = Keys(records, clock=clock)
+        self._rates = rates or Rates()
+        self._sessions = Drawer(records, SESSION, SessionRecord)
+        self._tokens = tokens
+        self._clock = clock
+        self._halts = Halts(records, clock=clock, monotonic=monotonic)
+        self._known = Recent(self._look, seconds=KNOWN_SECONDS, monotonic=monotonic)
+        tenants = Tenants(records, clock=clock)
+        self._tenants = Recent(tenants.get, seconds=KNOWN_SECONDS, monotonic=monotonic)
+        self._buckets = Buckets(monotonic=monotonic)
+        self._strangers = Buckets(monotonic=monotonic)
+
+    async def admit(self, knock: Knock, route: Wicket) -> Admission:
+        """Raises: Unauthenticated, and RateLimited for who was it too often."""
+        if route.is_open:
+            return Admission(who=NOBODY)
+        who, key_rate = await self._identified(knock)
+        try:
+            who = _acting(who, knock.headers)
+            tenant = await self._tenant(who)
+        except (Forbidden, InvalidInput) as error:
+            return Admission(who=who, refusal=error)
+        if knock.is_inside:
+            return Admission(who=who, refusal=await self._refusal(who, knock, route))
+        standing = self._counted(who, key_rate, tenant)
+        return Admission(
+            who=who,
+            headers=self._told(standing),
+            refusal=_too_often(standing) or await self._refusal(who, knock, route),
+        )
+
+    async def _identified(self, knock: Knock) -> tuple[Principal, Rate]:
+        secret, is_bearer = presented(knock.headers)
+        if self._tokens is not None and is_bearer and self._tokens.is_one(secret):
+            return await self._tokens.principal(secret), self._rates.key
+        if not secret.isascii() or len(secret) > MAX_SECRET:
+            raise self._stranger(knock.address, Unauthenticated("no such API key"))
+        key = await self._key(secret, knock.address)
+        rate = key.requests_per_minute
+        return _principal(key), self._rates.key if rate is None else Rate(rate)
+
+    async def _key(self, secret: str, address: str) -> Key:
+        digest = digest_of(secret)
+        if digest not in self._known:  # a key that has held is not shut out by its neighbours
+            self._slow_down(address)
+        try:
+            key = await self._known.get(digest)
+        except Unauthenticated as error:
+            raise self._stranger(address, error) from None
+        if key.revoked_at is not None:
+            raise self._stranger(address, Unauthenticated("this API key was revoked"))
+        if key.expires_at is not None and key.expires_at <= self._clock():
+            raise self._stranger(address, Unauthenticated("this API key has expired"))
+        return key
+
+    async def _look(self, digest: str) -> Key:
+        key = await self._keys.find(digest)
+        if key.revoked_at is None:
+            try:
+                await self._keys.note_use(key)
+            except MainspringError as error:  # no reason to let nobody in
+                _LOG.warning("the use of %s was not noted: %s", key.id, error)
+        return key
+
+    def _slow_down(self, address: str) -> None:
+        wait = self._strangers.wait_seconds(_network(address), self._rates.failures)
+        if wait:
+            raise RateLimited(
+                "too many keys from this address that do not hold", retry_after_seconds=wait
+            )
+
+    def _stranger(self, address: str, error: Unauthenticated) -> Unauthenticated:
+        self._strangers.take((_network(address), self._rates.failures))
+        return error
+
+    async def _tenant(self, who: Principal) -> Tenant:
+        try:
+            tenant = await self._tenants.get(who.tenant)
+        except NotFound:
+            raise Forbidden(f"there is no tenant {who.tenant} any more") from None
+        if tenant.disabled_at is not None:
+            raise Forbidden(f"the tenant {tenant.id} is disabled")
+        return tenant
+
+    def _counted(self, who: Principal, key_rate: Rate, tenant: Tenant) -> Standing:
+        """Where it stands: with the one of both buckets that refuses, or with its own."""
+        given = tenant.requests_per_minute
+        rate = self._rates.tenant if given is None else Rate(given)
+        own, shared = self._buckets.take(
+            (f"{who.tenant}/{who.key_id}", key_rate), (who.tenant, rate)
+        )
+        return shared if shared.wait_seconds > own.wait_seconds else own
+
+    def _told(self, standing: Standing) -> Mapping[str, str]:
+        reset = self._clock() + timedelta(seconds=standing.full_in_seconds)
+        return {
+            "anthropic-ratelimit-requests-limit": str(standing.rate.per_minute),
+            "anthropic-ratelimit-requests-remaining": str(standing.remaining),
+            "anthropic-ratelimit-requests-reset": reset.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+
+    async def _refusal(self, who: Principal, knock: Knock, route: Wicket) -> MainspringError | None:
+        try:
+            who.require(route.role)
+            if who.agent_id is not None or who.environment_id is not None:
+                await self._check_scope(who, knock.path, route)
+            if who.acting_agent is not None:
+                await self._check_halts(who)
+        except MainspringError as error:
+            return error
+        return None
+
+    async def _check_scope(self, who: Principal, path: Mapping[str, str], route: Wicket) -> None:
+        """Raises: Forbidden, NotFound: not what this key is for. What is not known to be is not."""
+        if who.environment_id is not None and not route.for_worker_keys:
+            raise Forbidden("this key is for the work of its environment only")
+        is_of_agents = route.for_agent_keys or "agent_id" in path or "session_id" in path
+        if who.agent_id is not None and not is_of_agents:
+            raise Forbidden(f"the key {who.name!r} is for the agent {who.agent_id} only")
+        if "agent_id" in path:
+            who.require_agent(path["agent_id"])
+        if "environment_id" in path:
+            _require_environment(who, path["environment_id"])
+        if "session_id" in path:
+            session = await self._sessions.get(who.tenant, path["session_id"])
+            who.require_agent(session.agent.id)
+            _require_environment(who, session.environment_id)
+        if who.session_id is not None:
+            _require_own(who, path)
+            await self._check_skill(who, path.get("skill_id"))
+        if who.environment_id is not None and "memory_store_id" in path:
+            await self._check_store(who, path["memory_store_id"], route)
+
+    async def _check_store(self, who: Principal, store_id: str, route: Wicket) -> None:
+        """Who looks after a session has the stores that it has, and no more of them.
+
+        Raises: Forbidden, NotFound.
+        """
+        if who.session_id is None:
+            raise Forbidden("memory is for the token of a work item, not for an environment's key")
+        session = await self._sessions.get(who.tenant, who.session_id)
+        stores = {
+            each.memory_store_id: each.access
+            for each in session.resources
+            if isinstance(each, StoreResource)
+        }
+        if store_id not in stores:
+            raise NotFound("memory_store", store_id)
+        if stores[store_id] == "read_only" and route.role != "viewer":
+            raise Forbidden(f"the session {who.session_id} only reads {store_id}")
+
+    async def _check_skill(self, who: Principal, skill_id: str | None) -> None:
+        """Raises: NotFound: it is none of the session's."""
+        if skill_id is None:
+            return
+        session = await self._sessions.get(who.tenant, who.session_id or "")
+        if skill_id not in skills_of(session.agent):
+            raise NotFound("skill", skill_id)
+
+    async def _check_halts(self, who: Principal) -> None:
+        """People must still be able to look and to mend; what is stopped must do nothing."""
+        why = await self._halts.why_stopped(who.tenant, who.acting_agent)
+        if why is not None:
+            raise Forbidden(why)
+
+
+def presented(headers: Mapping[str, str]) -> tuple[str, bool]:
+    """The secret, and whether it came as a bearer's.
+
+    Raises: Unauthenticated: there is none, or two.
+    """
+    own = headers.get("x-api-key", "").strip()
+    scheme, _, rest = headers.get("authorization", "").strip().partition(" ")
+    bearer = rest.strip() if scheme.lower() == "bearer" else ""
+    if own and bearer and own != bearer:
+        raise Unauthenticated("two different keys: send x-api-key or authorization, not both")
+    if not (own or bearer):
+        raise Unauthenticated("no API key: send it as x-api-key, or as authorization: Bearer")
+    return own or bearer, not own
+
+
+def _principal(key: Key) -> Principal:
+    return Principal(
+        tenant=key.tenant_id,
+        key_id=key.id,
+        role=key.role,
+        name=key.name,
+        agent_id=key.agent_id,
+        environment_id=key.environment_id,
+        acting_agent=key.lent_to,
+    )
+
+
+def _acting(who: Principal, headers: Mapping[str, str]) -> Principal:
+    """Raises: Forbidden: another workspace is meant. InvalidInput: no name of an agent."""
+    workspace = headers.get(WORKSPACE)
+    if workspace and workspace != who.tenant:
+        raise Forbidden(f"{WORKSPACE}: this key is of {who.tenant}; leave the header out")
+    named = headers.get(ACTING_AGENT)
+    if named is None or who.acting_agent is not None:  # what a key was lent to cannot be disowned
+        return who
+    if not named.strip() or len(named) > 256 or not (named.isascii() and named.isprintable()):
+        raise InvalidInput(f"{ACTING_AGENT}: the id of an agent")
+    return replace(who, acting_agent=named.strip())
+
+
+def _require_environment(who: Principal, environment_id: str) -> None:
+    if who.environment_id not in (None, environment_id):
+        raise Forbidden(f"the key {who.name!r} is for the environment {who.environment_id} only")
+
+
+def _require_own(who: Principal, path: Mapping[str, str]) -> None:
+    """The token of a work item is for that item, its session, and what this one uses."""
+    own = {"work_id": who.work_id, "session_id": who.session_id}
+    named = [name for name in (*own, *_USED) if name in path]
+    if not named or any(path[name] != own[name] for name in named if name in own):
+        raise Forbidden(f"this token is for {who.work_id} and the session {who.session_id} only")
+
+
+def _too_often(standing: Standing) -> RateLimited | None:
+    if not standing.is_refused:
+        return None
+    return RateLimited(
+        f"more than {standing.rate.per_minute} requests a minute",
+        retry_after_seconds=standing.wait_seconds,
+    )
+
+
+def _network(address: str) -> str:
+    """One household has many addresses of version 6: they count as one."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    return str(ipaddress.ip_network((known, 64), strict=False)) if known.version == 6 else address

@@ -1,0 +1,195 @@
+"""People whom an issuer vouches for, by signed tokens (JWT). Needs the extra `mainspring[oidc]`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+import anyio
+import jwt
+import msgspec
+
+from mainspring.core.errors import Forbidden, Unauthenticated
+from mainspring.service.access.issuers import Issuer, check_issuers
+from mainspring.service.access.principal import ROLES, Principal, Role
+
+Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
+"""What stands at an address. Raises whatever it does when it cannot tell."""
+
+MAX_TOKEN = 16_384
+FRESH_SECONDS = 3600.0
+"""After this the keys are fetched anew."""
+STALE_SECONDS = 24 * 3600.0
+"""For so long they are believed if the issuer does not answer."""
+RETRY_SECONDS = 30.0
+"""The least between two fetches: tokens with keys made up must not become requests."""
+_FETCH_SECONDS = 10.0
+_MAX_KEYS = 100
+_MAX_JWKS = 1_000_000
+_LOG = logging.getLogger("mainspring.oidc")
+
+
+class KeySet:
+    """The public keys of one issuer, fetched when they are needed."""
+
+    def __init__(self, issuer: Issuer, fetch: Fetch, monotonic: Callable[[], float]) -> None:
+        self._issuer = issuer
+        self._fetch = fetch
+        self._monotonic = monotonic
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._fetched: float | None = None
+        self._tried: float | None = None
+        self._fetching = anyio.Lock()
+
+    async def key(self, kid: str | None) -> jwt.PyJWK:
+        """Raises: Unauthenticated: there is none of that name, or none can be had."""
+        if self._age() > FRESH_SECONDS or self._named(kid) is None:
+            await self._refresh()
+        if self._age() > STALE_SECONDS:
+            raise Unauthenticated(f"the keys of {self._issuer.issuer} cannot be had now")
+        if (found := self._named(kid)) is None:
+            raise Unauthenticated("the token is signed with a key that its issuer does not have")
+        return found
+
+    def _named(self, kid: str | None) -> jwt.PyJWK | None:
+        if kid is None:  # allowed if it can only be one
+            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        return self._keys.get(kid)
+
+    def _age(self) -> float:
+        return float("inf") if self._fetched is None else self._monotonic() - self._fetched
+
+    async def _refresh(self) -> None:
+        asked = self._monotonic()
+        async with self._fetching:
+            if self._tried is not None and asked - self._tried < RETRY_SECONDS:
+                return
+            self._tried = asked
+            try:
+                with anyio.fail_after(_FETCH_SECONDS):
+                    keys = _read(await self._fetch(self._issuer.jwks_url))
+            except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
+                _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
+                return
+            self._keys, self._fetched = keys, asked
+
+
+class IssuedTokens:
+    """The doorkeeper's `Tokens`."""
+
+    def __init__(
+        self,
+        issuers: tuple[Issuer, ...],
+        fetch: Fetch,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises: InvalidInput."""
+        check_issuers(issuers)
+        self._issuers = {each.issuer: each for each in issuers}
+        self._keys = {each.issuer: KeySet(each, fetch, monotonic) for each in issuers}
+
+    def is_one(self, secret: str) -> bool:
+        return secret.startswith("eyJ") and secret.count(".") == 2
+
+    async def principal(self, token: str) -> Principal:
+        """Raises: Unauthenticated, Forbidden: it holds, but is mapped to nothing here."""
+        issuer, kid, algorithm = self._read(token)
+        key = await self._keys[issuer.issuer].key(kid)
+        try:
+            claims = jwt.decode(
+                token,
+                key=key,
+                # the key's own and the token's must be one and the same, of those we allow
+                algorithms=[algorithm] if key.algorithm_name == algorithm else [],
+                audience=issuer.audience,
+                issuer=issuer.issuer,
+                leeway=issuer.leeway_seconds,
+                options={"require": ["exp", "iss", "aud", "sub"], "verify_sub": True},
+            )
+        except (jwt.PyJWTError, ValueError) as error:
+            raise Unauthenticated(f"the token does not hold: {error}") from None
+        return _principal(issuer, claims)
+
+    def _read(self, token: str) -> tuple[Issuer, str | None, str]:
+        """Which keys to try it with; nothing of it is believed yet."""
+        if len(token) > MAX_TOKEN or not token.isascii():
+            raise Unauthenticated("the token does not hold: it is too long, or no token")
+        try:
+            header = jwt.get_unverified_header(token)
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise Unauthenticated("the token does not hold: it cannot be read") from None
+        issuer = self._issuers.get(str(claims.get("iss")))
+        if issuer is None:
+            raise Unauthenticated("the token does not hold: its issuer is not known here")
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if algorithm not in issuer.algorithms:
+            raise Unauthenticated(f"the token does not hold: signed with {algorithm!r:.20}")
+        return issuer, kid if isinstance(kid, str) else None, str(algorithm)
+
+
+def _read(raw: bytes) -> Mapping[str, jwt.PyJWK]:
+    if len(raw) > _MAX_JWKS:
+        raise ValueError("too large")
+    found = msgspec.json.decode(raw, type=dict[str, Any])
+    keys: dict[str, jwt.PyJWK] = {}
+    for index, each in enumerate(found.get("keys", [])[:_MAX_KEYS]):
+        if each.get("kty") not in ("RSA", "EC", "OKP") or each.get("use", "sig") != "sig":
+            continue  # a shared secret, or a key for something else
+        try:
+            keys[str(each.get("kid", f"#{index}"))] = jwt.PyJWK(each)
+        except jwt.PyJWTError as error:
+            _LOG.warning("a key that we do not understand: %s", type(error).__name__)
+    return keys
+
+
+def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
+    subject = str(claims["sub"])[:256]
+    name = str(_claim(claims, issuer.name_claim) or subject)[:256]
+    return Principal(
+        tenant=_tenant(issuer, claims),
+        key_id=f"oidc:{subject}",
+        role=_role(issuer, claims),
+        name=name,
+    )
+
+
+def _tenant(issuer: Issuer, claims: Mapping[str, Any]) -> str:
+    if issuer.tenant is not None:
+        return issuer.tenant
+    said = _texts(_claim(claims, issuer.tenant_claim or ""))
+    meant = {issuer.tenants[each] for each in said if each in issuer.tenants}
+    if len(meant) != 1:
+        raise Forbidden(f"the claim {issuer.tenant_claim} names no tenant here, or several")
+    return meant.pop()
+
+
+def _role(issuer: Issuer, claims: Mapping[str, Any]) -> Role:
+    said = _texts(_claim(claims, issuer.role_claim))
+    meant = [issuer.roles[each] for each in said if each in issuer.roles]
+    if not meant:
+        raise Forbidden(f"the claim {issuer.role_claim} names no role here")
+    return ROLES[max(ROLES.index(each) for each in meant)]
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> object:
+    """By its whole name first: some have dots in them, as addresses do."""
+    if name in claims:
+        return claims[name]
+    value: object = claims
+    for part in name.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = cast("dict[str, object]", value).get(part)
+    return value
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [each for each in cast("list[object]", value) if isinstance(each, str)]
+    return []

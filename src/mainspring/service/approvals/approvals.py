@@ -1,0 +1,253 @@
+"""Approvals of a tenant: what waits for a person in all of its sessions, and their answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import (
+    EventIdTaken,
+    InvalidInput,
+    MainspringError,
+    NotFound,
+    SessionNotFound,
+    Stale,
+    StoreFailed,
+)
+from mainspring.core.events import PermissionUpdated, RuleText, UserToolConfirmation
+from mainspring.harness.permissions.always import always, update_of
+from mainspring.log.session_log import SessionLog
+from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.answering import EXPIRED, Leave, answer_client_id, answered_by
+from mainspring.service.approvals.calls import questions
+from mainspring.service.approvals.keeping import ApprovalKeeper, Teller, may_answer
+from mainspring.service.approvals.record import KIND, Approval, Result
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.keeping.page import Page
+from mainspring.service.sessions.digest import Digests
+from mainspring.service.sessions.record import SessionRecord
+from mainspring.service.sessions.sessions import Wake
+from mainspring.service.work.dispatch import Job
+from mainspring.service.work.jobs import PutJob, unqueued
+
+MAX_MESSAGE_CHARS = 10_000
+MAX_AT_ONCE = 100
+
+
+class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    result: Result
+    message: Annotated[str, Meta(min_length=1, max_length=MAX_MESSAGE_CHARS)] | None = None
+    """Why not: the agent reads it."""
+    for_session: bool = False
+    """Allow the like of it in this session from now on, without asking; for operators."""
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """What came of one of several answers."""
+
+    id: str
+    approval: Approval | None = None
+    error: str | None = None
+
+
+async def unwoken(_tenant: str, _session_id: str) -> None:
+    """A worker finds by looking what has come to an inbox."""
+
+
+class Approvals:
+    def __init__(
+        self,
+        log: SessionLog,
+        *,
+        wake: Wake = unwoken,
+        put: PutJob = unqueued,
+        teller: Teller | None = None,
+        digests: Digests | None = None,
+        clock: Clock = clocks.now,
+    ) -> None:
+        """`digests`: those of `Sessions`, to fold each log once in a process."""
+        self.keeper = ApprovalKeeper(log, put=put, teller=teller, digests=digests, clock=clock)
+        self.policies = self.keeper.policies
+        self._log = log
+        self._wake = wake
+        self._clock = clock
+        self._drawer = self.keeper.drawer
+        self._leave = Leave(log.store.records, clock=clock)
+
+    async def page(self, who: Principal, listing: Listing) -> Page[Approval]:
+        """What waits; with archived ones, what did too."""
+        if who.agent_id is not None:
+            if listing.label not in (None, who.agent_id):
+                return Page(data=[])
+            listing = dataclasses.replace(listing, label=who.agent_id)
+        found = await self._drawer.page(who.tenant, listing)
+        shown = [await self._shown(who.tenant, each) for each in found.data]
+        return Page(data=shown, next_page=found.next_page)
+
+    async def get(self, who: Principal, approval_id: str) -> Approval:
+        """Raises: NotFound."""
+        return await self._shown(who.tenant, await self._found(who, approval_id))
+
+    async def answer(self, who: Principal, approval_id: str, asked: Answer) -> Approval:
+        """Whoever says the same twice is told the same twice.
+
+        Raises: NotFound, InvalidInput, Forbidden: they may not; Stale: somebody else has answered
+        already, or it waits no more.
+        """
+        approval = await self._found(who, approval_id)
+        who.require_human()
+        said = UserToolConfirmation(
+            tool_use_id=approval.tool_use_id,
+            result=asked.result,
+            deny_message=asked.message,
+            answered_by=answered_by(who),
+        )
+        if asked.message is not None and asked.result != "deny":
+            raise InvalidInput("message: only with the result deny")
+        rule = await self._rule(who, approval, asked) if asked.for_session else None
+        if approval.status == "waiting":
+            session = await self.keeper.sessions.get(who.tenant, approval.session_id)
+            await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
+            if await self._submitted(session, approval, said, rule):
+                await self._wake(who.tenant, session.id)
+            await self.keeper.catch_up(who.tenant, session.id)
+            approval = await self._found(who, approval_id)
+        _check_said(approval, said)
+        return await self._shown(who.tenant, approval)
+
+    async def answer_all(
+        self, who: Principal, approval_ids: Sequence[str], asked: Answer
+    ) -> list[Answered]:
+        """Each for itself: what is refused does not hold up the others."""
+        answered: list[Answered] = []
+        for id_ in dict.fromkeys(approval_ids):
+            try:
+                answered.append(Answered(id=id_, approval=await self.answer(who, id_, asked)))
+            except StoreFailed:
+                raise
+            except MainspringError as error:
+                answered.append(Answered(id=id_, error=str(error)))
+        return answered
+
+    async def attend(self, job: Job) -> None:
+        """What a worker does for a job `approval`: what is due about one."""
+        tenant = job.tenant
+        try:
+            await self.keeper.catch_up(tenant, (await self._drawer.get(tenant, job.key)).session_id)
+            record = await self._drawer.record(tenant, job.key)
+        except NotFound:
+            return
+        approval, now = self._drawer.read(record), self._clock()
+        if approval.due is None or approval.due > now:
+            return await self.keeper.put_next(tenant, approval)
+        if approval.expires_at is not None and approval.expires_at <= now and not approval.is_left:
+            return await self._expire(tenant, approval)
+        notice = Notice(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
+        escalated = replace(approval, escalated_at=now)
+        if not await self.keeper.replaced(tenant, record, escalated, [notice]):
+            await self.attend(job)  # somebody was quicker: is there anything left to do?
+
+    async def _expire(self, tenant: str, approval: Approval) -> None:
+        assert approval.expires_at is not None
+        waited = approval.expires_at - approval.asked_at
+        said = UserToolConfirmation(
+            tool_use_id=approval.tool_use_id,
+            result="deny",
+            deny_message=f"nobody answered within {_in_words(waited)}",
+            answered_by=EXPIRED,
+        )
+        session = await self.keeper.sessions.get(tenant, approval.session_id)
+        if await self._submitted(session, approval, said):
+            await self._wake(tenant, session.id)
+        await self.keeper.catch_up(tenant, session.id)
+
+    async def _submitted(
+        self,
+        session: SessionRecord,
+        approval: Approval,
+        said: UserToolConfirmation,
+        rule: RuleText | None = None,
+    ) -> bool:
+        """Put the answer into the inbox; False if the question is no longer open, or another
+        answer was first."""
+        if not await self._is_asked(session, approval):
+            return False
+        call_id, asked = approval.tool_use_id, approval.asked
+        thread_id = approval.session_thread_id
+        try:
+            await self._log.submit(
+                session.id, said, client_id=answer_client_id(call_id, asked), thread_id=thread_id
+            )
+        except (EventIdTaken, SessionNotFound):
+            return False
+        if rule is not None:
+            await self._log.submit(
+                session.id,
+                PermissionUpdated(updates=(update_of(rule),), tool_use_id=call_id),
+                client_id=f"permit:{call_id}:{asked}",
+            )
+        return True
+
+    async def _is_asked(self, session: SessionRecord, approval: Approval) -> bool:
+        """As the log has it now, whatever the record says."""
+        try:
+            digest = await self.keeper.digests.of(await self._log.session(session.id))
+        except SessionNotFound:
+            return False
+        found = digest.call(approval.tool_use_id)
+        is_open = session.archived_at is None and digest.status != "terminated"
+        return is_open and found is not None and found[1].asked == approval.asked
+
+    async def _rule(self, who: Principal, approval: Approval, asked: Answer) -> RuleText:
+        who.require("operator")
+        if asked.result != "allow":
+            raise InvalidInput("for_session: only with the result allow")
+        call_id = approval.tool_use_id
+        known = await questions(self._log, approval.session_id, [call_id])
+        rule = always(approval.name, known[call_id].input) if call_id in known else None
+        if rule is None:
+            raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
+        return rule
+
+    async def _found(self, who: Principal, approval_id: str) -> Approval:
+        approval = await self._drawer.get(who.tenant, approval_id)
+        if who.agent_id not in (None, approval.agent_id):
+            raise NotFound(KIND, approval_id)
+        return approval
+
+    async def _shown(self, tenant: str, approval: Approval) -> Approval:
+        """With who may answer as it is now."""
+        if approval.status != "waiting":
+            return approval
+        policy = await self.policies.of(tenant, approval.agent_id)
+        is_escalated = approval.escalated_at is not None
+        return replace(approval, may_answer=may_answer(policy, is_escalated=is_escalated))
+
+
+def _check_said(approval: Approval, said: UserToolConfirmation) -> None:
+    """Raises: Stale: what was said is not what counts."""
+    if approval.status != "answered":
+        raise Stale(f"{approval.id} waits no more: it was interrupted, or its session has ended")
+    if (approval.result, approval.answered_by) != (said.result, said.answered_by):
+        who = "nobody in time" if approval.answered_by == EXPIRED else approval.answered_by
+        raise Stale(
+            f"{approval.id} has been answered already: {approval.result} by {who or 'a client'};"
+            " the first answer counts"
+        )
+
+
+def _in_words(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds % size == 0:
+            number = seconds // size
+            return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+    return f"{seconds} seconds"

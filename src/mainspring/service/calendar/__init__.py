@@ -1,0 +1,1 @@
+"""What starts sessions by itself: deployments with schedules, and triggers."""

@@ -1,0 +1,215 @@
+"""Firing deployments: one session for each fire, however often a worker dies over it.
+
+A fire that is due is written down first, with the id that its run will have. The session is
+ordered under that id, so that ordering it again gives the same one; then, in one write, the run
+is recorded and the fire is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyThere, InvalidInput, MainspringError, NotFound
+from mainspring.service.calendar.deployments import archived
+from mainspring.service.calendar.keep import (
+    DeploymentKeep,
+    Fire,
+    Kept,
+    decided,
+    unscheduled,
+)
+from mainspring.service.calendar.model import (
+    PASSING,
+    ByHand,
+    BySchedule,
+    DeploymentRun,
+    ErrorType,
+    PausedByError,
+    RunError,
+)
+from mainspring.service.calendar.references import References, run_error
+from mainspring.service.calendar.runs import DeploymentRuns
+from mainspring.service.calendar.starting import Order, Sessions
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.work.dispatch import Job
+
+_WAIT = timedelta(seconds=30)
+"""How long a fire that waits for the session before it lets pass until it looks again."""
+_BATCH = 200
+
+
+class Firing:
+    def __init__(
+        self,
+        keep: DeploymentKeep,
+        runs: DeploymentRuns,
+        *,
+        sessions: Sessions,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self._keep = keep
+        self._runs = runs
+        self._sessions = sessions
+        self._references = References(keep.records)
+        self._clock = clock
+        self._new_id = new_id
+
+    async def fire(self, job: Job) -> None:
+        """What a worker does for a job `fire`: all that is due of a deployment."""
+        tenant = job.tenant
+        try:
+            kept = await self._keep.change(
+                tenant, job.key, lambda known: decided(known, now=self._clock())
+            )
+        except NotFound:
+            return
+        while kept.queue:
+            fire = kept.queue[0]
+            if fire.scheduled_at is None or not await self._is_held_up(tenant, kept):
+                kept = await self._run(tenant, kept, fire)
+            elif _overlap(kept) == "skip":
+                kept = await self._drop(tenant, kept, fire)
+            else:
+                await self._keep.put_job(tenant, kept.id, at=self._clock() + _WAIT)
+                return
+        await self._keep.put_next(tenant, kept)
+
+    async def run_now(self, tenant: str, deployment_id: str) -> DeploymentRun:
+        """One run, whatever the schedule says and also if it is paused.
+
+        Raises: NotFound; InvalidInput: it is archived, or its agent is.
+        """
+        kept = await self._keep.get(tenant, deployment_id)
+        if kept.deployment.archived_at is not None:
+            raise InvalidInput(f"deployment {deployment_id} is archived: it runs no more")
+        if not await self._references.has_agent(tenant, kept.deployment.agent.id):
+            raise InvalidInput(f"agent {kept.deployment.agent.id} is archived or gone")
+        fire = Fire(run_id=self._new_id("drun"))
+        run = self._recorded(kept, fire, await self._started(tenant, kept, fire))
+        telling = await self._keep.outbox.telling(*_notices(tenant, run))
+        await self._keep.records.write(self._runs.putting(tenant, run), *telling)
+        await self._keep.outbox.told(telling)
+        return run
+
+    async def sweep(self) -> int:
+        """Have fired what is due and has no job, as one that was lost. How many that were. Call
+        it now and then."""
+        due = await self._keep.drawer.due(self._clock(), limit=_BATCH)
+        for record, kept in due:
+            await self._keep.put_job(record.tenant, kept.id)
+        return len(due)
+
+    async def _run(self, tenant: str, kept: Kept, fire: Fire) -> Kept:
+        if not await self._references.has_agent(tenant, kept.deployment.agent.id):
+            notice = Notice(tenant=tenant, type="deployment.archived", id=kept.id)
+            return await self._keep.change(
+                tenant, kept.id, lambda known: archived(known, self._clock()), notices=[notice]
+            )
+        run = self._recorded(kept, fire, await self._started(tenant, kept, fire))
+        notices = _notices(tenant, run)
+        if _pauses(fire, run):
+            notices.append(Notice(tenant=tenant, type="deployment.paused", id=kept.id))
+        try:
+            return await self._keep.change(
+                tenant,
+                kept.id,
+                lambda known: _after(known, fire, run),
+                notices=notices,
+                also=[self._runs.putting(tenant, run)],
+            )
+        except AlreadyThere:  # another worker was first: its record stands
+            return await self._drop(tenant, kept, fire)
+
+    async def _drop(self, tenant: str, kept: Kept, fire: Fire) -> Kept:
+        return await self._keep.change(tenant, kept.id, lambda known: _without(known, fire))
+
+    async def _is_held_up(self, tenant: str, kept: Kept) -> bool:
+        last = kept.last_session_id
+        if last is None or _overlap(kept) == "allow":
+            return False
+        return await self._sessions.is_busy(tenant, last)
+
+    async def _started(self, tenant: str, kept: Kept, fire: Fire) -> str | RunError:
+        """The id of the session, or why there is none."""
+        deployment = kept.deployment
+        if problem := await self._references.problem(tenant, deployment):
+            return problem
+        order = Order(
+            key=fire.run_id,
+            agent=deployment.agent,
+            environment_id=deployment.environment_id,
+            title=deployment.name,
+            metadata=deployment.metadata,
+            vault_ids=deployment.vault_ids,
+            resources=await self._keep.resources(tenant, kept),
+            budget=None if deployment.budget is UNSET else deployment.budget,
+            initial_events=deployment.initial_events,
+            deployment_id=deployment.id,
+        )
+        try:
+            return await self._sessions.start(tenant, order)
+        except MainspringError as error:
+            return run_error(error)
+
+    def _recorded(self, kept: Kept, fire: Fire, outcome: str | RunError) -> DeploymentRun:
+        at = fire.scheduled_at
+        return DeploymentRun(
+            id=fire.run_id,
+            agent=kept.deployment.agent,
+            created_at=self._clock(),
+            deployment_id=kept.id,
+            trigger_context=ByHand() if at is None else BySchedule(scheduled_at=at),
+            error=outcome if isinstance(outcome, RunError) else None,
+            session_id=None if isinstance(outcome, RunError) else outcome,
+        )
+
+
+def _overlap(kept: Kept) -> str:
+    schedule = kept.deployment.schedule
+    return "allow" if schedule is None else schedule.cron.policy.overlap
+
+
+def _without(kept: Kept, fire: Fire) -> Kept:
+    queue = tuple(each for each in kept.queue if each.run_id != fire.run_id)
+    return replace(kept, queue=queue)
+
+
+def _pauses(fire: Fire, run: DeploymentRun) -> bool:
+    """A person who runs it sees what is wrong; a schedule must not go on against a wall."""
+    return fire.scheduled_at is not None and run.error is not None and run.error.type not in PASSING
+
+
+def _after(kept: Kept, fire: Fire, run: DeploymentRun) -> Kept:
+    kept = _without(kept, fire)
+    deployment, schedule = kept.deployment, kept.deployment.schedule
+    if fire.scheduled_at is None:
+        return kept
+    if run.error is None:
+        if schedule is not None:
+            schedule = replace(schedule, last_run_at=run.created_at)
+        deployment = replace(deployment, schedule=schedule)
+        return replace(kept, deployment=deployment, last_session_id=run.session_id)
+    if not _pauses(fire, run) or deployment.archived_at is not None:
+        return kept
+    reason = PausedByError(error=ErrorType(type=run.error.type))
+    deployment = replace(
+        deployment, status="paused", paused_reason=reason, updated_at=run.created_at
+    )
+    return replace(kept, deployment=deployment, queue=unscheduled(kept.queue))
+
+
+def _notices(tenant: str, run: DeploymentRun) -> list[Notice]:
+    if run.error is not None:
+        return [Notice(tenant=tenant, type="deployment_run.failed", id=run.id)]
+    return [
+        Notice(tenant=tenant, type="deployment_run.started", id=run.id),
+        Notice(tenant=tenant, type="deployment_run.succeeded", id=run.id),
+    ]

@@ -1,0 +1,1 @@
+"""What people describe: agents with their versions, environments, skills, files."""

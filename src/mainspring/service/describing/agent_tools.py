@@ -1,0 +1,291 @@
+"""The tools of an agent: how they are asked for, how they are kept, and what is on in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, assert_never, get_args
+
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.service.describing.agent_web import (
+    SearchLocation,
+    UrlSources,
+    UrlSourcesAsked,
+    resolved_sources,
+)
+
+MAX_TOOLS = 256
+
+BuiltinName: TypeAlias = Literal[
+    "bash", "edit", "read", "write", "glob", "grep", "web_fetch", "web_search"
+]
+BUILTINS: tuple[BuiltinName, ...] = get_args(BuiltinName)
+PolicyName: TypeAlias = Literal["always_allow", "always_ask", "auto"]
+
+ServerName = Annotated[str, Meta(min_length=1, max_length=255)]
+ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+Domains = Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """Whether a call is let through, asked about, or judged one by one."""
+
+    type: PolicyName
+
+
+ALLOW = Policy(type="always_allow")
+ASK = Policy(type="always_ask")
+
+
+class Default(Struct, frozen=True, kw_only=True):
+    """What holds for the tools of a set that have no configuration of their own."""
+
+    enabled: bool
+    permission_policy: Policy
+
+
+class BuiltinConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A built-in tool. What only the web tools have is left out for the others."""
+
+    enabled: bool
+    name: BuiltinName
+    permission_policy: Policy
+    type: BuiltinName
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    max_content_tokens: int | None = None
+    """Of `web_fetch`."""
+    url_sources: UrlSources | None = None
+    """Of `web_fetch`."""
+    user_location: SearchLocation | None = None
+    """Of `web_search`."""
+
+
+class McpToolConfig(Struct, frozen=True, kw_only=True):
+    enabled: bool
+    name: str
+    permission_policy: Policy
+
+
+class AgentToolset(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_toolset_20260401"
+):
+    """The built-in tools."""
+
+    configs: tuple[BuiltinConfig, ...]
+    default_config: Default
+
+
+class McpToolset(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_toolset"):
+    """The tools of an MCP server."""
+
+    configs: tuple[McpToolConfig, ...]
+    default_config: Default
+    mcp_server_name: str
+
+
+class CustomTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    """A tool that the client runs itself."""
+
+    description: Annotated[str, Meta(min_length=1)]
+    input_schema: dict[str, Any]
+    """JSON Schema of an object, kept as it was given."""
+    name: ToolName
+
+
+Tool: TypeAlias = AgentToolset | McpToolset | CustomTool
+
+
+class McpServer(Struct, frozen=True, kw_only=True, tag_field="type", tag="url"):
+    name: ServerName
+    url: Annotated[str, Meta(min_length=1, max_length=2048)]
+
+
+McpServers = Annotated[tuple[McpServer, ...], Meta(max_length=20)]
+
+
+class DefaultAsked(Struct, frozen=True, kw_only=True):
+    enabled: bool | None = None
+    permission_policy: Policy | None = None
+
+
+class BuiltinAsked(Struct, frozen=True, kw_only=True):
+    name: BuiltinName
+    enabled: bool | None = None
+    permission_policy: Policy | None = None
+    type: BuiltinName | None = None
+    allowed_domains: Domains | None = None
+    blocked_domains: Domains | None = None
+    max_content_tokens: Annotated[int, Meta(ge=1)] | None = None
+    url_sources: UrlSourcesAsked | None = None
+    user_location: SearchLocation | None = None
+
+
+class McpToolAsked(Struct, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    enabled: bool | None = None
+    permission_policy: Policy | None = None
+
+
+class AgentToolsetAsked(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_toolset_20260401"
+):
+    configs: tuple[BuiltinAsked, ...] = ()
+    default_config: DefaultAsked | None = None
+
+
+class McpToolsetAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_toolset"):
+    mcp_server_name: ServerName
+    configs: tuple[McpToolAsked, ...] = ()
+    default_config: DefaultAsked | None = None
+
+
+ToolAsked: TypeAlias = AgentToolsetAsked | McpToolsetAsked | CustomTool
+ToolsAsked = Annotated[tuple[ToolAsked, ...], Meta(max_length=MAX_TOOLS)]
+
+
+def resolved_tools(asked: Sequence[ToolAsked]) -> tuple[Tool, ...]:
+    """What is asked for, with every default filled in.
+
+    Raises: InvalidInput: a configuration is not of the tool that it names.
+    """
+    return tuple(_resolved(tool, f"tools[{index}]") for index, tool in enumerate(asked))
+
+
+def _resolved(tool: ToolAsked, where: str) -> Tool:
+    match tool:
+        case AgentToolsetAsked():
+            default = _default(tool.default_config, ALLOW)
+            return AgentToolset(
+                default_config=default,
+                configs=tuple(
+                    _builtin(config, default, f"{where}.configs[{index}]")
+                    for index, config in enumerate(tool.configs)
+                ),
+            )
+        case McpToolsetAsked():
+            default = _default(tool.default_config, ASK)
+            return McpToolset(
+                mcp_server_name=tool.mcp_server_name,
+                default_config=default,
+                configs=tuple(
+                    McpToolConfig(
+                        name=config.name,
+                        enabled=_either(config.enabled, default.enabled),
+                        permission_policy=config.permission_policy or default.permission_policy,
+                    )
+                    for config in tool.configs
+                ),
+            )
+        case CustomTool():
+            return tool
+        case _:
+            assert_never(tool)
+
+
+def _default(asked: DefaultAsked | None, policy: Policy) -> Default:
+    asked = asked or DefaultAsked()
+    return Default(
+        enabled=_either(asked.enabled, True), permission_policy=asked.permission_policy or policy
+    )
+
+
+def _either(asked: bool | None, otherwise: bool) -> bool:
+    return otherwise if asked is None else asked
+
+
+_OWN_FIELDS: Mapping[str, frozenset[str]] = {
+    "web_fetch": frozenset(
+        ("allowed_domains", "blocked_domains", "max_content_tokens", "url_sources")
+    ),
+    "web_search": frozenset(("allowed_domains", "blocked_domains", "user_location")),
+}
+
+
+def _builtin(asked: BuiltinAsked, default: Default, where: str) -> BuiltinConfig:
+    if asked.type not in (None, asked.name):
+        raise InvalidInput(f"{where}.type: must be {asked.name}, as its name is")
+    for field in sorted(frozenset[str]().union(*_OWN_FIELDS.values())):
+        if field not in _OWN_FIELDS.get(asked.name, ()) and getattr(asked, field) is not None:
+            raise InvalidInput(f"{where}.{field}: {asked.name} has no such field")
+    return BuiltinConfig(
+        name=asked.name,
+        type=asked.name,
+        enabled=_either(asked.enabled, default.enabled),
+        permission_policy=asked.permission_policy or default.permission_policy,
+        allowed_domains=asked.allowed_domains,
+        blocked_domains=asked.blocked_domains,
+        max_content_tokens=asked.max_content_tokens,
+        url_sources=None if asked.url_sources is None else resolved_sources(asked.url_sources),
+        user_location=asked.user_location,
+    )
+
+
+class Equipped(Protocol):
+    """An agent, or a session's copy of one."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]: ...
+
+    @property
+    def mcp_servers(self) -> tuple[McpServer, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTools:
+    """What an agent may use of an MCP server. Which tools there are, the server says."""
+
+    server: McpServer
+    default: Default
+    configs: Mapping[str, Default]
+
+    def config_of(self, tool: str) -> Default:
+        return self.configs.get(tool, self.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolset:
+    """What an agent has in the end."""
+
+    builtins: Mapping[BuiltinName, BuiltinConfig]
+    """Those that are on, each with its policy."""
+    custom: tuple[CustomTool, ...]
+    mcp: tuple[McpTools, ...]
+
+
+def toolset_of(agent: Equipped) -> Toolset:
+    servers = {server.name: server for server in agent.mcp_servers}
+    builtins: dict[BuiltinName, BuiltinConfig] = {}
+    custom: list[CustomTool] = []
+    mcp: list[McpTools] = []
+    for tool in agent.tools:
+        match tool:
+            case AgentToolset():
+                builtins = _enabled(tool)
+            case McpToolset():
+                mcp.append(_mcp_tools(tool, servers[tool.mcp_server_name]))
+            case CustomTool():
+                custom.append(tool)
+            case _:
+                assert_never(tool)
+    return Toolset(builtins=builtins, custom=tuple(custom), mcp=tuple(mcp))
+
+
+def _enabled(toolset: AgentToolset) -> dict[BuiltinName, BuiltinConfig]:
+    default = toolset.default_config
+    own = {config.name: config for config in toolset.configs}
+    configs = [own.get(name) or _builtin(BuiltinAsked(name=name), default, "") for name in BUILTINS]
+    return {config.name: config for config in configs if config.enabled}
+
+
+def _mcp_tools(toolset: McpToolset, server: McpServer) -> McpTools:
+    return McpTools(
+        server=server,
+        default=toolset.default_config,
+        configs={
+            config.name: Default(enabled=config.enabled, permission_policy=config.permission_policy)
+            for config in toolset.configs
+        },
+    )

@@ -1,0 +1,1 @@
+"""How things are kept: typed drawers of records, pages, seals, notices."""

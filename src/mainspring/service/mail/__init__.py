@@ -1,0 +1,1 @@
+"""Webhooks: who is told, what, and until it has arrived."""

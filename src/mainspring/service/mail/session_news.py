@@ -1,0 +1,106 @@
+"""What webhooks are told of sessions: taken from their logs.
+
+A cursor says how far that is done, and moves with the deliveries in one write, so that nothing is
+lost or doubled wherever a worker dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyThere, NotFound, Stale
+from mainspring.log.records import Records, Remove
+from mainspring.log.session_log import SessionLog
+from mainspring.service.keeping.drawer import Drawer
+from mainspring.service.mail.events import LOG_TYPES, told_by
+from mainspring.service.mail.outbox import Outbox
+from mainspring.service.mail.webhooks import Webhook, Webhooks
+
+CURSOR_KIND = "webhook_cursor"
+_BATCH = 200
+_TRIES = 8
+_FROM_LOGS = frozenset(type_ for types in LOG_TYPES.values() for type_ in types)
+
+
+class _Cursor(Struct, frozen=True, kw_only=True):
+    id: str
+    """The session's."""
+    seq: int
+
+
+class SessionNews:
+    def __init__(
+        self,
+        records: Records,
+        webhooks: Webhooks,
+        outbox: Outbox,
+        log: SessionLog,
+        *,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._records = records
+        self._webhooks = webhooks
+        self._outbox = outbox
+        self._log = log
+        self._cursors = Drawer(records, CURSOR_KIND, _Cursor, clock=clock)
+
+    async def catch_up(self, tenant: str, session_id: str) -> int:
+        """Tell of what is new in a session's log; how many deliveries that makes. Call it at each
+        wake and after each run, while the session is held: what a worker that died has left
+        untold is told by the next."""
+        listening = await self._webhooks.listening(tenant)
+        if not any(_FROM_LOGS.intersection(each.event_types) for each in listening):
+            return 0
+        main_thread_id = (await self._log.session(session_id)).thread_id
+        made = 0
+        for _ in range(_TRIES):
+            try:
+                while (
+                    step := await self._step(tenant, session_id, main_thread_id, listening)
+                ) >= 0:
+                    made += step
+            except (Stale, AlreadyThere):  # another has told of it just now
+                continue
+            return made
+        raise Stale(f"{CURSOR_KIND} {session_id}: others kept moving it; try again")
+
+    async def forget(self, tenant: str, session_id: str) -> None:
+        """Of a session that is deleted."""
+        try:
+            record = await self._cursors.record(tenant, session_id)
+            await self._records.write(Remove(record=record))
+        except (NotFound, Stale):
+            return
+
+    async def _step(
+        self, tenant: str, session_id: str, main_thread_id: str, listening: Sequence[Webhook]
+    ) -> int:
+        """How many deliveries; -1: there is nothing to tell of."""
+        try:
+            record = await self._cursors.record(tenant, session_id)
+            after = self._cursors.read(record).seq
+        except NotFound:
+            record, after = None, 0
+        found = await self._log.read(session_id, after=after, types=LOG_TYPES, limit=_BATCH)
+        if not found:
+            return -1
+        told = [
+            each
+            for event in found
+            if event.session_id == session_id  # what a fork has inherited was told already
+            for each in told_by(event, tenant=tenant, main_thread_id=main_thread_id)
+        ]
+        changes = self._outbox.posting(tenant, told, listening)
+        cursor = _Cursor(id=session_id, seq=found[-1].seq)
+        moved = (
+            self._cursors.putting(tenant, cursor)
+            if record is None
+            else self._cursors.replacing(record, cursor)
+        )
+        await self._records.write(moved, *changes)
+        await self._outbox.told(changes)
+        return len(changes)

@@ -1,0 +1,1 @@
+"""Memory stores: files with versions and preconditions."""

@@ -1,0 +1,1 @@
+"""Work for clients with hands of their own."""

@@ -1,0 +1,1 @@
+"""Sessions as clients see them: made, spoken to, listed, streamed."""

@@ -1,0 +1,254 @@
+"""A session's own copy of its agent: with what it was overridden by and whom it may call upon."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core.errors import InvalidInput
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.agent_model import ModelAsked, ModelConfig
+from mainspring.service.describing.agent_roster import (
+    Advisor,
+    AdvisorEnabled,
+    AgentAsked,
+    AgentReference,
+    Coordinator,
+    DelegationEnabled,
+    Disabled,
+    Multiagent,
+    Multiagent20261001,
+    Switch,
+    Version,
+)
+from mainspring.service.describing.agent_tool_checks import check_tools
+from mainspring.service.describing.agent_tools import (
+    McpServer,
+    McpServers,
+    Tool,
+    ToolsAsked,
+    resolved_tools,
+)
+from mainspring.service.describing.agents import (
+    AgentObject,
+    AgentSkill,
+    ExecutionIdentity,
+    SkillsAsked,
+    System,
+    UpdateAgent,
+)
+
+
+class AgentBook(Protocol):
+    async def get(self, tenant: str, agent_id: str, version: int | None = None) -> AgentObject:
+        """Raises: NotFound."""
+        ...
+
+    async def altered(self, tenant: str, known: AgentObject, asked: UpdateAgent) -> AgentObject:
+        """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
+        ...
+
+
+class ThreadAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    """An agent as a thread has it."""
+
+    id: str
+    name: str
+    version: int
+    model: ModelConfig
+    execution_identity: ExecutionIdentity
+    mcp_servers: tuple[McpServer, ...]
+    skills: tuple[AgentSkill, ...]
+    tools: tuple[Tool, ...]
+    description: str | None = None
+    system: str | None = None
+
+
+class SessionCoordinator(Struct, frozen=True, kw_only=True, tag_field="type", tag="coordinator"):
+    agents: tuple[ThreadAgent | Advisor, ...]
+
+
+class SessionDelegation(Struct, frozen=True, kw_only=True, tag_field="type", tag="enabled"):
+    inline_agents: Switch
+    predefined_agents: tuple[ThreadAgent, ...]
+
+
+class SessionMultiagent20261001(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="multiagent_20261001"
+):
+    advisor: AdvisorEnabled | Disabled
+    subagents: SessionDelegation | Disabled
+    workflows: SessionDelegation | Disabled
+
+
+SessionMultiagent: TypeAlias = SessionCoordinator | SessionMultiagent20261001
+
+
+class SessionAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    """The agent as it was when the session was made."""
+
+    id: str
+    name: str
+    version: int
+    model: ModelConfig
+    execution_identity: ExecutionIdentity
+    mcp_servers: tuple[McpServer, ...]
+    skills: tuple[AgentSkill, ...]
+    tools: tuple[Tool, ...]
+    description: str | None = None
+    system: str | None = None
+    multiagent: SessionMultiagent | None = None
+
+
+class AgentWithOverrides(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_with_overrides"
+):
+    """What is named replaces the agent's own, for this session."""
+
+    id: str
+    version: Version | None = None
+    mcp_servers: McpServers | UnsetType | None = UNSET
+    model: ModelAsked | UnsetType = UNSET
+    skills: SkillsAsked | UnsetType | None = UNSET
+    system: System | UnsetType | None = UNSET
+    tools: ToolsAsked | UnsetType | None = UNSET
+
+
+AgentChoice: TypeAlias = str | AgentAsked | AgentWithOverrides
+
+
+class UpdateSessionAgent(Struct, frozen=True, kw_only=True):
+    mcp_servers: McpServers | UnsetType = UNSET
+    tools: ToolsAsked | UnsetType = UNSET
+
+
+def chosen_id(choice: AgentChoice) -> str:
+    return choice if isinstance(choice, str) else choice.id
+
+
+async def snapshot(agents: AgentBook, who: Principal, choice: AgentChoice) -> SessionAgent:
+    """Raises: NotFound, InvalidInput: it is archived, or an override does not fit; Forbidden: an
+    agent would say what an agent may do."""
+    tenant = who.tenant
+    version = None if isinstance(choice, str) else choice.version
+    agent = await agents.get(tenant, chosen_id(choice), version)
+    if agent.archived_at is not None:
+        raise InvalidInput(f"agent: {agent.id} is archived; no new sessions are made with it")
+    if isinstance(choice, AgentWithOverrides):
+        who.require_human()
+        asked = UpdateAgent(
+            mcp_servers=choice.mcp_servers,
+            model=choice.model,
+            skills=choice.skills,
+            system=choice.system,
+            tools=choice.tools,
+        )
+        agent = await agents.altered(tenant, agent, asked)
+    return SessionAgent(
+        id=agent.id,
+        name=agent.name,
+        version=agent.version,
+        model=agent.model,
+        execution_identity=agent.execution_identity,
+        mcp_servers=agent.mcp_servers,
+        skills=agent.skills,
+        tools=agent.tools,
+        description=agent.description,
+        system=agent.system,
+        multiagent=await _resolved(agents, tenant, agent.multiagent),
+    )
+
+
+def updated(agent: SessionAgent, asked: UpdateSessionAgent) -> SessionAgent:
+    """Raises: InvalidInput: tools and servers do not fit together."""
+    servers = agent.mcp_servers if isinstance(asked.mcp_servers, UnsetType) else asked.mcp_servers
+    tools = agent.tools if isinstance(asked.tools, UnsetType) else resolved_tools(asked.tools)
+    check_tools(tools, servers)
+    return replace(agent, mcp_servers=servers, tools=tools)
+
+
+def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent:
+    """The agent that a thread runs: of those that the session knows, the one with the name."""
+    own = _as_thread(agent)
+    known = {each.name: each for each in (*_members(agent.multiagent), own)}
+    return known.get(name or own.name, own)
+
+
+def models_of(agent: SessionAgent) -> frozenset[str]:
+    """All that may be asked in the session, for what is known when it is made."""
+    advisors: list[str] = []
+    match agent.multiagent:
+        case SessionCoordinator(agents=roster):
+            advisors = [each.model for each in roster if isinstance(each, Advisor)]
+        case SessionMultiagent20261001(advisor=AdvisorEnabled(model=model)):
+            advisors = [model]
+        case _:
+            pass
+    members = _members(agent.multiagent)
+    return frozenset([agent.model.id, *advisors, *(each.model.id for each in members)])
+
+
+def skills_of(agent: SessionAgent) -> frozenset[str]:
+    """Ids of those that its threads may have."""
+    every = (agent, *_members(agent.multiagent))
+    return frozenset(skill.skill_id for each in every for skill in each.skills)
+
+
+def _as_thread(agent: SessionAgent | AgentObject) -> ThreadAgent:
+    return ThreadAgent(
+        id=agent.id,
+        name=agent.name,
+        version=agent.version,
+        model=agent.model,
+        execution_identity=agent.execution_identity,
+        mcp_servers=agent.mcp_servers,
+        skills=agent.skills,
+        tools=agent.tools,
+        description=agent.description,
+        system=agent.system,
+    )
+
+
+def _members(multiagent: SessionMultiagent | None) -> list[ThreadAgent]:
+    match multiagent:
+        case None:
+            return []
+        case SessionCoordinator(agents=agents):
+            return [each for each in agents if isinstance(each, ThreadAgent)]
+        case SessionMultiagent20261001(subagents=subagents, workflows=workflows):
+            return [
+                each
+                for delegation in (subagents, workflows)
+                if isinstance(delegation, SessionDelegation)
+                for each in delegation.predefined_agents
+            ]
+
+
+async def _resolved(
+    agents: AgentBook, tenant: str, multiagent: Multiagent | None
+) -> SessionMultiagent | None:
+    async def found(reference: AgentReference) -> ThreadAgent:
+        return _as_thread(await agents.get(tenant, reference.id, reference.version))
+
+    async def delegation(known: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
+        if isinstance(known, Disabled):
+            return known
+        members = [await found(each) for each in known.predefined_agents]
+        return SessionDelegation(
+            inline_agents=known.inline_agents, predefined_agents=tuple(members)
+        )
+
+    match multiagent:
+        case None:
+            return None
+        case Coordinator(agents=roster):
+            members = [each if isinstance(each, Advisor) else await found(each) for each in roster]
+            return SessionCoordinator(agents=tuple(members))
+        case Multiagent20261001():
+            return SessionMultiagent20261001(
+                advisor=multiagent.advisor,
+                subagents=await delegation(multiagent.subagents),
+                workflows=await delegation(multiagent.workflows),
+            )

@@ -1,0 +1,245 @@
+"""A session's events in pages, either way, at a price that does not depend on the log's length.
+
+What was sent and waits to be processed comes after what is in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
+from mainspring.log.chain import to_event
+from mainspring.log.session_log import ENDLESS, SessionLog
+from mainspring.log.store import InboxItem, Span
+from mainspring.service.keeping.page import Limit, Page, cursor_of, place_of
+from mainspring.service.sessions.wire_events import PUBLIC_TYPES, View, Wire, WireEvent
+
+MAX_READ = 20_000
+"""Events that one request goes through at most; if that is not enough, its page is short."""
+_CHUNK = 1000
+_YES_OR_NO = "user.tool_confirmation"
+"""Not shown before the session has taken it up: who has to do the call would do it at once."""
+_LAST = ENDLESS - 1
+
+
+class ListEvents(Struct, frozen=True, kw_only=True):
+    created_at_gt: datetime | None = None
+    created_at_gte: datetime | None = None
+    created_at_lt: datetime | None = None
+    created_at_lte: datetime | None = None
+    limit: Limit = 100
+    order: Literal["asc", "desc"] = "asc"
+    page: str | None = None
+    types: tuple[str, ...] = ()
+    include: tuple[Literal["internal"], ...] = ()
+    """Ours: `internal` shows what the API has no word for, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """A list of events, resolved: what is wanted, and where to go on."""
+
+    view: View
+    types: frozenset[str] | None
+    since: datetime | None
+    until: datetime | None
+    is_since_open: bool
+    is_until_open: bool
+    is_backwards: bool
+    limit: int
+
+    def wants(self, moment: datetime) -> bool:
+        return not self.is_early(moment) and not self.is_late(moment)
+
+    def is_early(self, moment: datetime) -> bool:
+        if self.since is None:
+            return False
+        return moment < self.since or (self.is_since_open and moment == self.since)
+
+    def is_late(self, moment: datetime) -> bool:
+        if self.until is None:
+            return False
+        return moment > self.until or (self.is_until_open and moment == self.until)
+
+    @property
+    def is_timed(self) -> bool:
+        return self.since is not None or self.until is not None
+
+
+def sought(view: View, asked: ListEvents) -> Sought:
+    """Raises: InvalidInput."""
+    types = frozenset(asked.types) or (None if view.is_internal else PUBLIC_TYPES)
+    if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
+        raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
+    for moment in (asked.created_at_gt, asked.created_at_gte, *_uptos(asked)):
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
+    since = max(filter(None, [asked.created_at_gt, asked.created_at_gte]), default=None)
+    until = min(filter(None, _uptos(asked)), default=None)
+    return Sought(
+        view=view,
+        types=types,
+        since=since,
+        until=until,
+        is_since_open=since is not None and since == asked.created_at_gt,
+        is_until_open=until is not None and until == asked.created_at_lt,
+        is_backwards=asked.order == "desc",
+        limit=asked.limit,
+    )
+
+
+def _uptos(asked: ListEvents) -> tuple[datetime | None, datetime | None]:
+    return asked.created_at_lt, asked.created_at_lte
+
+
+class EventPages:
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self._wire = Wire(log)
+
+    async def page(self, wanted: Sought, cursor: str | None) -> Page[WireEvent]:
+        """Raises: InvalidInput: a cursor of another list; SessionNotFound."""
+        waiting = await self._waiting(wanted)  # first, so that what is taken up now is not missed
+        if wanted.is_backwards:
+            return await self._newest_first(wanted, waiting, cursor)
+        return await self._oldest_first(wanted, waiting, cursor)
+
+    async def _oldest_first(
+        self, wanted: Sought, waiting: Sequence[InboxItem], cursor: str | None
+    ) -> Page[WireEvent]:
+        kind, place = _place(cursor) if cursor else ("seq", 0)
+        shown: list[WireEvent] = []
+        next_page: str | None = None
+        if kind == "seq":
+            shown, last = await self._from_log(wanted, place)
+            if last is not None:
+                return Page(data=shown, next_page=cursor_of("seq", last))
+        else:
+            waiting = [item for item in waiting if item.position > place]
+        seen = {event["id"] for event in shown}
+        waiting = [item for item in waiting if item.event_id not in seen]
+        room = wanted.limit - len(shown)
+        shown += [await self._unprocessed(wanted, item) for item in waiting[:room]]
+        if len(waiting) > room:
+            place = waiting[room - 1].position if room else waiting[0].position - 1
+            next_page = cursor_of("inbox", place)
+        return Page(data=shown, next_page=next_page)
+
+    async def _newest_first(
+        self, wanted: Sought, waiting: Sequence[InboxItem], cursor: str | None
+    ) -> Page[WireEvent]:
+        kind, place = _place(cursor) if cursor else ("inbox", _LAST)
+        newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
+        shown = [await self._unprocessed(wanted, item) for item in newest[: wanted.limit]]
+        if len(newest) >= wanted.limit:
+            return Page(data=shown, next_page=cursor_of("inbox", newest[wanted.limit - 1].position))
+        start = place if kind == "seq" else ENDLESS
+        seen = {event["id"] for event in shown}
+        logged, last = await self._from_log(wanted, start, room=wanted.limit - len(shown))
+        shown += [event for event in logged if event["id"] not in seen]
+        return Page(data=shown, next_page=None if last is None else cursor_of("seq", last))
+
+    async def _waiting(self, wanted: Sought) -> list[InboxItem]:
+        view = wanted.view
+        if wanted.is_timed:
+            return []  # it has no time yet
+        items = await self._log.store.pending(view.session_id, types=wanted.types)
+        thread = view.thread_id or view.main_thread_id
+        return [
+            item
+            for item in items
+            if view.shows(item.type) and item.thread_id == thread and item.type != _YES_OR_NO
+        ]
+
+    async def _unprocessed(self, wanted: Sought, item: InboxItem) -> WireEvent:
+        return await self._wire.pending(item, main_thread_id=wanted.view.main_thread_id)
+
+    async def _from_log(
+        self, wanted: Sought, place: int, *, room: int | None = None
+    ) -> tuple[list[WireEvent], int | None]:
+        """Events behind a place, as many as there is room for, and where to go on if there are
+        more.
+        """
+        room = wanted.limit if room is None else room
+        place = await self._skipped(wanted, place)
+        shown: list[WireEvent] = []
+        read = 0
+        while read < MAX_READ:
+            size = _CHUNK if read else min(_CHUNK, room + 1)
+            chunk = await self._chunk(wanted, place, size)
+            fitting, is_over = _in_time(wanted, chunk)
+            showing = await self._wire.shown(wanted.view, fitting)
+            for each in showing.shown:
+                if len(shown) == room:
+                    return shown, place
+                shown.append(each.wire)
+                place = each.event.seq
+            if is_over or len(chunk) < size or (showing.held and not wanted.is_backwards):
+                return shown, None  # behind a call that is held back, nothing is there yet
+            if len(shown) < room:
+                place = chunk[-1].seq
+            read += len(chunk)
+        return shown, place
+
+    async def _chunk(self, wanted: Sought, place: int, size: int) -> list[Event]:
+        view = wanted.view
+        found: list[Event] = []
+        segments = await self._log.lineage(view.session_id)
+        for segment in reversed(segments) if wanted.is_backwards else segments:
+            after = segment.after if wanted.is_backwards else max(place, segment.after)
+            upto = min(place - 1, segment.upto) if wanted.is_backwards else segment.upto
+            if after >= upto or len(found) == size:
+                continue
+            rows = await self._log.store.read(
+                Span(
+                    session_id=segment.session_id,
+                    after=after,
+                    upto=upto,
+                    types=wanted.types,
+                    threads=None if view.thread_id is None else frozenset([view.thread_id]),
+                    limit=size - len(found),
+                    backwards=wanted.is_backwards,
+                )
+            )
+            found += [to_event(segment.session_id, row) for row in rows]
+        return found
+
+    async def _skipped(self, wanted: Sought, place: int) -> int:
+        """Past what is too early, or too late, by halving: times in a log go up."""
+        edge = wanted.until if wanted.is_backwards else wanted.since
+        if edge is None:
+            return place
+        low, high = 0, (await self._log.session(wanted.view.session_id)).head.seq
+        while low < high:  # the first event at or after the edge is in low + 1 .. high + 1
+            middle = (low + high + 1) // 2
+            [event] = await self._log.read(wanted.view.session_id, after=middle - 1, limit=1)
+            is_before = (
+                not wanted.is_late(event.time)
+                if wanted.is_backwards
+                else wanted.is_early(event.time)
+            )
+            low, high = (middle, high) if is_before else (low, middle - 1)
+        return min(place, low + 1) if wanted.is_backwards else max(place, low)
+
+
+def _in_time(wanted: Sought, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
+    """Those within the times asked for, and whether all further ones are beyond them."""
+    fitting = [event for event in chunk if wanted.wants(event.time)]
+    if not chunk:
+        return fitting, True
+    last = chunk[-1].time
+    return fitting, wanted.is_early(last) if wanted.is_backwards else wanted.is_late(last)
+
+
+def _place(cursor: str) -> tuple[str, int]:
+    match place_of(cursor):
+        case ["seq" | "inbox" as kind, int(place)] if 0 <= place <= ENDLESS:
+            return kind, place
+        case _:
+            raise InvalidInput("page: not a cursor of this list")

@@ -1,0 +1,170 @@
+"""Which sessions there are: filtered, in pages that can be turned both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.clock import to_micros
+from mainspring.core.errors import InvalidInput
+from mainspring.log.records import Record, Records, Wanted
+from mainspring.log.session_log import ENDLESS
+from mainspring.service.keeping.page import Limit, cursor_of, place_of
+from mainspring.service.sessions.digest import Status
+from mainspring.service.sessions.mounted import StoreResource
+from mainspring.service.sessions.record import KIND, SessionRecord
+from mainspring.service.sessions.view import Standing
+
+T = TypeVar("T")
+
+MAX_LOOKED_AT = 2000
+"""Sessions that one request goes through at most; if that is not enough, its page is short."""
+_CHUNK = 200
+_DECODER = msgspec.json.Decoder(SessionRecord)
+
+
+class ListSessions(Struct, frozen=True, kw_only=True):
+    agent_id: str | None = None
+    agent_version: int | None = None
+    created_at_gt: datetime | None = None
+    created_at_gte: datetime | None = None
+    created_at_lt: datetime | None = None
+    created_at_lte: datetime | None = None
+    deployment_id: str | None = None
+    include_archived: bool = False
+    limit: Limit = 20
+    memory_store_id: str | None = None
+    order: Literal["asc", "desc"] = "desc"
+    page: str | None = None
+    statuses: tuple[Status, ...] = ()
+
+
+class TwoWayPage(Struct, Generic[T], frozen=True, kw_only=True):
+    data: Sequence[T]
+    next_page: str | None = None
+    prev_page: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where a page begins, and which way it goes on from there."""
+
+    is_back: bool = False
+    after: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    shown: list[tuple[Record, Standing]]
+    has_more: bool
+    last: Record | None
+    """The last one looked at, shown or not."""
+
+
+class SessionList:
+    def __init__(
+        self,
+        records: Records,
+        look: Callable[[SessionRecord], Awaitable[Standing | None]],
+    ) -> None:
+        """`look` gives `None` for a session that is gone."""
+        self._records = records
+        self._look = look
+
+    async def page(self, tenant: str, asked: ListSessions) -> TwoWayPage[Standing]:
+        """Raises: InvalidInput: a cursor of another list."""
+        turn = Turn() if asked.page is None else _turn(tenant, asked.page)
+        found = await self._gathered(_wanted(tenant, asked, turn), asked)
+        shown = found.shown[::-1] if turn.is_back else found.shown
+        forth = shown[-1][0] if shown else found.last
+        back = shown[0][0] if shown else None
+        has_next = turn.is_back or found.has_more
+        has_previous = found.has_more if turn.is_back else asked.page is not None
+        return TwoWayPage(
+            data=[standing for _, standing in shown],
+            next_page=_cursor("next", forth) if has_next else None,
+            prev_page=_cursor("prev", back) if has_previous else None,
+        )
+
+    async def _gathered(self, wanted: Wanted, asked: ListSessions) -> Gathered:
+        shown: list[tuple[Record, Standing]] = []
+        last = wanted.after
+        looked_at = 0
+        while looked_at < MAX_LOOKED_AT:
+            chunk = await self._records.list(replace(wanted, after=last))
+            for record in chunk:
+                standing = await self._fitting(record, asked)
+                if standing is not None and len(shown) == asked.limit:
+                    return Gathered(shown, has_more=True, last=last)
+                last = record
+                if standing is not None:
+                    shown.append((record, standing))
+            looked_at += len(chunk)
+            if len(chunk) < wanted.limit:
+                return Gathered(shown, has_more=False, last=last)
+        return Gathered(shown, has_more=True, last=last)
+
+    async def _fitting(self, record: Record, asked: ListSessions) -> Standing | None:
+        session = _DECODER.decode(record.body)
+        if not _is_asked_for(session, asked):
+            return None
+        standing = await self._look(session)
+        if standing is None or (asked.statuses and standing.status not in asked.statuses):
+            return None
+        return standing
+
+
+def _is_asked_for(session: SessionRecord, asked: ListSessions) -> bool:
+    if asked.agent_id is not None and asked.agent_version not in (None, session.agent.version):
+        return False
+    return asked.memory_store_id is None or any(
+        isinstance(each, StoreResource) and each.memory_store_id == asked.memory_store_id
+        for each in session.resources
+    )
+
+
+def _wanted(tenant: str, asked: ListSessions, turn: Turn) -> Wanted:
+    froms = [*_micros(asked.created_at_gte), *(each + 1 for each in _micros(asked.created_at_gt))]
+    uptos = [*_micros(asked.created_at_lte), *(each - 1 for each in _micros(asked.created_at_lt))]
+    is_ascending = (asked.order == "asc") is not turn.is_back
+    is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version is not None
+    return Wanted(
+        kind=KIND,
+        tenant=tenant,
+        label=asked.agent_id,
+        parent=asked.deployment_id,
+        is_archived=None if asked.include_archived else False,
+        created_from=max(froms, default=None),
+        created_upto=min(uptos, default=None),
+        after=turn.after,
+        order="asc" if is_ascending else "desc",
+        limit=_CHUNK if is_filtered else asked.limit + 1,
+    )
+
+
+def _micros(moment: datetime | None) -> list[int]:
+    if moment is None:
+        return []
+    if moment.tzinfo is None:
+        raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
+    return [to_micros(moment)]
+
+
+def _cursor(way: str, record: Record | None) -> str | None:
+    return None if record is None else cursor_of(way, record.created, record.id)
+
+
+def _turn(tenant: str, cursor: str) -> Turn:
+    match place_of(cursor):
+        case ["next" | "prev" as way, int(created), str(id_)] if abs(created) <= ENDLESS:
+            after = Record(
+                tenant=tenant, kind=KIND, id=id_, created=created, updated=created, body=b""
+            )
+            return Turn(way == "prev", after)
+        case _:
+            raise InvalidInput("page: not a cursor of this list")

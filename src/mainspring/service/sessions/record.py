@@ -1,0 +1,78 @@
+"""What is kept of a session beside its log: how it was asked for. How it stands, the log says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.environments import Config
+from mainspring.service.keeping.drawer import Tabs
+from mainspring.service.keeping.metadata import Metadata
+from mainspring.service.sessions.agent import SessionAgent
+from mainspring.service.sessions.mounted import Resource
+
+KIND = "session"
+ACCEPTED_KIND = "accepted_request"
+Title = Annotated[str, Meta(max_length=512)]
+
+
+class Money(Struct, frozen=True, kw_only=True):
+    amount: Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,14})$")]
+    """In cents: "2500" is 25 dollars."""
+    currency: Literal["USD"]
+
+
+class Budget(Struct, frozen=True, kw_only=True, tag_field="type", tag="limit"):
+    max_list_cost: Money
+
+
+class Maker(Struct, frozen=True, kw_only=True):
+    key_id: str
+    name: str
+    acting_agent: str | None = None
+
+    @classmethod
+    def of(cls, who: Principal) -> Maker:
+        return cls(key_id=who.key_id, name=who.name, acting_agent=who.acting_agent)
+
+
+class SessionRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    agent: SessionAgent
+    environment_id: str
+    environment: Config
+    """As it was when the session was made."""
+    created_at: datetime
+    updated_at: datetime
+    created_by: Maker
+    title: str | None = None
+    metadata: Metadata = {}
+    vault_ids: tuple[str, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    sealed: dict[str, bytes] = {}
+    """Tokens of repositories by the ids of the resources, each sealed for `token_context`."""
+    budget: Budget | None = None
+    deployment_id: str | None = None
+    archived_at: datetime | None = None
+    archived_threads: dict[str, datetime] = {}
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """A request that was checked and may be repeated, under the key that its client chose."""
+
+    id: str
+    session_id: str
+    client_ids: tuple[str | None, ...]
+    """Under which its events go into the inbox, once; `None`: each time anew."""
+
+
+def tabs(session: SessionRecord) -> Tabs:
+    return Tabs(
+        parent=session.deployment_id or "",
+        label=session.agent.id,
+        is_archived=session.archived_at is not None,
+        created=session.created_at,
+    )

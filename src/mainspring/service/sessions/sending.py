@@ -1,0 +1,292 @@
+"""Sending events to a session: all of a request is checked before the first is put in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from mainspring.core.envelope import payload_type
+from mainspring.core.errors import AlreadyThere, EventIdTaken, InvalidInput, NotFound
+from mainspring.core.events import (
+    ClientPayload,
+    SystemMessage,
+    UserCustomToolResult,
+    UserDefineOutcome,
+    UserInterrupt,
+    UserMessage,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem
+from mainspring.log.upcast import read_payload
+from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.answering import Leave, answer_client_id, answered_by, is_answer
+from mainspring.service.approvals.speakers import Speakers
+from mainspring.service.describing.environments import SelfHostedConfig
+from mainspring.service.keeping.drawer import Drawer, Tabs
+from mainspring.service.sessions.digest import Call, SessionDigest, result_of
+from mainspring.service.sessions.record import ACCEPTED_KIND, Accepted
+from mainspring.service.sessions.sending_content import prepared, sparing
+from mainspring.service.sessions.sending_params import SendConfirmation, SentEvent
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.view import Standing
+from mainspring.service.sessions.wire_events import Wire, WireEvent
+
+_ANSWERS = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
+_ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
+_GIVEN_BEFORE = "Idempotency-Key: it was given with another event before"
+_SPOKEN = UserMessage | UserDefineOutcome | SystemMessage
+
+
+class Sending:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._wire = Wire(sessions.log)
+        records = sessions.drawer.records
+        self._leave = Leave(records, clock=sessions.clock)
+        self._speakers = Speakers(records, clock=sessions.clock)
+        self._accepted = Drawer(
+            records,
+            ACCEPTED_KIND,
+            Accepted,
+            tabs=lambda accepted: Tabs(parent=accepted.session_id),
+            clock=sessions.clock,
+        )
+
+    async def send(
+        self,
+        who: Principal,
+        session_id: str,
+        asked: Sequence[SentEvent],
+        *,
+        key: str | None = None,
+    ) -> list[WireEvent]:
+        """Put events into the inbox and have the session woken. With a `key`, the same request may
+        be made again: it is done once.
+
+        Raises: NotFound, InvalidInput, Forbidden: they may not approve what they would.
+        """
+        standing = await self._sessions.find(who, session_id)
+        _check_open(standing)
+        await self._check_leave(who, standing, asked)
+        around = sparing(self._sessions.premises.around)
+        payloads = [
+            _signed(await prepared(around, who.tenant, each, where=f"events[{index}]"), who)
+            for index, each in enumerate(asked)
+        ]
+        accepted = await self._accepted_as(who.tenant, standing, payloads, key)
+        if any(isinstance(each, _SPOKEN) for each in payloads):
+            await self._speakers.note(who, standing.record)
+        items = await self._submit(who.tenant, standing, payloads, accepted)
+        main = standing.row.thread_id
+        return [await self._wire.pending(item, main_thread_id=main) for item in items]
+
+    async def _check_leave(
+        self, who: Principal, standing: Standing, asked: Sequence[SentEvent]
+    ) -> None:
+        calls = [each.tool_use_id for each in asked if isinstance(each, SendConfirmation)]
+        if calls:
+            found = {call_id: standing.digest.call(call_id) for call_id in calls}
+            askings = {call_id: call[1].asked for call_id, call in found.items() if call}
+            await self._leave.check(who, standing.record, askings)
+
+    async def _accepted_as(
+        self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], key: str | None
+    ) -> Accepted:
+        """What was made of the request before, or is now that it has been checked."""
+        session_id = standing.record.id
+        id_ = "" if key is None else _request_id(session_id, key)
+        if id_:
+            try:
+                return await self._accepted.get(tenant, id_)
+            except NotFound:
+                pass
+        answered = frozenset[str]()
+        if any(payload_type(each) in _ANSWERS for each in payloads):
+            answered = await _answered(self._sessions.log, session_id)
+        check_fit(standing, payloads, answered)
+        client_ids = tuple(
+            _client_id(standing.digest, payload) or (f"{id_}:{index}" if id_ else None)
+            for index, payload in enumerate(payloads)
+        )
+        accepted = Accepted(id=id_, session_id=session_id, client_ids=client_ids)
+        if not id_:
+            return accepted
+        try:
+            return await self._accepted.put(tenant, accepted)
+        except AlreadyThere:  # the same request, at the same time
+            return await self._accepted.get(tenant, id_)
+
+    async def _submit(
+        self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], accepted: Accepted
+    ) -> list[InboxItem]:
+        if len(accepted.client_ids) != len(payloads):
+            raise InvalidInput(_GIVEN_BEFORE)
+        try:
+            return await self._sessions.submit(
+                tenant,
+                standing.record.id,
+                *payloads,
+                client_ids=accepted.client_ids,
+                thread_ids=[_addressee(standing.digest, payload) for payload in payloads],
+            )
+        except EventIdTaken as error:
+            if not is_answer(error.client_id):
+                raise InvalidInput(_GIVEN_BEFORE) from error
+            call_id = error.client_id.split(":")[1]
+            raise InvalidInput(
+                f"{call_id} has been answered already, by somebody else: the first answer counts"
+            ) from error
+
+
+def _signed(payload: ClientPayload, who: Principal) -> ClientPayload:
+    if isinstance(payload, UserToolConfirmation):
+        return replace(payload, answered_by=answered_by(who))
+    return payload
+
+
+def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    if not isinstance(payload, UserToolConfirmation):
+        return None
+    found = digest.call(payload.tool_use_id)
+    return None if found is None else answer_client_id(payload.tool_use_id, found[1].asked)
+
+
+def check_fit(
+    standing: Standing, payloads: Sequence[ClientPayload], answered: frozenset[str]
+) -> None:
+    """Whether the session can take them, in this order. `answered`: calls that have an answer
+    which was not taken up yet.
+
+    Raises: InvalidInput.
+    """
+    given = set(answered)
+    for index, payload in enumerate(payloads):
+        where = f"events[{index}]"
+        call_id = _check_one(standing, payload, where)
+        if isinstance(payload, SystemMessage):
+            _check_accompanying(payloads, index, where)
+        if call_id is None:
+            continue
+        if call_id in given:
+            raise InvalidInput(f"{where}: {call_id} has been answered already")
+        given.add(call_id)
+
+
+def _check_one(standing: Standing, payload: ClientPayload, where: str) -> str | None:
+    """The call that it answers, if it does."""
+    match payload:
+        case UserToolConfirmation(tool_use_id=call_id):
+            _check_asked(standing.digest, call_id, where)
+            return call_id
+        case UserCustomToolResult(custom_tool_use_id=call_id):
+            _check_open_call(standing.digest, call_id, f"{where}.custom_tool_use_id", "custom")
+            return call_id
+        case UserToolResult(tool_use_id=call_id):
+            if not isinstance(standing.record.environment, SelfHostedConfig):
+                raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
+            _check_handed(standing.digest, call_id, f"{where}.tool_use_id")
+            return call_id
+        case UserInterrupt(session_thread_id=str(thread_id)):
+            _check_thread(standing, thread_id, f"{where}.session_thread_id")
+            return None
+        case _:
+            return None
+
+
+def _check_open(standing: Standing) -> None:
+    if standing.record.archived_at is not None:
+        raise InvalidInput(f"session {standing.record.id} is archived and takes no events")
+    if standing.status == "terminated":
+        raise InvalidInput(f"session {standing.record.id} has ended and takes no events")
+
+
+def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
+    found = digest.call(call_id)
+    if found is None or not found[1].is_asked:
+        raise InvalidInput(
+            f"{where}.tool_use_id: {call_id} does not wait for a confirmation;"
+            f" {_waiting(digest, is_asked=True)}"
+        )
+
+
+def _check_open_call(digest: SessionDigest, call_id: str, where: str, kind: str) -> None:
+    found = digest.call(call_id)
+    if found is None or found[1].kind != kind:
+        raise InvalidInput(
+            f"{where}: {call_id} does not wait for a result; {_waiting(digest, kind=kind)}"
+        )
+
+
+def _check_handed(digest: SessionDigest, call_id: str, where: str) -> None:
+    """A call that somebody has just said yes to is as good as handed over."""
+    found = digest.call(call_id)
+    if found is None or found[1].kind == "custom":
+        waiting = _waiting(digest)
+        raise InvalidInput(f"{where}: {call_id} does not wait for a result; {waiting}")
+    if found[1].is_asked:
+        raise InvalidInput(f"{where}: {call_id} waits for a user.tool_confirmation first")
+
+
+def _waiting(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
+    def is_meant(call: Call) -> bool:
+        return call.is_asked if is_asked else call.kind == kind
+
+    names = [
+        call_id
+        for thread in digest.threads.values()
+        for call_id, call in thread.calls.items()
+        if is_meant(call)
+    ]
+    return f"these do: {', '.join(names[:10])}" if names else "nothing does"
+
+
+def _check_thread(standing: Standing, thread_id: str, where: str) -> None:
+    if thread_id not in standing.digest.threads:
+        raise InvalidInput(f"{where}: this session has no thread {thread_id}")
+    if thread_id in standing.record.archived_threads:
+        raise InvalidInput(f"{where}: the thread {thread_id} is archived")
+
+
+def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: str) -> None:
+    is_last = index == len(payloads) - 1
+    if not is_last or index == 0 or not isinstance(payloads[index - 1], _ACCOMPANIED):
+        raise InvalidInput(
+            f"{where}: a system.message comes last, right after the user.message,"
+            " user.tool_result or user.custom_tool_result that it accompanies"
+        )
+
+
+def _addressee(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    """The thread that it is for, if that is another than the main one: of an answer, the one whose
+    call it answers.
+    """
+    match payload:
+        case UserInterrupt(session_thread_id=thread_id):
+            return thread_id
+        case UserToolConfirmation(tool_use_id=call_id):
+            found = digest.call(call_id)
+        case _:
+            found = digest.call(result_of(payload) or "")
+    return None if found is None else found[0]
+
+
+def _request_id(session_id: str, key: str) -> str:
+    if not 1 <= len(key) <= 255 or not key.isascii():
+        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
+    return hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()
+
+
+async def _answered(log: SessionLog, session_id: str) -> frozenset[str]:
+    """Calls whose answers wait in the inbox."""
+    answered: set[str] = set()
+    for item in await log.store.pending(session_id, types=_ANSWERS):
+        payload = read_payload(item.type, item.body, item.version)
+        if isinstance(payload, UserToolConfirmation):
+            answered.add(payload.tool_use_id)
+        elif call_id := result_of(payload):
+            answered.add(call_id)
+    return frozenset(answered)

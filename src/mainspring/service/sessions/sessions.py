@@ -1,0 +1,398 @@
+"""Sessions of a tenant: made, looked at, changed, archived, deleted.
+
+A session is its log. Beside it is a record of how it was asked for; everything that changes by
+running is folded from the log when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Protocol, TypeAlias
+
+from msgspec import Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import (
+    AlreadyThere,
+    InvalidInput,
+    MainspringError,
+    NotFound,
+    SessionExists,
+    SessionNotFound,
+    Stale,
+)
+from mainspring.core.events import ClientPayload
+from mainspring.core.facts import SessionCreated
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem, SessionRow
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.environments import Environment, Environments
+from mainspring.service.keeping.drawer import Drawer
+from mainspring.service.keeping.metadata import Metadata
+from mainspring.service.keeping.notice import Notice, Notify, unnoticed
+from mainspring.service.keeping.sweeping import sweep
+from mainspring.service.sessions.agent import (
+    AgentBook,
+    AgentChoice,
+    chosen_id,
+    snapshot,
+)
+from mainspring.service.sessions.change import UpdateSession, changed, check_budgetable, told
+from mainspring.service.sessions.digest import Digests
+from mainspring.service.sessions.listing import ListSessions, SessionList, TwoWayPage
+from mainspring.service.sessions.mounted import ResourcesAsked, attached, check_together
+from mainspring.service.sessions.record import (
+    ACCEPTED_KIND,
+    KIND,
+    Budget,
+    Maker,
+    SessionRecord,
+    Title,
+    tabs,
+)
+from mainspring.service.sessions.sending_content import prepared, sparing
+from mainspring.service.sessions.sending_params import InitialEvents
+from mainspring.service.sessions.surroundings import Surroundings
+from mainspring.service.sessions.view import SessionObject, Standing, cents, view
+
+Wake: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Tenant and session: it has something to do."""
+
+MAX_VAULTS = 50
+_WORK = frozenset(
+    {
+        "user.message",
+        "user.tool_confirmation",
+        "user.custom_tool_result",
+        "user.tool_result",
+        "user.define_outcome",
+    }
+)
+"""What a session runs for, once it was sent."""
+
+
+def id_of(tenant: str, key: str) -> str:
+    """The session that a tenant has asked for under a key."""
+    return ids.stable_id(ids.SESSION, tenant, key)
+
+
+class CreateSession(Struct, frozen=True, kw_only=True):
+    agent: AgentChoice
+    environment_id: str
+    budget: Budget | None = None
+    initial_events: InitialEvents = ()
+    metadata: Metadata | None = None
+    resources: ResourcesAsked = ()
+    title: Title | None = None
+    vault_ids: tuple[str, ...] = ()
+
+
+class ForkSession(Struct, frozen=True, kw_only=True):
+    at: Annotated[int, Meta(ge=1)] | None = None
+    """The last event that both have: its place in the log, as streams say it in `id`. Absent: all
+    that there are."""
+    title: Title | None = None
+
+
+class Over(Protocol):
+    async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+        """It takes no events any more; what it had elsewhere may go, if it is deleted all of it."""
+        ...
+
+
+async def _nothing_to_do(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+    del tenant, session, is_deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premises:
+    """What sessions need around them."""
+
+    agents: AgentBook
+    environments: Environments
+    around: Surroundings
+    wake: Wake
+    over: Over = _nothing_to_do
+    notify: Notify = unnoticed
+
+
+class Sessions:
+    def __init__(
+        self,
+        log: SessionLog,
+        premises: Premises,
+        *,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        records = log.store.records
+        self.log = log
+        self.premises = premises
+        self.drawer = Drawer(records, KIND, SessionRecord, tabs=tabs, clock=clock)
+        self.digests = Digests(log)
+        self.clock = clock
+        self.new_id = new_id
+        self._list = SessionList(records, self._standing_if_there)
+
+    async def create(
+        self,
+        who: Principal,
+        asked: CreateSession,
+        *,
+        deployment_id: str | None = None,
+        key: str | None = None,
+    ) -> SessionObject:
+        """With a `key` it is made once, however often it is asked for, and so is all that is sent
+        to it at first.
+
+        Raises: NotFound, InvalidInput.
+        """
+        if who.agent_id not in (None, chosen_id(asked.agent)):
+            raise NotFound("agent", chosen_id(asked.agent))
+        record = await self._asked_for(who, asked, deployment_id)
+        around = sparing(self.premises.around)
+        first = [
+            await prepared(around, who.tenant, each, where=f"initial_events[{index}]")
+            for index, each in enumerate(asked.initial_events)
+        ]
+        record = await self._begun(who.tenant, record, key)
+        for index, payload in enumerate(first):
+            client_id = None if key is None else f"{key}.{index}"
+            await self.log.submit(record.id, payload, client_id=client_id)
+        if first:
+            await self.premises.wake(who.tenant, record.id)
+        return view(await self._standing(record), self.clock())
+
+    async def _begun(self, tenant: str, record: SessionRecord, key: str | None) -> SessionRecord:
+        session_id = self.new_id(ids.SESSION) if key is None else id_of(tenant, key)
+        record = replace(record, id=session_id)
+        created = SessionCreated(
+            agent_name=record.agent.name,
+            agent_version=str(record.agent.version),
+            title=record.title,
+            metadata=record.metadata or None,
+        )
+        with suppress(SessionExists):  # whoever asked before did not get to the end
+            await self.log.create(created, session_id=session_id)
+        try:
+            await self.drawer.put(tenant, record)
+        except AlreadyThere:
+            return await self.drawer.get(tenant, session_id)
+        await self._notify(tenant, "created", session_id)
+        return record
+
+    async def get(self, who: Principal, session_id: str) -> SessionObject:
+        """Raises: NotFound."""
+        return view(await self.find(who, session_id), self.clock())
+
+    async def page(self, who: Principal, asked: ListSessions) -> TwoWayPage[SessionObject]:
+        if who.agent_id is not None:
+            if asked.agent_id not in (None, who.agent_id):
+                return TwoWayPage(data=[])
+            asked = replace(asked, agent_id=who.agent_id)
+        found = await self._list.page(who.tenant, asked)
+        now = self.clock()
+        return TwoWayPage(
+            data=[view(each, now) for each in found.data],
+            next_page=found.next_page,
+            prev_page=found.prev_page,
+        )
+
+    async def update(self, who: Principal, session_id: str, asked: UpdateSession) -> SessionObject:
+        """What is changed is in the record at once, for the next turn to go by; the log is told
+        through the inbox, as it only takes what comes that way or from who runs the session.
+
+        Raises: NotFound, InvalidInput, Stale: it runs, and the agent was to be changed.
+        """
+        standing = await self.find(who, session_id)
+        if standing.status == "terminated":
+            raise InvalidInput(f"session {session_id} has ended and stays as it is")
+        if not isinstance(asked.vault_ids, UnsetType):
+            raise InvalidInput("vault_ids: cannot be changed; make another session")
+        if not isinstance(asked.agent, UnsetType) and standing.status != "idle":
+            raise Stale(f"session {session_id} is running: interrupt it, then change its agent")
+        spent = cents(standing.digest.spent.cost_usd)
+        before = standing.record
+
+        def change(known: SessionRecord) -> SessionRecord:
+            nonlocal before
+            before = known
+            after = changed(who, known, asked, spent)
+            if after.budget not in (None, known.budget):
+                check_budgetable(after.agent, self.premises.around.is_priced)
+            return replace(after, updated_at=self.clock())
+
+        after = await self.drawer.update(who.tenant, session_id, change)
+        if (news := told(before, after)) is not None:
+            await self.submit(who.tenant, session_id, news)
+            await self._notify(who.tenant, "updated", session_id)
+        return await self.get(who, session_id)
+
+    async def archive(self, who: Principal, session_id: str) -> SessionObject:
+        """It takes no events any more. Raises: NotFound, Stale: it runs."""
+        standing = await self.find(who, session_id)
+        if standing.record.archived_at is None:
+            _check_still(standing, "archive")
+            now = self.clock()
+            await self.drawer.update(
+                who.tenant,
+                session_id,
+                lambda known: replace(known, archived_at=now, updated_at=now),
+            )
+            await self.premises.over(who.tenant, standing.record, is_deleted=False)
+            await self._notify(who.tenant, "archived", session_id)
+        return await self.get(who, session_id)
+
+    async def delete(self, who: Principal, session_id: str) -> None:
+        """With its log. Raises: NotFound, Stale: it runs; SessionHasForks."""
+        record = await self.record(who, session_id)
+        try:
+            _check_still(await self._standing(record), "delete")
+            await self.log.delete(session_id)
+        except SessionNotFound:
+            pass  # it went so far before, and no further
+        self.digests.forget(session_id)
+        await sweep(self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id)
+        await self.premises.over(who.tenant, record, is_deleted=True)
+        await self.drawer.remove(who.tenant, session_id)
+        await self._notify(who.tenant, "deleted", session_id)
+
+    async def fork(self, who: Principal, session_id: str, asked: ForkSession) -> SessionObject:
+        """Another session that begins as this one did, up to an event.
+
+        Raises: NotFound, InvalidInput: there is no such event.
+        """
+        parent = await self.record(who, session_id)
+        now = self.clock()
+        record = replace(
+            parent,
+            id=self.new_id(ids.SESSION),
+            created_at=now,
+            updated_at=now,
+            created_by=Maker.of(who),
+            title=parent.title if asked.title is None else asked.title,
+            deployment_id=None,
+            archived_at=None,
+        )
+        # the record first: a fork that nobody can find or delete would keep its parent for ever
+        await self.drawer.put(who.tenant, record)
+        try:
+            await self.log.fork(session_id, at=asked.at, title=asked.title, fork_id=record.id)
+        except MainspringError:
+            await self.drawer.remove(who.tenant, record.id)
+            raise
+        await self._notify(who.tenant, "created", record.id)
+        return view(await self._standing(record), now)
+
+    async def record(self, who: Principal, session_id: str) -> SessionRecord:
+        """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
+        record = await self.drawer.get(who.tenant, session_id)
+        is_agents = who.agent_id in (None, record.agent.id)
+        if not is_agents or who.environment_id not in (None, record.environment_id):
+            raise NotFound(KIND, session_id)
+        return record
+
+    async def find(self, who: Principal, session_id: str) -> Standing:
+        """Raises: NotFound."""
+        try:
+            return await self._standing(await self.record(who, session_id))
+        except SessionNotFound:
+            raise NotFound(KIND, session_id) from None
+
+    async def row(self, who: Principal, session_id: str) -> SessionRow:
+        """Where its log stands, without reading it. Raises: NotFound, SessionNotFound."""
+        return await self.log.session((await self.record(who, session_id)).id)
+
+    async def submit(
+        self,
+        tenant: str,
+        session_id: str,
+        *payloads: ClientPayload,
+        client_ids: Sequence[str | None] = (),
+        thread_ids: Sequence[str | None] = (),
+    ) -> list[InboxItem]:
+        """Put what was checked into the inbox, in order, and have it taken up."""
+        items: list[InboxItem] = []
+        for index, payload in enumerate(payloads):
+            items.append(
+                await self.log.submit(
+                    session_id,
+                    payload,
+                    client_id=client_ids[index] if client_ids else None,
+                    thread_id=thread_ids[index] if thread_ids else None,
+                )
+            )
+        await self.premises.wake(tenant, session_id)
+        return items
+
+    async def _asked_for(
+        self, who: Principal, asked: CreateSession, deployment_id: str | None
+    ) -> SessionRecord:
+        tenant, around, now = who.tenant, self.premises.around, self.clock()
+        agent = await snapshot(self.premises.agents, who, asked.agent)
+        if asked.budget is not None:
+            check_budgetable(agent, around.is_priced)
+        environment = await self.premises.environments.get(tenant, asked.environment_id)
+        _check_open(environment)
+        if len(asked.vault_ids) > MAX_VAULTS:
+            raise InvalidInput(f"vault_ids: at most {MAX_VAULTS}")
+        for vault_id in asked.vault_ids:
+            await around.check_vault(tenant, vault_id)
+        joined = [
+            await attached(around, tenant, each, id_=self.new_id("sesrsc"), now=now)
+            for each in asked.resources
+        ]
+        resources = tuple(each.resource for each in joined)
+        check_together(resources, environment.config)
+        return SessionRecord(
+            id="",
+            agent=agent,
+            environment_id=environment.id,
+            environment=environment.config,
+            created_at=now,
+            updated_at=now,
+            created_by=Maker.of(who),
+            title=asked.title,
+            metadata=asked.metadata or {},
+            vault_ids=asked.vault_ids,
+            resources=resources,
+            sealed={each.resource.id: each.sealed for each in joined if each.sealed is not None},
+            budget=asked.budget,
+            deployment_id=deployment_id,
+        )
+
+    async def _standing(self, record: SessionRecord) -> Standing:
+        row = await self.log.session(record.id)
+        waiting = await self.log.store.pending(record.id, types=_WORK, limit=1)
+        return Standing(
+            record=record,
+            row=row,
+            digest=await self.digests.of(row),
+            is_called_for=bool(waiting),
+        )
+
+    async def _standing_if_there(self, record: SessionRecord) -> Standing | None:
+        try:
+            return await self._standing(record)
+        except SessionNotFound:
+            return None
+
+    async def _notify(self, tenant: str, what: str, session_id: str) -> None:
+        await self.premises.notify(Notice(tenant=tenant, type=f"session.{what}", id=session_id))
+
+
+def _check_open(environment: Environment) -> None:
+    if environment.archived_at is not None:
+        raise InvalidInput(f"environment_id: {environment.id} is archived; choose another")
+
+
+def _check_still(standing: Standing, act: str) -> None:
+    if standing.status in ("running", "rescheduling"):
+        raise Stale(
+            f"session {standing.record.id} is running: send it a user.interrupt, then {act} it"
+        )

@@ -1,0 +1,334 @@
+"""Events as the Managed Agents API has them, made of what the log has. Pure but for `Wire`, which
+looks up what an event refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mainspring.core import events
+from mainspring.core.clock import from_micros
+from mainspring.core.content import Block
+from mainspring.core.envelope import AnyPayload, Event, Unknown
+from mainspring.core.errors import BlobNotFound
+from mainspring.core.facts import WorkflowRunEnded, WorkflowRunFailed
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem
+from mainspring.log.upcast import read_payload
+from mainspring.service.sessions.call_verdicts import CALLS, Verdict, Verdicts, verdicts
+from mainspring.service.sessions.wire_content import (
+    NO_BLOBS,
+    RETURNED,
+    SENT,
+    SPOKEN,
+    Allowed,
+    Blobs,
+    inlined,
+    wire_blocks,
+)
+
+DEFAULT_ITERATIONS = 3
+
+PUBLIC_TYPES = frozenset(
+    {
+        "user.message",
+        "user.interrupt",
+        "user.tool_confirmation",
+        "user.custom_tool_result",
+        "user.tool_result",
+        "user.define_outcome",
+        "system.message",
+        "agent.custom_tool_use",
+        "agent.message",
+        "agent.thinking",
+        "agent.mcp_tool_use",
+        "agent.mcp_tool_result",
+        "agent.tool_use",
+        "agent.tool_result",
+        "agent.thread_message_received",
+        "agent.thread_message_sent",
+        "agent.thread_context_compacted",
+        "session.error",
+        "session.status_rescheduled",
+        "session.status_running",
+        "session.status_idle",
+        "session.status_terminated",
+        "session.updated",
+        "session.usage",
+        "session.deleted",
+        "session.thread_created",
+        "session.thread_status_running",
+        "session.thread_status_idle",
+        "session.thread_status_terminated",
+        "session.thread_status_rescheduled",
+        "span.model_request_start",
+        "span.model_request_end",
+        "span.outcome_evaluation_start",
+        "span.outcome_evaluation_ongoing",
+        "span.outcome_evaluation_end",
+        "workflow_run.created",
+        "workflow_run.status_running",
+        "workflow_run.status_idle",
+        "workflow_run.status_ended",
+        "workflow_run.error",
+        "workflow_run.phase_started",
+        "workflow_run.phase_ended",
+    }
+)
+"""What the Managed Agents API knows; all else is internal."""
+
+_CROSS_POSTED = frozenset(
+    {
+        "agent.custom_tool_use",
+        "session.thread_status_running",
+        "session.thread_status_idle",
+        "session.thread_status_terminated",
+        "session.thread_status_rescheduled",
+    }
+)
+"""Of another thread, but shown on the main one too; and so are calls that clients have to do
+something about."""
+_SESSION_ERRORS = frozenset(
+    {
+        "unknown_error",
+        "model_overloaded_error",
+        "model_rate_limited_error",
+        "model_request_failed_error",
+        "billing_error",
+        "tool_use_limit_reached_error",
+        "compaction_limit_reached_error",
+    }
+)
+_WORKFLOW_ERRORS = frozenset({"unknown_error", "timeout_error", "program_error"})
+
+WireEvent = dict[str, Any]
+"""JSON: `Any` because what stands in it is as many kinds of thing as there are events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Whose events are looked at, and how closely."""
+
+    session_id: str
+    main_thread_id: str
+    thread_id: str | None = None
+    """Only this thread's; `None`: the main one's, and what others post on it."""
+    is_internal: bool = False
+    """With what the API has no word for."""
+
+    def shows(self, type_: str) -> bool:
+        return self.is_internal or type_ in PUBLIC_TYPES
+
+    def wants(self, event: Event) -> bool:
+        return self.shows(event.type) and self.thread_id in (None, event.thread_id)
+
+
+class Shown(NamedTuple):
+    event: Event
+    wire: WireEvent
+
+
+class Showing(NamedTuple):
+    shown: list[Shown]
+    held: int | None
+    """Where the first call stands that no gate has spoken on yet; from there on nothing is shown,
+    so that nobody does a call before it is known whether they may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Shows events of a log; one of these serves any number of sessions."""
+
+    log: SessionLog
+
+    async def shown(self, view: View, found: Sequence[Event]) -> Showing:
+        """Those that the view is of, in order. What is only for inside is left out."""
+        wanted = [event for event in found if view.wants(event)]
+        known = await verdicts(self.log, view.session_id, wanted)
+        held = min((each.seq for each in known.values() if not each.is_out), default=None)
+        wanted = [
+            event
+            for event in wanted
+            if (held is None or event.seq < held) and _is_of(view, event, known)
+        ]
+        blobs = await self._blobs(event.payload for event in wanted)
+        shown = [
+            Shown(
+                event,
+                wire(
+                    event,
+                    main_thread_id=view.main_thread_id,
+                    verdict=known.get(event.id),
+                    blobs=blobs,
+                ),
+            )
+            for event in wanted
+        ]
+        return Showing(shown, held)
+
+    async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
+        """What was sent and is not in the log yet, or was just now taken into it."""
+        payload = read_payload(item.type, item.body, item.version)
+        blobs = await self._blobs([payload])
+        return wire_pending(item, main_thread_id=main_thread_id, blobs=blobs)
+
+    async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:
+        blobs: dict[str, bytes] = {}
+        for payload in payloads:
+            for digest in inlined(getattr(payload, "content", ())):
+                try:
+                    blobs[digest] = await self.log.blob(digest)
+                except BlobNotFound:
+                    continue  # its place says that something was there
+        return blobs
+
+
+def wire(
+    event: Event,
+    *,
+    main_thread_id: str,
+    verdict: Verdict | None = None,
+    blobs: Blobs = NO_BLOBS,
+) -> WireEvent:
+    fields = _fields(event.id, event.payload, event.body, blobs)
+    fields["processed_at"] = event.time
+    if event.thread_id != main_thread_id:
+        fields.setdefault("session_thread_id", event.thread_id)
+    if isinstance(event.payload, CALLS):
+        fields |= _judged(verdict.shown if verdict else event.payload.evaluated_permission)
+        if verdict is not None and verdict.input is not None:
+            fields["input"] = dict(verdict.input)
+    return fields
+
+
+def wire_pending(item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOBS) -> WireEvent:
+    """An event that waits to be processed; what only has to be accepted was so when it came."""
+    payload = read_payload(item.type, item.body, item.version)
+    fields = _fields(item.event_id, payload, item.body.encode(), blobs)
+    is_accepted = isinstance(payload, events.UserDefineOutcome | events.SessionUpdated)
+    fields["processed_at"] = from_micros(item.time) if is_accepted else None
+    if item.thread_id != main_thread_id:
+        fields.setdefault("session_thread_id", item.thread_id)
+    return fields
+
+
+def _is_of(view: View, event: Event, known: Verdicts) -> bool:
+    if event.thread_id == (view.thread_id or view.main_thread_id):
+        return True
+    verdict = known.get(event.id)
+    return event.type in _CROSS_POSTED or (verdict is not None and verdict.is_for_clients)
+
+
+def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> WireEvent:
+    if isinstance(payload, Unknown):
+        fields: WireEvent = msgspec.json.decode(body)
+    else:
+        fields = msgspec.to_builtins(payload)
+        content: tuple[Block, ...] | None = getattr(payload, "content", None)
+        if content is not None:
+            allowed = _CONTENT.get(type(payload), RETURNED)
+            fields["content"] = wire_blocks(content, allowed, blobs)
+        if mend := _MENDED.get(type(payload)):
+            mend(event_id, payload, fields)
+    fields["id"] = event_id
+    return fields
+
+
+def _judged(permission: events.Permission | None) -> WireEvent:
+    match permission:
+        case None:
+            return {}
+        case "deny":
+            return {"evaluated_permission": permission}
+        case _:
+            return {
+                "evaluated_permission": permission,
+                "evaluation": {"type": f"always_{permission}"},
+            }
+
+
+def outcome_id(event_id: str, payload: events.UserDefineOutcome) -> str:
+    """Its own, or one made of its event: the same whenever it is asked for."""
+    return payload.outcome_id or f"outc_{event_id.partition('_')[2]}"
+
+
+def usage_fields(usage: events.Usage) -> WireEvent:
+    """Of a session or a thread; what is written to caches is written for five minutes."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_input_tokens": usage.cache_read_input_tokens,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_creation_input_tokens,
+            "ephemeral_1h_input_tokens": 0,
+        },
+    }
+
+
+def _outcome(event_id: str, payload: events.UserDefineOutcome, fields: WireEvent) -> None:
+    fields["outcome_id"] = outcome_id(event_id, payload)
+    fields.setdefault("max_iterations", DEFAULT_ITERATIONS)
+
+
+def _thinking(_event_id: str, _payload: events.AgentThinking, fields: WireEvent) -> None:
+    fields.pop("signature", None)  # means nothing to anybody but the provider
+
+
+def _idle(_: str, payload: events.StatusIdle | events.ThreadStatusIdle, fields: WireEvent) -> None:
+    if payload.stop_reason.type == "requires_action":
+        fields["stop_reason"]["event_ids"] = list(payload.stop_reason.event_ids)
+    fields["stop_details"] = None
+    if payload.stop_reason.type == "refusal":
+        explanation = getattr(payload, "detail", None)
+        fields["stop_details"] = {"type": "refusal", "category": None, "explanation": explanation}
+
+
+def _failed(_event_id: str, payload: events.SessionFailed, fields: WireEvent) -> None:
+    _named(fields["error"], payload.error.type, _SESSION_ERRORS)
+
+
+def _run_failed(_event_id: str, payload: WorkflowRunFailed, fields: WireEvent) -> None:
+    _named(fields["error"], payload.error.type, _WORKFLOW_ERRORS)
+
+
+def _run_ended(_event_id: str, payload: WorkflowRunEnded, fields: WireEvent) -> None:
+    if payload.result.error is not None:
+        _named(fields["result"]["error"], payload.result.error.type, _WORKFLOW_ERRORS)
+
+
+def _named(error: WireEvent, type_: str, known: frozenset[str]) -> None:
+    """A type that the API does not have is an unknown error to it; ours is there as `code`."""
+    if type_ not in known:
+        error |= {"type": "unknown_error", "code": type_}
+
+
+def _usage(_event_id: str, payload: events.SessionUsage, fields: WireEvent) -> None:
+    fields["usage"] = usage_fields(payload.usage)
+
+
+def _flagged(_event_id: str, payload: events.ModelRequestEnded, fields: WireEvent) -> None:
+    fields["is_error"] = payload.is_error
+
+
+_CONTENT: dict[type[AnyPayload], Allowed] = {
+    events.AgentMessage: SPOKEN,
+    events.SystemMessage: SPOKEN,
+    events.UserMessage: SENT,
+    events.ThreadMessageSent: SENT,
+    events.ThreadMessageReceived: SENT,
+}
+_MENDED: dict[type[AnyPayload], Callable[[str, Any, WireEvent], None]] = {
+    events.UserDefineOutcome: _outcome,
+    events.AgentThinking: _thinking,
+    events.StatusIdle: _idle,
+    events.ThreadStatusIdle: _idle,
+    events.SessionFailed: _failed,
+    events.SessionUsage: _usage,
+    events.ModelRequestEnded: _flagged,
+    WorkflowRunFailed: _run_failed,
+    WorkflowRunEnded: _run_ended,
+}

@@ -1,0 +1,1 @@
+"""Vaults and their credentials: written, used, never shown."""

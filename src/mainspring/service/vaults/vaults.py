@@ -1,0 +1,185 @@
+"""Vaults: the credentials of one end user, kept together. What is in them is `credentials`'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, Stale
+from mainspring.log.records import Record, Records, Remove, Replace, Wanted
+from mainspring.service.keeping.drawer import Drawer, Listing, Tabs
+from mainspring.service.keeping.metadata import Metadata, MetadataPatch, patched
+from mainspring.service.keeping.notice import Notice, Notify, unnoticed
+from mainspring.service.keeping.page import Page
+from mainspring.service.keeping.sweeping import sweep
+from mainspring.service.vaults.credential import KIND as CREDENTIAL
+from mainspring.service.vaults.credential import archiving, credential_drawer
+
+MAX_CREDENTIALS = 20
+"""Of a vault, without those that are archived."""
+_TRIES = 32
+
+DisplayName = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class Vault(Struct, frozen=True, kw_only=True):
+    id: str
+    display_name: str
+    created_at: datetime
+    updated_at: datetime
+    metadata: Metadata = {}
+    archived_at: datetime | None = None
+    type: Literal["vault"] = "vault"
+
+
+class CreateVault(Struct, frozen=True, kw_only=True):
+    display_name: DisplayName
+    metadata: Metadata = {}
+
+
+class UpdateVault(Struct, frozen=True, kw_only=True):
+    display_name: DisplayName | None = None
+    metadata: MetadataPatch | UnsetType | None = UNSET
+
+
+class Vaults:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        notify: Notify = unnoticed,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self._records = records
+        self._drawer = Drawer(records, "vault", Vault, tabs=_tabs, clock=clock)
+        self._credentials = credential_drawer(records, clock)
+        self._notify = notify
+        self._clock = clock
+        self._new_id = new_id
+
+    async def create(self, tenant: str, asked: CreateVault) -> Vault:
+        now = self._clock()
+        made = Vault(
+            id=self._new_id("vlt"),
+            display_name=asked.display_name,
+            metadata=asked.metadata,
+            created_at=now,
+            updated_at=now,
+        )
+        await self._drawer.put(tenant, made)
+        await self._notify(Notice(tenant=tenant, type="vault.created", id=made.id))
+        return made
+
+    async def get(self, tenant: str, vault_id: str) -> Vault:
+        return await self._drawer.get(tenant, vault_id)
+
+    async def page(self, tenant: str, listing: Listing) -> Page[Vault]:
+        return await self._drawer.page(tenant, listing)
+
+    async def update(self, tenant: str, vault_id: str, asked: UpdateVault) -> Vault:
+        """Raises: InvalidInput: it is archived."""
+
+        def change(known: Vault) -> Vault:
+            _require_active(known)
+            return replace(
+                known,
+                display_name=asked.display_name or known.display_name,
+                metadata=patched(known.metadata, asked.metadata),
+                updated_at=self._clock(),
+            )
+
+        return await self._drawer.update(tenant, vault_id, change)
+
+    async def archive(self, tenant: str, vault_id: str) -> Vault:
+        """For good: no new sessions with it, and its secrets are gone; what they were is kept."""
+        for _ in range(_TRIES):
+            record = await self._drawer.record(tenant, vault_id)
+            known = self._drawer.read(record)
+            if known.archived_at is not None:
+                return known
+            now = self._clock()
+            archived = replace(known, archived_at=now, updated_at=now)
+            holding = await self._holding(tenant, vault_id)
+            changes = [archiving(self._credentials, each, now) for each in holding]
+            try:
+                await self._records.write(self._drawer.replacing(record, archived), *changes)
+            except Stale:
+                continue
+            await self._tell(tenant, vault_id, "archived", [each.id for each in holding])
+            return archived
+        raise Stale(f"vault {vault_id}: others kept changing it; try again")
+
+    async def delete(self, tenant: str, vault_id: str) -> None:
+        """With all that is in it, and no trace of it here."""
+        gone: list[str] = []
+        for _ in range(_TRIES):
+            record = await self._drawer.record(tenant, vault_id)
+            gone += await sweep(self._records, CREDENTIAL, tenant=tenant, parent=vault_id)
+            try:
+                await self._records.write(Remove(record=record))
+            except Stale:  # it got a credential meanwhile
+                continue
+            await self._tell(tenant, vault_id, "deleted", gone)
+            return
+        raise Stale(f"vault {vault_id}: others kept changing it; try again")
+
+    async def active(self, tenant: str, vault_id: str) -> Vault:
+        """For a new session with it.
+
+        Raises: NotFound; InvalidInput: it is archived.
+        """
+        vault = await self._drawer.get(tenant, vault_id)
+        _require_active(vault)
+        return vault
+
+    async def admitting(self, tenant: str, vault_id: str) -> Replace:
+        """A change to write together with a new credential: it is refused (`Stale`) if the vault
+        was archived or deleted meanwhile, or got another credential.
+
+        Raises: NotFound; InvalidInput: it is archived, or full.
+        """
+        record = await self._drawer.record(tenant, vault_id)
+        _require_active(self._drawer.read(record))
+        wanted = Wanted(kind=CREDENTIAL, tenant=tenant, parent=vault_id, is_archived=False)
+        if await self._records.count(wanted) >= MAX_CREDENTIALS:
+            raise InvalidInput(
+                f"a vault has {MAX_CREDENTIALS} credentials at most; archive one of {vault_id}'s"
+            )
+        return Replace(record=record)
+
+    async def _holding(self, tenant: str, vault_id: str) -> list[Record]:
+        return await self._records.list(
+            Wanted(
+                kind=CREDENTIAL,
+                tenant=tenant,
+                parent=vault_id,
+                is_archived=False,
+                limit=MAX_CREDENTIALS,
+            )
+        )
+
+    async def _tell(
+        self, tenant: str, vault_id: str, what: str, credentials: Sequence[str]
+    ) -> None:
+        await self._notify(Notice(tenant=tenant, type=f"vault.{what}", id=vault_id))
+        for id_ in credentials:
+            await self._notify(
+                Notice(tenant=tenant, type=f"vault_credential.{what}", id=id_, vault_id=vault_id)
+            )
+
+
+def _require_active(vault: Vault) -> None:
+    if vault.archived_at is not None:
+        raise InvalidInput(f"the vault {vault.id} is archived; make another")
+
+
+def _tabs(vault: Vault) -> Tabs:
+    return Tabs(is_archived=vault.archived_at is not None, created=vault.created_at)

@@ -1,0 +1,1 @@
+"""Health, metrics and spans, made of what the log tells."""

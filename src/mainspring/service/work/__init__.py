@@ -1,0 +1,1 @@
+"""Dispatch and workers: jobs that are done once, soon or at a given time."""
