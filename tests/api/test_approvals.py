@@ -143,7 +143,7 @@ async def test_several_are_answered_each_for_itself(tmp_path: Path):
             body = {"approval_ids": [*ids, "appr_none"], "result": "allow"}
             answered = (await http.post(f"{PATH}/answer", json=body)).json()["data"]
         assert [each["id"] for each in answered] == [*ids, "appr_none"]
-        assert [each["error"] is None for each in answered] == [True, True, True, False]
+        assert [each["error"] is None for each in answered] == [True, True, True, False], answered
         await desk.settled(session_id)
         assert (await idles(client, session_id))[-1].stop_reason.type == "end_turn"
         assert len(await results(desk, session_id)) == 3

@@ -86,7 +86,7 @@ def claims(**more: object) -> dict[str, Any]:
         "iss": ISSUER.issuer,
         "aud": ISSUER.audience,
         "sub": "eve",
-        "exp": now + timedelta(minutes=5),
+        "exp": now + timedelta(hours=1),  # some are made when this file is read
         "org": "Acme Ltd",
         "realm": {"roles": ["staff", "boss", "unheard-of"]},
         "email": "eve@acme.test",

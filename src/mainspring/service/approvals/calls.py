@@ -11,7 +11,7 @@ from mainspring.core import events, facts
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import InboxItem, SessionRow
+from mainspring.log.store import InboxItem
 from mainspring.service.approvals.answering import pending_answers
 from mainspring.service.sessions.digest import Digests
 from mainspring.service.sessions.record import SessionRecord
@@ -53,12 +53,11 @@ class Glance:
     """Answers by call that are not in the log yet."""
 
 
-async def glance(
-    log: SessionLog, digests: Digests, session: SessionRecord, row: SessionRow
-) -> Glance:
+async def glance(log: SessionLog, digests: Digests, session: SessionRecord) -> Glance:
     """Raises: SessionNotFound."""
+    pending = await pending_answers(log, session.id)  # first: what leaves it then is in the log
+    row = await log.session(session.id)
     digest = await digests.of(row)
-    pending = await pending_answers(log, row.id)
     is_open = session.archived_at is None and digest.status != "terminated"
     askings = (
         Asking(call_id=call_id, thread_id=thread.id, asked=call.asked)

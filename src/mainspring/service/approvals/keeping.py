@@ -100,8 +100,7 @@ class ApprovalKeeper:
         for _ in range(_TRIES):  # again after each change: the log may have grown meanwhile
             try:
                 session = await self.sessions.get(tenant, session_id)
-                row = await self.log.session(session_id)
-                seen = await glance(self.log, self.digests, session, row)
+                seen = await glance(self.log, self.digests, session)
                 if not await self._bring_up(tenant, session, seen):
                     return
             except (NotFound, SessionNotFound):
