@@ -97,6 +97,7 @@ def test_no_attack_wins_against_the_default_backend_of_an_ordinary_user():
     assert (outcome.won, len(outcome.ran)) == ([], len(ATTACKS))
 
 
+@pytest.mark.slow
 @needs_root
 def test_no_attack_wins_against_landlock_with_a_uid_of_its_own():
     outcome = besiege("landlock")
