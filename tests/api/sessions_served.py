@@ -36,9 +36,10 @@ from mainspring.service.describing.agents import Agents
 from mainspring.service.describing.environments import Environments
 from mainspring.service.keeping.notice import Notice
 from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.premises import Premises
 from mainspring.service.sessions.resources import SessionResources
 from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sessions import Premises, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.surroundings import FileContent, StoreName, Surroundings
 from mainspring.service.sessions.threads import Threads
 

@@ -291,6 +291,23 @@ async def test_an_agent_does_not_say_itself_what_it_may_do(api: Whole):
     assert titled.status == 200
 
 
+async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(api: Whole):
+    ids = api.ids[MINE]
+    policy = {"role": "operator", "agent_id": ids["agent_id"]}
+    assert (await post(api, "/v1/mainspring/approvals/policy", policy)).status == 200
+    bold: list[object] = [{"type": "agent_toolset_20260401"}]
+    overridden = {"type": "agent_with_overrides", "id": ids["agent_id"], "tools": bold}
+    for path, asked in (
+        (f"/v1/sessions/{ids['session_id']}", {"agent": {"tools": bold}}),
+        ("/v1/sessions", {"agent": overridden, "environment_id": ids["environment_id"]}),
+    ):
+        told = [
+            await api.ask("POST", path, key=api.keys[MINE, role], body=asked, headers={})
+            for role in ("user", "operator")
+        ]
+        assert [each.status for each in told] == [403, 200], (path, told)
+
+
 async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole):
     ids, records = api.ids[MINE], api.house.ground.store.records
     made = await api.make(

@@ -48,9 +48,10 @@ from mainspring.service.self_hosted.tokens import WorkTokens
 from mainspring.service.self_hosted.wanted import wanted_by
 from mainspring.service.sessions.deltas import LocalDeltas
 from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.premises import Premises
 from mainspring.service.sessions.record import KIND, SessionRecord
 from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sessions import Premises, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.streams import Streams
 from mainspring.service.sessions.surroundings import StoreName, Surroundings
 from mainspring.wiring.casting import Part, cast_for

@@ -17,6 +17,7 @@ from mainspring.service.access.keys import Keys
 from mainspring.service.access.ledger import TallyLedger
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.approvals.policy import Policies
 from mainspring.service.calendar.deployments import Deployments
 from mainspring.service.calendar.firing import Firing
 from mainspring.service.calendar.intake import Intake
@@ -41,10 +42,11 @@ from mainspring.service.self_hosted.wanted import wanted_by
 from mainspring.service.sessions.deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.ordering import Ordering
+from mainspring.service.sessions.premises import Premises
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.service.sessions.resources import SessionResources
 from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sessions import Premises, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.streams import Streams
 from mainspring.service.sessions.surroundings import FileContent, StoreName, Surroundings
 from mainspring.service.sessions.threads import Threads
@@ -225,6 +227,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
             ),
             wake=wake,
             over=over,
+            may_override=Policies(ground.store.records).require_overriding,
             notify=mail.outbox.notify,
         ),
     )

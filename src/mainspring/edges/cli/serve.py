@@ -55,6 +55,15 @@ Level = Annotated[
     ),
 ]
 Form = Annotated[str, typer.Option("--log-format", help="auto, json or text.", metavar="FORM")]
+AuditDays = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-audit-days",
+        min=1,
+        metavar="DAYS",
+        help="Forget what the audit has that is older. [default: nothing is forgotten]",
+    ),
+]
 Issuers = Annotated[
     str | None,
     typer.Option(
@@ -93,6 +102,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
     metrics: Metrics = None,
     level: Level = None,
     form: Form = "auto",
+    audit_days: AuditDays = None,
     oidc: Issuers = None,
     proxies: Proxies = None,
     networks: Networks = None,
@@ -118,6 +128,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
                 metrics=metrics,
                 level=level,
                 form=form,
+                audit_days=audit_days,
                 networks=tuple(networks or ()),
             ),
         ),
@@ -132,6 +143,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     metrics: Metrics = None,
     level: Level = None,
     form: Form = "auto",
+    audit_days: AuditDays = None,
     networks: Networks = None,
 ) -> Action:
     """Run sessions of a service on this machine too.
@@ -149,6 +161,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
             metrics=metrics,
             level=level,
             form=form,
+            audit_days=audit_days,
             networks=tuple(networks or ()),
         ),
     )

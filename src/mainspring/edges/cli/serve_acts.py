@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_address, ip_network
 
 import anyio
@@ -71,6 +72,7 @@ class Work:
     metrics: str | None
     level: str | None
     form: str
+    audit_days: int | None
     networks: tuple[str, ...]
 
 
@@ -153,9 +155,11 @@ class _Premises:
         )
 
     async def work(self) -> None:
+        days = self.asked.audit_days
         orders = Orders(
             pace=Pace(concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds),
             model=self.asked.model,
+            keep_audit=None if days is None else timedelta(days=days),
         )
         async with open_workshop(
             self.house, self.telemetry, orders, beat=self.pulse.beat

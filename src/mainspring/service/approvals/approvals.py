@@ -33,8 +33,8 @@ from mainspring.service.keeping.drawer import Listing
 from mainspring.service.keeping.notice import Notice
 from mainspring.service.keeping.page import Page
 from mainspring.service.sessions.digest import Digests
+from mainspring.service.sessions.premises import Wake
 from mainspring.service.sessions.record import SessionRecord
-from mainspring.service.sessions.sessions import Wake
 from mainspring.service.work.dispatch import Job
 from mainspring.service.work.jobs import PutJob, unqueued
 

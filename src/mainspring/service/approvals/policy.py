@@ -78,6 +78,14 @@ class Policies:
                 continue
         return ApprovalPolicy(id=_id(tenant, None))
 
+    async def require_overriding(self, who: Principal, agent_id: str) -> None:
+        """Whoever could not say yes may not see to it that nobody is asked.
+
+        Raises: Forbidden.
+        """
+        policy = await self.of(who.tenant, agent_id)
+        who.require("operator" if policy.four_eyes and policy.role == "user" else policy.role)
+
     async def set(self, who: Principal, asked: SetApprovalPolicy) -> ApprovalPolicy:
         """Who may answer changes at once; the deadlines of what waits already stay.
 

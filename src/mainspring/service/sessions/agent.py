@@ -115,6 +115,10 @@ class AgentWithOverrides(
     system: System | UnsetType | None = UNSET
     tools: ToolsAsked | UnsetType | None = UNSET
 
+    @property
+    def has_other_tools(self) -> bool:
+        return not (isinstance(self.tools, UnsetType) and isinstance(self.mcp_servers, UnsetType))
+
 
 AgentChoice: TypeAlias = str | AgentAsked | AgentWithOverrides
 

@@ -6,10 +6,9 @@ running is folded from the log when somebody looks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -31,14 +30,14 @@ from mainspring.core.facts import SessionCreated
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
-from mainspring.service.describing.environments import Environment, Environments
+from mainspring.service.describing.environments import Environment
 from mainspring.service.keeping.drawer import Drawer
 from mainspring.service.keeping.metadata import Metadata
-from mainspring.service.keeping.notice import Notice, Notify, unnoticed
+from mainspring.service.keeping.notice import Notice
 from mainspring.service.keeping.sweeping import sweep
 from mainspring.service.sessions.agent import (
-    AgentBook,
     AgentChoice,
+    AgentWithOverrides,
     chosen_id,
     snapshot,
 )
@@ -46,6 +45,7 @@ from mainspring.service.sessions.change import UpdateSession, changed, check_bud
 from mainspring.service.sessions.digest import Digests
 from mainspring.service.sessions.listing import ListSessions, SessionList, TwoWayPage
 from mainspring.service.sessions.mounted import ResourcesAsked, attached, check_together
+from mainspring.service.sessions.premises import Premises
 from mainspring.service.sessions.record import (
     ACCEPTED_KIND,
     KIND,
@@ -57,11 +57,7 @@ from mainspring.service.sessions.record import (
 )
 from mainspring.service.sessions.sending_content import prepared, sparing
 from mainspring.service.sessions.sending_params import InitialEvents
-from mainspring.service.sessions.surroundings import Surroundings
 from mainspring.service.sessions.view import SessionObject, Standing, cents, view
-
-Wake: TypeAlias = Callable[[str, str], Awaitable[None]]
-"""Tenant and session: it has something to do."""
 
 MAX_VAULTS = 50
 _WORK = frozenset(
@@ -97,28 +93,6 @@ class ForkSession(Struct, frozen=True, kw_only=True):
     """The last event that both have: its place in the log, as streams say it in `id`. Absent: all
     that there are."""
     title: Title | None = None
-
-
-class Over(Protocol):
-    async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
-        """It takes no events any more; what it had elsewhere may go, if it is deleted all of it."""
-        ...
-
-
-async def _nothing_to_do(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
-    del tenant, session, is_deleted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Premises:
-    """What sessions need around them."""
-
-    agents: AgentBook
-    environments: Environments
-    around: Surroundings
-    wake: Wake
-    over: Over = _nothing_to_do
-    notify: Notify = unnoticed
 
 
 class Sessions:
@@ -216,6 +190,8 @@ class Sessions:
             raise InvalidInput("vault_ids: cannot be changed; make another session")
         if not isinstance(asked.agent, UnsetType) and standing.status != "idle":
             raise Stale(f"session {session_id} is running: interrupt it, then change its agent")
+        if not isinstance(asked.agent, UnsetType):
+            await self.premises.may_override(who, standing.record.agent.id)
         spent = cents(standing.digest.spent.cost_usd)
         before = standing.record
 
@@ -334,6 +310,8 @@ class Sessions:
         self, who: Principal, asked: CreateSession, deployment_id: str | None
     ) -> SessionRecord:
         tenant, around, now = who.tenant, self.premises.around, self.clock()
+        if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
+            await self.premises.may_override(who, asked.agent.id)
         agent = await snapshot(self.premises.agents, who, asked.agent)
         if asked.budget is not None:
             check_budgetable(agent, around.is_priced)
