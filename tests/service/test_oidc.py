@@ -169,7 +169,7 @@ ATTACKS: dict[str, str] = {
     "no audience": token(claims(aud=None)),
     "expired": token(claims(exp=clock.now() - timedelta(minutes=5))),
     "never expires": token(claims(exp=None)),
-    "not yet": token(claims(nbf=clock.now() + timedelta(minutes=5))),
+    "not yet": token(claims(nbf=clock.now() + timedelta(days=1), exp=4_000_000_000)),
     "no subject": token(claims(sub=None)),
     "unknown kid": token(kid="made-up"),
     "kid a path": token(kid="../../../../dev/null"),

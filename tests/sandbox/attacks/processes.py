@@ -10,6 +10,12 @@ from tests.sandbox.attacks.attack import (
     victim_felt_it,
 )
 
+_ONCE_THERE = (
+    'for _ in {1..500}; do grep -qa "^$MARK" /proc/[0-9]*/cmdline && break; sleep 0.01; done; '
+    "exit 0"
+)
+"""Ends when the other is what it is to be: before that there is nothing to outlive it."""
+
 # Leaves a process under the attack's mark; `mark` is in its command line and environment.
 _STAY = 'exec -a "$MARK" sleep 60'
 
@@ -171,14 +177,16 @@ for fd in (0, *range(3, 1024)):
     Attack(
         name="outlive-by-nohup",
         tries="nohup, with no stream left open",
-        bash="nohup bash -c 'exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 </dev/null & exit 0",
+        bash="nohup bash -c 'exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 </dev/null & "
+        + _ONCE_THERE,
         won=survived,
         harmless=True,
     ),
     Attack(
         name="outlive-by-setsid",
         tries="a session of its own",
-        bash="setsid -f bash -c 'exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 </dev/null; exit 0",
+        bash="setsid -f bash -c 'exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 </dev/null; "
+        + _ONCE_THERE,
         won=survived,
         harmless=True,
     ),
