@@ -34,8 +34,8 @@ from mainspring.service.describing.agents import Agents, CreateAgent
 from mainspring.service.describing.environments import CreateEnvironment, Environments
 from mainspring.service.sessions.deltas import LocalDeltas
 from mainspring.service.sessions.event_pages import EventPages
-from mainspring.service.sessions.sending import Sending
 from mainspring.service.sessions.premises import Premises
+from mainspring.service.sessions.sending import Sending
 from mainspring.service.sessions.sessions import CreateSession, Sessions
 from mainspring.service.sessions.streams import Streams
 from mainspring.service.sessions.surroundings import Surroundings
