@@ -115,7 +115,7 @@ class Api:
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
-            exchange = _Exchange(request, _request_id(request), self._knock(request), route)
+            exchange = _Exchange(request, ids.new_id("req"), self._knock(request), route)
             request[_EXCHANGE] = exchange
             with about(request_id=exchange.request_id):
                 response = _begun_or(await self._answered(exchange), request)
@@ -177,7 +177,6 @@ class Api:
             status=route.status,
             body=_ENCODER.encode(answer),
             content_type="application/json",
-            headers={REQUEST_ID: exchange.request_id},
         )
 
     async def _require_welcome(self, knock: Knock, route: Route) -> None:
@@ -228,10 +227,6 @@ def _matches(pattern: str, path: str) -> bool:
     return re.fullmatch("[^/]+".join(re.escape(part) for part in parts), path) is not None
 
 
-def _request_id(_request: web.Request) -> str:
-    return ids.new_id("req")
-
-
 def _refusal(error: MainspringError, request_id: str) -> web.Response:
     status = status_of(error)
     if status >= 500:
@@ -240,7 +235,6 @@ def _refusal(error: MainspringError, request_id: str) -> web.Response:
     told = _response(
         status,
         error_body(status, message, request_id, type_=type_of(error), details=details_of(error)),
-        request_id,
     )
     if isinstance(error, RateLimited):
         told.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
@@ -248,15 +242,14 @@ def _refusal(error: MainspringError, request_id: str) -> web.Response:
 
 
 def _told(status: int, message: str, request_id: str) -> web.Response:
-    return _response(status, error_body(status, message, request_id), request_id)
+    return _response(status, error_body(status, message, request_id))
 
 
-def _response(status: int, body: bytes, request_id: str) -> web.Response:
+def _response(status: int, body: bytes) -> web.Response:
     return web.Response(
         status=status,
         body=body,
         content_type="application/json",
-        headers={REQUEST_ID: request_id},
     )
 
 
