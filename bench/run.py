@@ -11,6 +11,7 @@ import append
 import early
 import follow
 import growth
+import skills
 import snapshots
 import streams
 import turns
@@ -33,6 +34,7 @@ BENCHES = {
     "snapshots": snapshots.measure,
     "workers": workers.measure,
     "streams": streams.measure,
+    "skills": skills.measure,
 }
 
 

@@ -13,7 +13,7 @@ from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
 from tests.api.served import Served, served
 
 from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.service.describing.skill_archive import SkillLimits
+from mainspring.runtime.skills.archive import SkillLimits
 from mainspring.service.describing.skills import Skills
 
 LIMITS = SkillLimits(max_bytes=100_000, max_files=20)

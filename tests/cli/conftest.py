@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import anyio
 import pytest
+from tests import nursery
 from tests.cli.upstream import Upstream, serving
 
 from mainspring.core.content import TextBlock
@@ -60,11 +61,21 @@ def mainspring(place: Path, environ: dict[str, str]) -> Run:
     def run(
         *arguments: str, cwd: Path = place, stdin: str = "", **variables: str
     ) -> "subprocess.CompletedProcess[str]":
+        return nursery.run(*arguments, cwd=cwd, env={**environ, **variables}, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def mainspring_from_nothing(place: Path, environ: dict[str, str]) -> Run:
+    """The same in half a second more: an interpreter of its own, which has imported nothing."""
+
+    def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "mainspring", *arguments],
-            cwd=cwd,
+            cwd=place,
             env={**environ, **variables},
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=60,

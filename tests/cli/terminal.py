@@ -8,12 +8,12 @@ import pty
 import re
 import select
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.nursery import Child, Order
 
 _SECONDS = 30
 _ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
@@ -21,8 +21,8 @@ _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
 
 
 class Terminal:
-    def __init__(self, process: subprocess.Popen[bytes], handle: int) -> None:
-        self.process = process
+    def __init__(self, child: Child, handle: int) -> None:
+        self._child = child
         self._handle = handle
         self._raw = b""
         self._seen = 0
@@ -53,7 +53,7 @@ class Terminal:
         """The exit status, once everything is read."""
         while self._read():
             pass
-        return self.process.wait(_SECONDS)
+        return self._child.wait()
 
     @property
     def raw(self) -> str:
@@ -82,28 +82,12 @@ def at_terminal(
 ) -> Generator[Terminal, None, None]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-c", _LEADER, *arguments],
-        cwd=cwd,
-        env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    order = Order(arguments=arguments, cwd=str(cwd), env=env, is_leader=True)
+    child = Child(order, theirs, theirs, theirs)
     os.close(theirs)
     try:
-        yield Terminal(process, ours)
+        yield Terminal(child, ours)
     finally:
-        process.kill()
-        process.wait()
+        child.kill()
+        child.wait()
         os.close(ours)
-
-
-_LEADER = """
-import fcntl, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C comes here
-sys.argv[0] = "mainspring"
-from mainspring.edges.cli.main import main
-main()
-"""

@@ -33,18 +33,20 @@ def test_doctor_reaches_the_server(mainspring: Run, postgres_url: str):
     assert "(PostgreSQL " in store["found"]
 
 
-def test_a_missing_driver_is_named_with_the_way_to_get_it(mainspring: Run, place: Path):
+def test_a_missing_driver_is_named_with_the_way_to_get_it(
+    mainspring_from_nothing: Run, place: Path
+):
     hidden = place / "hidden"
     hidden.mkdir()
     without = "raise ModuleNotFoundError('hidden', name='psycopg')"
     (hidden / "psycopg.py").write_text(without, encoding="utf-8")
     url = "postgresql://localhost/logs"
-    result = mainspring("log", "ls", "--store", url, PYTHONPATH=str(hidden))
+    result = mainspring_from_nothing("log", "ls", "--store", url, PYTHONPATH=str(hidden))
     assert result.returncode == 1
     assert result.stderr.splitlines() == [
         "error: the PostgreSQL driver is not installed",
         "hint: pip install 'mainspring[postgres]'",
     ]
-    doctor = mainspring("doctor", "--store", url, PYTHONPATH=str(hidden))
+    doctor = mainspring_from_nothing("doctor", "--store", url, PYTHONPATH=str(hidden))
     assert doctor.returncode == 1
     assert "fix: pip install 'mainspring[postgres]'" in doctor.stdout

@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import iter_modules
 from subprocess import CompletedProcess, run
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ import pytest
 
 from mainspring import __version__
 from mainspring.config import Settings
+from mainspring.edges import cli
 from mainspring.edges.cli.main import hoisted
 from mainspring.edges.cli.perform import perform
 
@@ -107,14 +109,23 @@ def test_looking_at_sessions_and_answering_needs_no_models_and_no_hands(
     assert unused & imported == set()
 
 
-def test_the_version_is_the_package_s(mainspring: Run):
-    assert mainspring("--version").stdout == f"mainspring {__version__}\n"
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [found.name for found in iter_modules(cli.__path__)])
+def test_each_part_of_the_command_can_be_the_first_that_is_imported(
+    environ: dict[str, str], tmp_path: Path, module: str
+):
+    command = [sys.executable, "-c", f"import {cli.__name__}.{module}"]
+    run(command, cwd=tmp_path, env=environ, check=True, timeout=60)
 
 
-def test_no_arguments_show_the_help(mainspring: Run):
+def test_the_version_is_the_package_s(mainspring_from_nothing: Run):
+    assert mainspring_from_nothing("--version").stdout == f"mainspring {__version__}\n"
+
+
+def test_no_arguments_show_the_help(mainspring: Run, mainspring_from_nothing: Run):
     result = mainspring()
     assert result.returncode == 0
-    assert result.stdout == mainspring("--help").stdout
+    assert result.stdout == mainspring_from_nothing("--help").stdout
     assert "doctor" in result.stdout
 
 

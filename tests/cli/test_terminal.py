@@ -4,8 +4,6 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 from rich.cells import cell_len
+from tests.nursery import Child, Order
 
 
 class Seen(NamedTuple):
@@ -30,19 +29,13 @@ def look(place: Path, environ: dict[str, str]) -> Look:
     def run(*arguments: str, answer: str = "", **variables: str) -> Seen:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mainspring", *arguments],
-            cwd=place,
-            env={**environ, **variables},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-        )
+        order = Order(arguments=arguments, cwd=str(place), env={**environ, **variables})
+        child = Child(order, theirs, theirs, theirs)
         os.close(theirs)
         os.write(ours, answer.encode())
         text = everything(ours)
         os.close(ours)
-        return Seen(text, process.wait(60))
+        return Seen(text, child.wait())
 
     return run
 

@@ -35,7 +35,8 @@ def told(made: Fleet, takeovers: list[float]) -> str:
     )
 
 
-@pytest.mark.parametrize("place", [PLACES[0], pytest.param(PLACES[1], marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/service_e2e/test_workers.py is the short one
+@pytest.mark.parametrize("place", PLACES)
 async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, place: str):
     order = replace(
         on_postgres, is_blind=place == "other_machine", steps=6, latency_seconds=0.3, concurrency=4
@@ -111,6 +112,7 @@ async def test_a_stopped_worker_is_replaced_and_its_words_do_not_count(on_postgr
         await made.check()
 
 
+@pytest.mark.slow  # tests/service_e2e/test_crashes.py is the short one
 async def test_sessions_survive_a_restart_of_the_database(on_postgres: Order, postgres: Postgres):
     order = replace(on_postgres, steps=8, latency_seconds=0.3, concurrency=6)
     async with fleet(order) as made:

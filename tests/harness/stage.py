@@ -19,12 +19,13 @@ from mainspring.core.model import Delta, Model, ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.context.prompt import system_prompt
 from mainspring.harness.context.view import Prefix, specs
-from mainspring.harness.desk import Account, Desk
+from mainspring.harness.desk import Desk
+from mainspring.harness.ensemble import Ensemble
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
 from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import fold
+from mainspring.harness.record import Record
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 
@@ -82,10 +83,10 @@ class Stage:
         seen = None if session.owner is None else (session.owner, session.epoch)
         writer = await self.log.hold(self.session_id, owner="worker", instead_of=seen)
         log = await self.log.read(self.session_id)
+        record = Record(writer=writer, ensemble=Ensemble.of(log, writer.thread_id))
         desk = Desk(
-            writer=writer,
-            thread=fold(log, thread_id=writer.thread_id),
-            account=Account.of(log),
+            record=record,
+            thread=record.ensemble.main.thread,
             model=self.model,
             facts=self.facts,
             prefix=Prefix(

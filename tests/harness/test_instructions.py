@@ -41,7 +41,7 @@ def places(tmp_path: Path) -> Places:
         project=root / "project",
         cwd=root / "project/app/web",
         home=root / "home",
-        managed=root / "etc/CLAUDE.md",
+        managed=(root / "etc",),
     )
 
 
@@ -152,7 +152,7 @@ def test_imports_go_four_deep(write: Write, places: Places):
         write(f"project/{depth}.md", f"{depth} @{depth + 1}.md")
     found = read(places)
     assert sources(found) == ["CLAUDE.md", "1.md", "2.md", "3.md", "4.md"]
-    assert found.warnings == ("4.md: @5.md not read: imports go more than 4 deep or 200 files",)
+    assert found.warnings == ("4.md:1: @5.md not read: imports go more than 4 deep or 200 files",)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_what_cannot_be_imported_is_a_warning(write: Write, places: Places):
     found = read(places)
     assert sources(found) == ["CLAUDE.md"]
     assert found.warnings == (
-        "CLAUDE.md: there is no @missing.md to import",
-        "CLAUDE.md: there is no @docs/ to import",
-        "logo.png is not text: not read",
+        "CLAUDE.md:1: @missing.md is not there to import",
+        "CLAUDE.md:1: @docs/ is not there to import",
+        "CLAUDE.md:1: @logo.png is not text: not read",
     )
 
 
@@ -216,7 +216,7 @@ def test_the_project_cannot_read_outside_itself(write: Write, places: Places, tm
     write("project/CLAUDE.local.md", f"x @~/.ssh/id @../home/.ssh/id @{secret.as_posix()} @link/id")
     found = read(places)
     assert sources(found) == ["CLAUDE.local.md"]
-    assert len(found.warnings) == 6
+    assert len(found.warnings) == 7
     assert all("leads out of the project: not read" in warning for warning in found.warnings)
 
 
@@ -267,8 +267,8 @@ class Locked(Disk):
 def test_what_may_not_be_read_is_a_warning(write: Write, places: Places):
     found = load(Locked(), places)
     assert found.sections == ()
-    assert "CLAUDE.md cannot be read: Permission denied" in found.warnings
-    assert ".claude/rules cannot be read: Permission denied" in found.warnings
+    assert "CLAUDE.md: cannot be read: Permission denied" in found.warnings
+    assert ".claude/rules: cannot be read: Permission denied" in found.warnings
 
 
 def test_a_working_folder_outside_the_project_reads_the_root_only(write: Write, places: Places):
@@ -331,14 +331,21 @@ def test_the_rules_of_a_folder_hold_below_it(write: Write, places: Places):
 
 @pytest.mark.parametrize(
     "head",
-    ["paths: **/*.ts", "paths: 3", "paths: [1]", "- a", "a: [", "paths: ['" + "{a,b}" * 9 + "']"],
+    ["paths: 3", "paths: [1]", "- a", "a: [", "paths: ['" + "{a,b}" * 9 + "']"],
 )
 def test_a_rule_with_a_broken_head_holds_always_and_warns(write: Write, places: Places, head: str):
     write("project/.claude/rules/r.md", f"---\n{head}\n---\nthe rule")
     found = read(places)
     assert texts(found) == ["the rule"]
     assert len(found.warnings) == 1
-    assert found.warnings[0].startswith(".claude/rules/r.md is read for all files: ")
+    assert found.warnings[0].startswith(".claude/rules/r.md:2: ")
+
+
+def test_a_glob_without_quotes_is_no_yaml_and_still_a_glob(write: Write, places: Places):
+    write("project/.claude/rules/r.md", "---\npaths: **/*.ts\n---\nthe rule")
+    found = read(places)
+    assert [rule.text for rule in rules_for(found, ["a/b.ts"])] == ["the rule"]
+    assert (found.sections, len(found.warnings)) == ((), 1)
 
 
 def test_files_below_the_working_folder_are_read_when_a_file_there_is(
@@ -358,7 +365,7 @@ def test_a_long_file_is_cut_at_a_line_and_says_so(write: Write, places: Places):
     assert texts(found) == [
         "line\nline\nline\nline\n[AGENTS.md is too long and was cut here; the rest is in the file]"
     ]
-    assert found.warnings == ("AGENTS.md is too long: only its first 23 characters hold",)
+    assert found.warnings == ("AGENTS.md: is too long: only its first 23 characters hold",)
 
 
 def test_when_all_is_too_long_the_closest_stays_and_displaces_no_wider_scope(

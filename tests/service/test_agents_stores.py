@@ -10,9 +10,9 @@ from mainspring.core.errors import InvalidInput, NotFound, Stale
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
+from mainspring.runtime.skills.archive import Upload
 from mainspring.service.describing.agents import Agents, CreateAgent, UpdateAgent, content_hash
 from mainspring.service.describing.files import Files, NewFile
-from mainspring.service.describing.skill_archive import Upload
 from mainspring.service.describing.skills import Skills
 from mainspring.service.keeping.drawer import Listing
 

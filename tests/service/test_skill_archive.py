@@ -12,14 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.service.describing.skill_archive import (
-    Bundle,
-    SkillLimits,
-    Upload,
-    checked_path,
-    packed,
-    read_bundle,
-)
+from mainspring.runtime.skills.archive import SkillLimits, Upload, checked_path
+from mainspring.service.describing.skill_archive import Bundle, packed, read_bundle
 
 LIMITS = SkillLimits(max_bytes=1_000_000, max_files=50)
 MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."

@@ -83,6 +83,11 @@ HarnessPayload: TypeAlias = (
     | facts.MemoryWritten
     | facts.ProviderFailedOver
     | facts.PolicyAdopted
+    | facts.AgentAdopted
+    | facts.ThreadStopped
+    | facts.SkillUsed
+    | facts.WorktreeOpened
+    | facts.WorktreeClosed
     | facts.SandboxOpened
     | facts.NetworkRequested
     | facts.ToolsLoaded

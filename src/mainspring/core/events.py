@@ -190,6 +190,8 @@ class ThreadMessageReceived(
     from_session_thread_id: str
     content: tuple[Block, ...]
     from_agent_name: str | None = None
+    sent_id: str | None = None
+    """The event by which it was sent; absent for what a thread is given when it is made."""
 
 
 class ContextCompacted(Payload, frozen=True, kw_only=True, tag="agent.thread_context_compacted"):
@@ -272,6 +274,16 @@ class ThreadCreated(Payload, frozen=True, kw_only=True, tag="session.thread_crea
     agent_name: str
     parent_thread_id: str | None = None
     workflow_run_id: str | None = None
+    tool_use_id: str | None = None
+    """The call that asked for it."""
+    mode: Literal["foreground", "background"] | None = None
+    is_fork: bool = False
+    """It begins with all that its parent has read and said."""
+    model: str | None = None
+    """Which it runs with, if the call said so."""
+    isolation: Literal["shared", "worktree"] | None = None
+    description: str | None = None
+    """What it is to do, in a few words."""
 
 
 class ThreadStatusRunning(Payload, frozen=True, kw_only=True, tag="session.thread_status_running"):

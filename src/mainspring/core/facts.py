@@ -190,6 +190,49 @@ class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
     mode: str
 
 
+class AgentAdopted(Payload, frozen=True, kw_only=True, tag="agent.adopted"):
+    """What the agent is in this session, whatever becomes of its files."""
+
+    definition: str
+    """Hash of the blob that has it."""
+    version: str | None = None
+
+
+class ThreadStopped(Payload, frozen=True, kw_only=True, tag="thread.stopped"):
+    """Another thread has ended this one, as a user's interrupt would."""
+
+    by_session_thread_id: str
+
+
+class SkillUsed(Payload, frozen=True, kw_only=True, tag="skill.used"):
+    """The model has the text of a skill from here on."""
+
+    name: str
+    hash: str
+    by: Literal["model", "user", "path", "agent"]
+    """`agent`: a subagent that always begins with it."""
+    tool_use_id: str | None = None
+    allowed_tools: tuple[str, ...] = ()
+    """Permission rules that allow until the run ends."""
+    disallowed_tools: tuple[str, ...] = ()
+
+
+class WorktreeOpened(Payload, frozen=True, kw_only=True, tag="worktree.opened"):
+    """A thread works in a folder of its own, a git worktree of the workspace."""
+
+    path: str
+    branch: str
+    commit: str
+
+
+class WorktreeClosed(Payload, frozen=True, kw_only=True, tag="worktree.closed"):
+    path: str
+    outcome: Literal["merged", "discarded", "kept"]
+    """`kept`: the branch is there for somebody to look at."""
+    commit: str | None = None
+    reason: str | None = None
+
+
 class SandboxOpened(Payload, frozen=True, kw_only=True, tag="sandbox.opened"):
     backend: str
     level: Literal["isolated", "degraded", "none"]

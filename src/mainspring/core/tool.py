@@ -40,6 +40,9 @@ class Outcome:
     """What kind of failure it is, when it is not ok."""
     facts: tuple[KnownPayload, ...] = ()
     """What it did that the log has a word for; written together with the result."""
+    waits_for: tuple[str, ...] = ()
+    """No outcome yet: other threads' calls that people must answer first. The same call is made
+    again afterwards."""
 
     @classmethod
     def text(cls, text: str, *, ok: bool = True, error: Failure | None = None) -> Outcome:

@@ -7,17 +7,47 @@ from typing import TypeAlias
 
 from mainspring.core import facts as fact
 from mainspring.core.envelope import KnownPayload
-from mainspring.core.events import ModelRequestEnded, Usage
-from mainspring.core.tool import InDoubt
+from mainspring.core.events import (
+    AgentMcpToolResult,
+    AgentToolResult,
+    ModelRequestEnded,
+    StatusIdle,
+    Usage,
+)
+from mainspring.core.tool import InDoubt, Outcome
 from mainspring.harness.open_call import OpenCall
+from mainspring.harness.reasons import Ended, stop_reason
 from mainspring.harness.thread import Thread
 
+INTERRUPTED = "Interrupted by the user before it finished; what it has done so far is unknown."
 PolicyOf: TypeAlias = Callable[[OpenCall], InDoubt]
 """How a call is settled of which nobody knows whether it was done."""
 
 
 def abandoned(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
     return [*_request(thread), *_calls(thread, policy_of)]
+
+
+def closing(thread: Thread) -> list[KnownPayload]:
+    """What ends a thread that nobody runs any more, as if a user had interrupted it."""
+    unanswered = Outcome.text(INTERRUPTED, ok=False, error="cancelled")
+    ended = Ended("interrupted_tools" if thread.unsettled() else "interrupted_streaming")
+    return [
+        *_request(thread),
+        *(result_of(call, unanswered) for call in thread.unsettled()),
+        StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason),
+    ]
+
+
+def result_of(call: OpenCall, outcome: Outcome) -> AgentToolResult | AgentMcpToolResult:
+    """The one event that settles a call."""
+    error = None if outcome.ok else outcome.error or "failed"
+    content, is_error = outcome.content, not outcome.ok
+    if call.name.startswith("mcp__"):
+        return AgentMcpToolResult(
+            mcp_tool_use_id=call.id, content=content, is_error=is_error, error=error
+        )
+    return AgentToolResult(tool_use_id=call.id, content=content, is_error=is_error, error=error)
 
 
 def _request(thread: Thread) -> list[KnownPayload]:

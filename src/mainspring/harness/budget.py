@@ -7,7 +7,7 @@ a server with several puts its own behind the same protocol.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -32,7 +32,12 @@ def status_block(spent: Spent, limits: Limits) -> str | None:
 
     Made of the log only, and of steps rather than numbers, so that it changes rarely.
     """
-    left = [
+    return advice(left(spent, limits))
+
+
+def left(spent: Spent, limits: Limits) -> list[tuple[int, str]]:
+    """Of everything that is limited, how many percent are left."""
+    return [
         (_percent_left(used, limit), what)
         for what, used, limit in (
             ("turns", spent.turns, limits.max_turns),
@@ -44,12 +49,16 @@ def status_block(spent: Spent, limits: Limits) -> str | None:
         )
         if limit is not None
     ]
+
+
+def advice(left: Sequence[tuple[int, str]]) -> str | None:
+    """What to do with what is left, by that of which there is least."""
     if not left:
         return None
     percent, what = min(left)
-    step, advice = next((step, text) for step, text in _ADVICE if percent >= step)
+    step, said = next((step, text) for step, text in _ADVICE if percent >= step)
     amount = f"{step} % or more" if step else "less than 10 %"
-    return f"Budget: {amount} of your {what} is left. {advice}"
+    return f"Budget: {amount} of your {what} is left. {said}"
 
 
 def _percent_left(used: int | float | Decimal, limit: int | float | Decimal) -> int:

@@ -15,7 +15,6 @@ from mainspring.harness import occasions
 from mainspring.harness.calling import idempotency_key, look_up
 from mainspring.harness.desk import Desk
 from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.limits import calls_over
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.pipeline import (
     NEEDLESS,
@@ -29,6 +28,7 @@ from mainspring.harness.pipeline import (
     settle,
 )
 from mainspring.harness.reasons import Continue, Ended, Step
+from mainspring.harness.tiers import calls_over
 from mainspring.log.background import unwrapped
 
 SNAPSHOT_FAILED = "snapshot_failed"
@@ -39,7 +39,7 @@ TOO_MANY = "Not done: the limit on tool calls is reached. Finish with what you h
 async def run_round(desk: Desk) -> Step | None:
     """Settle the newest reply's calls, as far as they can be."""
     asked = list(desk.thread.round)
-    allowed = asked[: len(asked) - calls_over(desk.account.spent, desk.limits)]
+    allowed = asked[: len(asked) - calls_over(desk.tiers)]
     work = Round()
     waiting: list[OpenCall] = []
     is_interrupted = False
@@ -52,6 +52,7 @@ async def run_round(desk: Desk) -> Step | None:
         if ready and await _run_group(desk, work, ready):
             is_interrupted = True
             break
+        waiting += [each.call for each in ready if each.call.id in work.waits]
     if _has_effects(desk):
         await _take_snapshot(desk)
     if is_interrupted:
@@ -105,10 +106,11 @@ def _before_what_waits(plans: Sequence[Plan]) -> list[Ready]:
 
 async def _after_round(desk: Desk, work: Round, waiting: Sequence[OpenCall]) -> Step:
     if waiting:
-        asking = [call.name for call in waiting if call.kind == "tool"]
-        if asking:
+        own = [call for call in waiting if call.id not in work.waits]
+        if asking := [call.name for call in own if call.kind == "tool"]:
             await desk.ask_hooks(occasions.waiting_for_permission(asking))
-        return Ended("requires_action", waiting_for=tuple(call.id for call in waiting))
+        below = [each for ids in work.waits.values() for each in ids]
+        return Ended("requires_action", waiting_for=(*(call.id for call in own), *below))
     settled: list[dict[str, object]] = [
         {"tool_use_id": call.id, "tool_name": call.name, "tool_input": dict(call.input)}
         for call in desk.thread.round.values()
@@ -200,7 +202,10 @@ class _Together:
         outcome = Outcome.text(NEEDLESS.format(ready.call.name), ok=False, error="cancelled")
         with self._scopes[ready.call.id]:
             outcome = await execute(self._desk, self._work, ready)
-        settle(self._desk, ready.call, outcome)
+        if outcome.waits_for:
+            self._work.waits[ready.call.id] = outcome.waits_for
+        else:
+            settle(self._desk, ready.call, outcome)
         if ready.traits.cascades and not outcome.ok:
             self._cancel_after(ready)
         self._left -= 1

@@ -6,65 +6,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+import anyio
+
 from mainspring.core.catalog import ModelFacts, cost_of
 from mainspring.core.envelope import Event, KnownPayload
-from mainspring.core.errors import Conflict
-from mainspring.core.events import ModelRequestEnded, PermissionUpdated, Usage
+from mainspring.core.events import PermissionUpdated, Usage
 from mainspring.core.facts import ContextAdded, ToolsLoaded
 from mainspring.core.hands import Box, Snapshots
 from mainspring.core.hook import Occasion, Ruling
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
-from mainspring.harness import limits as limit
 from mainspring.harness.budget import Purse
 from mainspring.harness.context.view import Prefix, widened
 from mainspring.harness.early import Early
+from mainspring.harness.ensemble import Account
 from mainspring.harness.gates import Gates, OpenGates
-from mainspring.harness.limits import Limits, Spent
+from mainspring.harness.limits import Limits
+from mainspring.harness.others import Alone, Others
+from mainspring.harness.record import Record
 from mainspring.harness.thread import Thread
+from mainspring.harness.tiers import Tier
 from mainspring.log.writer import Writer
 
 
-@dataclass(slots=True)
-class Account:
-    """What a session has spent, all of its threads together."""
-
-    spent: Spent = field(default_factory=Spent)
-    usage: Usage = field(default_factory=Usage)
-
-    def apply(self, event: Event) -> None:
-        self.spent = limit.fold(self.spent, event.payload, event.time)
-        if isinstance(event.payload, ModelRequestEnded):
-            self.usage = added(self.usage, event.payload.model_usage)
-
-    @classmethod
-    def of(cls, log: Iterable[Event]) -> Account:
-        account = cls()
-        for event in log:
-            account.apply(event)
-        return account
-
-
-def added(one: Usage, other: Usage) -> Usage:
-    """The tokens of both."""
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        cache_creation_input_tokens=one.cache_creation_input_tokens
-        + other.cache_creation_input_tokens,
-        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-    )
-
-
-def unheard(_: Delta | Event) -> None:
+def unheard(_: Delta) -> None:
     return None
 
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    writer: Writer
+    record: Record
+    """The session's, which all its desks write to."""
     thread: Thread
-    account: Account
     model: Model
     facts: ModelFacts
     prefix: Prefix
@@ -81,18 +54,35 @@ class Desk:
     overheard: list[KnownPayload] = field(default_factory=list[KnownPayload])
     """What the hands have done besides, and the log does not know yet."""
     limits: Limits = field(default_factory=Limits)
+    above: Sequence[Tier] = ()
+    """What those who have called this thread may spend, with all below them."""
     purse: Purse = field(default_factory=Purse)
     gates: Gates = field(default_factory=OpenGates)
     emit: Callable[[Delta], None] = unheard
     """Where tokens go as they come; they are not kept."""
-    tell: Callable[[Event], None] = unheard
-    """Hears of every event of this run, in order, once it is durable."""
     new_id: Callable[[str], str]
     price: Callable[[str, Usage], Decimal] | None = None
     """What a call of a model costs; without it, the facts' price is taken."""
     early: Early | None = None
     """Calls that begin before their reply has ended."""
-    _untold: list[Event] = field(default_factory=list[Event], init=False)
+    others: Others = field(default_factory=Alone)
+    subagent: str | None = None
+    """Its name, if this is not the main thread's desk."""
+    halted: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the thread is interrupted by what another one has heard."""
+
+    @property
+    def writer(self) -> Writer:
+        return self.record.writer
+
+    @property
+    def account(self) -> Account:
+        return self.record.ensemble.members[self.thread.id].account
+
+    @property
+    def tiers(self) -> list[Tier]:
+        """Whose limits hold for it: its own, then those of all above it."""
+        return [Tier(self.account, self.limits), *self.above]
 
     def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
         """Record facts. They are durable after the next `commit`, which every effect waits for."""
@@ -105,22 +95,19 @@ class Desk:
         self.note(*overheard)
 
     async def commit(self) -> None:
-        await self.writer.commit()
-        durable = self.writer.head.seq
-        told = [event for event in self._untold if event.seq <= durable]
-        del self._untold[: len(told)]
-        if self._untold and self.writer.is_clear:  # another's commit failed and took ours along
-            lost = self._untold[-1].seq
-            conflict = Conflict(self.writer.session_id, expected=lost, actual=durable)
-            raise conflict from self.writer.loss
-        for event in told:
-            self.tell(event)
+        await self.record.commit()
 
     async def listen(self) -> list[Event]:
-        """Take in what clients have sent; between tool rounds, never inside one."""
-        events = await self.writer.stage_inbox()
+        """Take in what clients have sent, and other threads; between tool rounds, never inside
+        one. What is for a thread that does not listen itself now, is taken in for it."""
+        record, own = self.record, self.thread.id
+        events = await self.writer.stage_inbox(
+            record.ensemble.addressee,
+            lambda thread_id: thread_id == own or not self.others.is_live(thread_id),
+        )
         self._apply(events)
-        return events
+        self.others.attend(events)
+        return [*events, *self.note(*record.ensemble.mail_for(own))]
 
     async def ask_hooks(self, occasion: Occasion, *, is_context: bool = True) -> Ruling:
         """Tell hooks what happens, and note what they did; `is_context`: and what they want the
@@ -141,9 +128,7 @@ class Desk:
 
     def _apply(self, events: Iterable[Event]) -> None:
         for event in events:
-            self.thread.apply(event)
-            self.account.apply(event)
-            self._untold.append(event)
+            self.record.take(event)
             if isinstance(event.payload, ToolsLoaded):
                 self.load(event.payload.names)
 

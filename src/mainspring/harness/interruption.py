@@ -15,17 +15,19 @@ from mainspring.log.patience import patiently
 async def until_interrupted(desk: Desk, work: Callable[[], Awaitable[None]]) -> bool:
     """Do `work`; True if the user stopped it before it was done."""
     is_interrupted = False
-    hear = partial(desk.writer.hear, "user.interrupt", thread_id=desk.thread.id)
+    own = desk.thread.id
+    hear = partial(desk.writer.hear, "user.interrupt", is_for=lambda thread_id: thread_id == own)
     with unwrapped():
         async with anyio.create_task_group() as group:
 
-            async def stop() -> None:
+            async def stop(until: Callable[[], Awaitable[object]]) -> None:
                 nonlocal is_interrupted
-                await patiently(hear)
+                await until()
                 is_interrupted = True
                 group.cancel_scope.cancel()
 
-            group.start_soon(stop)
+            group.start_soon(stop, partial(patiently, hear))
+            group.start_soon(stop, desk.halted.wait)
             await work()
             is_interrupted = False
             group.cancel_scope.cancel()

@@ -10,7 +10,7 @@ from mainspring.core import facts as fact
 from mainspring.core.events import StatusIdle, StatusRunning
 from mainspring.core.tool import InDoubt, Outcome
 from mainspring.harness import occasions
-from mainspring.harness.abandoned import abandoned
+from mainspring.harness.abandoned import INTERRUPTED, abandoned
 from mainspring.harness.calling import look_up
 from mainspring.harness.calls import run_round
 from mainspring.harness.desk import Desk
@@ -25,7 +25,6 @@ from mainspring.harness.turn import take_turn
 
 WAKES_WITHOUT_PROGRESS = 5
 FEEDBACK_IN_A_ROW = 3
-INTERRUPTED = "Interrupted by the user before it finished; what it has done so far is unknown."
 
 
 async def run(desk: Desk) -> Ended | None:
@@ -82,7 +81,9 @@ def _begin(desk: Desk) -> Ended | None:
 def _is_answerable(desk: Desk) -> bool:
     """Idle, and somebody has answered a call that it waits for, or stopped it."""
     thread = desk.thread
-    return thread.interrupted or any(call.is_answered for call in thread.unsettled())
+    return thread.interrupted or any(
+        call.is_answered or desk.others.is_answerable(call) for call in thread.unsettled()
+    )
 
 
 def _policy_of(desk: Desk, call: OpenCall) -> InDoubt:
@@ -98,8 +99,8 @@ async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
         return stopped is None and not thread.is_answered
     if ended.reason == "requires_action":
         await hear(desk)
-        calls = [thread.round[call_id] for call_id in ended.waiting_for]
-        return thread.interrupted or any(call.settled or call.is_answered for call in calls)
+        calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
+        return _is_answerable(desk) or any(call.settled for call in calls)
     return False
 
 
@@ -122,6 +123,7 @@ def _interrupt(desk: Desk) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
     open_calls = desk.thread.unsettled()
     for call in open_calls:
+        desk.others.abandon(call)
         settle(desk, call, Outcome.text(INTERRUPTED, ok=False, error="cancelled"))
     if desk.thread.redirected:
         return Continue("inbox_message")
@@ -134,7 +136,8 @@ async def _stop(desk: Desk) -> Step:
     if feedback < FEEDBACK_IN_A_ROW:
         last = desk.thread.transcript.last_words()
         ruling = await desk.ask_hooks(
-            occasions.stopping(is_again=feedback > 0, last_message=last), is_context=False
+            occasions.stopping(is_again=feedback > 0, last_message=last, agent=desk.subagent),
+            is_context=False,
         )
         if ruling.stop is not None:
             return Ended("stop_hook_prevented", ruling.stop)

@@ -70,11 +70,17 @@ def waiting_for_permission(names: Sequence[str]) -> Occasion:
     )
 
 
-def stopping(*, is_again: bool, last_message: str) -> Occasion:
+def stopping(*, is_again: bool, last_message: str, agent: str | None = None) -> Occasion:
+    """`agent`: the name of the subagent that wants to stop."""
     return Occasion(
-        event="Stop",
+        event="Stop" if agent is None else "SubagentStop",
+        subject=agent or "",
         fields={"stop_hook_active": is_again, "last_assistant_message": last_message},
     )
+
+
+def subagent_started(agent: str) -> Occasion:
+    return Occasion(event="SubagentStart", subject=agent)
 
 
 def stop_failed(reason: str, detail: str | None) -> Occasion:

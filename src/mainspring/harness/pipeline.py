@@ -14,16 +14,17 @@ from typing import TypeAlias
 from mainspring.core import facts as fact
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import HandsError
-from mainspring.core.events import AgentMcpToolResult, AgentToolResult, Failure
+from mainspring.core.events import Failure
 from mainspring.core.model import INVALID_JSON, ToolUse
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness import occasions
+from mainspring.harness.abandoned import result_of
 from mainspring.harness.altered import altered
 from mainspring.harness.calling import call_hash, call_of, judged, look_up, open_call
 from mainspring.harness.desk import Desk
 from mainspring.harness.gates import Decision
-from mainspring.harness.limits import calls_over
 from mainspring.harness.open_call import OpenCall
+from mainspring.harness.tiers import calls_over
 
 UNKNOWN = (
     "The system stopped while this call ran. Whether it took effect is not known: look before you"
@@ -77,6 +78,8 @@ class Round:
     """Of results so far."""
     stops: list[str] = field(default_factory=list[str])
     """Why hooks want the run to end."""
+    waits: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Calls that have begun and wait for other threads: for which of their calls."""
 
 
 async def prepare(desk: Desk, work: Round, call: OpenCall, *, is_behind: bool) -> Plan:
@@ -278,7 +281,7 @@ def begin_early(desk: Desk, use: ToolUse) -> None:
     if early is None or early.is_closed:
         return
     tool = None if use.name in desk.custom_tools else look_up(desk, use.name)
-    if tool is None or fault(desk, tool, use.input) or calls_over(desk.account.spent, desk.limits):
+    if tool is None or fault(desk, tool, use.input) or calls_over(desk.tiers):
         return early.close()
     traits = tool.traits(use.input)
     if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
@@ -298,6 +301,8 @@ async def execute(desk: Desk, work: Round, ready: Ready) -> Outcome:
     outcome = await desk.early.outcome(call.id) if desk.early is not None else None
     if outcome is None:
         outcome = await _performed(ready.tool, call)
+    if outcome.waits_for:
+        return outcome
     outcome = await _capped(desk, work, outcome, ready.traits.max_chars)
     return await _after(desk, work, ready, call, outcome)
 
@@ -349,24 +354,5 @@ async def _capped(desk: Desk, work: Round, outcome: Outcome, max_chars: int) -> 
 
 def settle(desk: Desk, call: OpenCall, outcome: Outcome) -> None:
     """Give a call its one result, with what it did besides."""
-    error = None if outcome.ok else outcome.error or "failed"
     desk.note_overheard()
-    desk.note(*outcome.facts)
-    if call.name.startswith("mcp__"):
-        desk.note(
-            AgentMcpToolResult(
-                mcp_tool_use_id=call.id,
-                content=outcome.content,
-                is_error=not outcome.ok,
-                error=error,
-            )
-        )
-    else:
-        desk.note(
-            AgentToolResult(
-                tool_use_id=call.id,
-                content=outcome.content,
-                is_error=not outcome.ok,
-                error=error,
-            )
-        )
+    desk.note(*outcome.facts, result_of(call, outcome))

@@ -84,6 +84,22 @@ class Thread:
     def unsettled(self) -> list[OpenCall]:
         return [call for call in self.round.values() if not call.settled]
 
+    def interrupt(self) -> None:
+        """What it does is not wanted any more; if it does nothing, nothing changes."""
+        self.interrupted = self.running or not self.is_answered or bool(self.unsettled())
+        self.redirected = False
+
+    def disown(self) -> None:
+        """The session was forked here, and what was under way is the parent's: its run, its
+        request, its approvals, its effects."""
+        self.running = self.interrupted = self.redirected = False
+        self.open_request = self.open_purpose = self.open_reservation = None
+        self.tries = Tries()
+        for call in self.unsettled():
+            self.round[call.id] = replace(
+                call, decision=None, answer=None, in_doubt=None, is_foreign=call.started is not None
+            )
+
     @property
     def is_answered(self) -> bool:
         """Whether the model has said something after the last thing it was told."""
@@ -129,19 +145,15 @@ def _received(thread: Thread, event: Event, payload: events.ThreadMessageReceive
 
 def _interrupt(thread: Thread, _event: Event, payload: events.UserInterrupt) -> None:
     if payload.session_thread_id in (None, thread.id):
-        thread.interrupted = thread.running or not thread.is_answered or bool(thread.unsettled())
-        thread.redirected = False
+        thread.interrupt()
 
 
-def _forked(thread: Thread, _event: Event, _payload: facts.SessionForked) -> None:
-    """What was under way is the parent's: its run, its request, its approvals, its effects."""
-    thread.running = thread.interrupted = thread.redirected = False
-    thread.open_request = thread.open_purpose = thread.open_reservation = None
-    thread.tries = Tries()
-    for call in thread.unsettled():
-        thread.round[call.id] = replace(
-            call, decision=None, answer=None, in_doubt=None, is_foreign=call.started is not None
-        )
+def _stopped(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -> None:
+    thread.interrupt()
+
+
+def _disowned(thread: Thread, _event: Event, _payload: facts.SessionForked) -> None:
+    thread.disown()
 
 
 def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
@@ -351,7 +363,8 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.SystemMessage: _system,
     events.ThreadMessageReceived: _received,
     events.UserInterrupt: _interrupt,
-    facts.SessionForked: _forked,
+    facts.ThreadStopped: _stopped,
+    facts.SessionForked: _disowned,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     facts.SessionWoken: _woken,

@@ -37,14 +37,13 @@ from mainspring.core.model import (
     ToolUseReady,
 )
 from mainspring.harness.announcing import Announcer
-from mainspring.harness.budget import status_block
 from mainspring.harness.context.compact import make_room, shrink
 from mainspring.harness.context.view import cache_break, view
 from mainspring.harness.desk import Desk
 from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.limits import affordable_output, reserve
 from mainspring.harness.pipeline import begin_early
 from mainspring.harness.reasons import Continue, Ended, Step
+from mainspring.harness.tiers import affordable_output, reserve, status_block
 
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000
@@ -88,9 +87,7 @@ async def take_turn(desk: Desk) -> Step | None:
         return made
     tokens = desk.input_tokens()
     cap = _output_cap(desk, tokens, is_escalated=desk.thread.tries.escalated)
-    reserved = reserve(
-        desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
-    )
+    reserved = reserve(desk.tiers, desk.facts, input_tokens=tokens, output_tokens=cap)
     if isinstance(reserved, Ended):
         return reserved
     asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap, _announcer(desk))
@@ -103,7 +100,7 @@ async def take_turn(desk: Desk) -> Step | None:
 
 async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step | None:
     thread = desk.thread
-    status = status_block(desk.account.spent, desk.limits)
+    status = status_block(desk.tiers)
     if status is not None and status != thread.status:
         desk.note(fact.ContextStatus(text=status))
     if thread.prefix != desk.prefix.digest:
@@ -147,9 +144,7 @@ def _output_cap(desk: Desk, tokens: int, *, is_escalated: bool) -> int:
     """
     wanted = ESCALATED_CAP if is_escalated else OUTPUT_CAP
     cap = max(SHORTEST_REPLY, min(wanted, desk.facts.max_output, desk.facts.window - tokens))
-    allowed = affordable_output(
-        desk.account.spent, desk.limits, desk.facts, input_tokens=tokens, output_tokens=cap
-    )
+    allowed = affordable_output(desk.tiers, desk.facts, input_tokens=tokens, output_tokens=cap)
     return allowed if allowed >= SHORTEST_REPLY else cap
 
 

@@ -11,13 +11,17 @@ from anyio import CancelScope
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
-from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.envelope import AnyPayload, Event, KnownPayload
 from mainspring.core.errors import Conflict
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
 from mainspring.log.patience import patiently
 from mainspring.log.store import Append, Folded, InboxItem, Lease, SessionRow, Store
 from mainspring.log.upcast import read_payload
+
+
+def _as_sent(_: AnyPayload, thread_id: str) -> str:
+    return thread_id
 
 
 class Writer:
@@ -44,7 +48,7 @@ class Writer:
         self._staged: list[Event] = []
         self._folded: list[Folded] = []
         self._tip = session.head  # where the log will end once what is staged is committed
-        self._heard = 0  # position of the last inbox item that was staged
+        self._heard: set[int] = set()  # positions of inbox items that were staged
         self._losses = 0  # commits that failed, each with all that was staged
         self.loss: BaseException | None = None
         """Why the last of them did."""
@@ -106,29 +110,41 @@ class Writer:
             )
         return self._stage(drafts)
 
-    async def stage_inbox(self) -> list[Event]:
-        """Stage what clients have sent, in order of arrival."""
-        pending = await self._store.pending(self.session_id, after=self._heard)
-        items = [item for item in pending if item.position > self._heard]
-        events = self._stage([self._draft(item) for item in items])
-        for item, event in zip(items, events, strict=True):
+    async def stage_inbox(
+        self,
+        addressee: Callable[[AnyPayload, str], str] = _as_sent,
+        takes: Callable[[str], bool] = lambda _: True,
+    ) -> list[Event]:
+        """Stage what clients have sent, in order of arrival: what is for a thread that is taken
+        for. `addressee` says which thread that is; whoever sent it need not know."""
+        events: list[Event] = []
+        for item in await self._unheard():
+            draft = self._draft(item)
+            meant = addressee(draft.payload, item.thread_id)
+            if not takes(meant):
+                continue
+            [event] = self._stage([draft._replace(thread_id=meant)])
             self._folded.append(Folded(item.position, event.seq))
-            self._heard = item.position
+            self._heard.add(item.position)
+            events.append(event)
         return events
+
+    async def _unheard(self, types: frozenset[str] | None = None) -> list[InboxItem]:
+        """What is neither in the log nor staged."""
+        pending = await self._store.pending(self.session_id, types=types)
+        return [item for item in pending if item.position not in self._heard]
 
     @property
     def is_clear(self) -> bool:
         """Whether nothing is staged."""
         return not self._staged
 
-    async def hear(self, *types: str, thread_id: str) -> None:
-        """Return when a client's event of one of these types waits in the inbox of a thread."""
+    async def hear(self, *types: str, is_for: Callable[[str], bool]) -> None:
+        """Return when a client's event waits in the inbox of a thread that is meant; of one of
+        these types, if any are given."""
         watch = self._store.watch(self.session_id)
-        wanted = frozenset(types)
-        while not any(
-            item.thread_id == thread_id and item.position > self._heard
-            for item in await self._store.pending(self.session_id, after=self._heard, types=wanted)
-        ):
+        wanted = frozenset(types) or None
+        while not any(is_for(item.thread_id) for item in await self._unheard(wanted)):
             await watch.wait()
 
     async def commit(self) -> None:
@@ -154,7 +170,8 @@ class Writer:
                 with CancelScope(shield=True):  # who staged it goes on as if it were written
                     await self._commit(append)
             except BaseException as error:
-                self._staged, self._folded, self._heard = [], [], 0
+                self._staged, self._folded = [], []
+                self._heard.clear()
                 self._tip = self.head
                 self._losses += 1
                 self.loss = error

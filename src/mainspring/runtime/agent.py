@@ -11,11 +11,15 @@ from mainspring.core.tool import Tool
 from mainspring.harness.context.prompt import system_prompt
 from mainspring.harness.context.view import Prefix, specs
 from mainspring.harness.limits import Limits
+from mainspring.runtime.crew.subagent import Subagent
+from mainspring.runtime.skills.skill import Skill
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     name: str = "assistant"
+    description: str = ""
+    """What it is for, to people; the model is not told."""
     instructions: str = ""
     model: str = "default"
     """`provider:name`, or several in order of preference, separated by commas; `default` is what
@@ -30,6 +34,14 @@ class Agent:
     effort: Effort = "none"
     rules: Sequence[str] = ()
     """What must hold whatever happens: pinned, never compacted away."""
+    subagents: Sequence[Subagent] = ()
+    """Whom it may call for help, each on a thread of its own."""
+    is_coordinator: bool = False
+    """It only calls others, sends them messages and stops them."""
+    skills: Sequence[Skill] = ()
+    """What it, or its user, can bring up when it is needed."""
+    version: str | None = None
+    """Of the folder that describes it, if one does: a session keeps to what it began with."""
 
 
 def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> Prefix:

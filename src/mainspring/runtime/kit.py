@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
 
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.hands import Box, Snapshots
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Tool
 from mainspring.harness.gates import Gates
+from mainspring.harness.permissions.policy import Mode
 from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
@@ -26,6 +28,12 @@ class Opening:
     thread: Thread
     writer: Writer
     log: SessionLog
+    mode: Mode | None = None
+    """The strictest that may hold for it: a subagent is never freer than who has called it."""
+    subagent: str | None = None
+    """Its type, if it is not the main thread."""
+    workspace: Path | None = None
+    """Where it works, if not where the session does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +53,56 @@ class Kit:
     """What happens in the hands while a call runs; the log gets it with the call's result."""
     facts: Sequence[KnownPayload] = ()
     """What the log has to know before anything is done with it."""
+    for_thread: Outfit | None = None
+    """The same hands, rules and hooks for another thread of the session."""
+    worktrees: Worktrees | None = None
+    """Folders of their own for threads that are to work apart."""
 
 
 Outfit: TypeAlias = Callable[[Opening], AbstractAsyncContextManager[Kit]]
 """Gets a kit ready, for as long as the session runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    path: Path
+    branch: str
+    commit: str
+    """What it began with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """What became of a worktree."""
+
+    outcome: Literal["merged", "discarded", "kept"]
+    commit: str | None = None
+    reason: str | None = None
+    """Why it was kept, or what was merged, in words."""
+
+
+class Worktrees(Protocol):
+    async def open(self, name: str) -> Worktree:
+        """The same one if it is there already.
+
+        Raises:
+            HandsError: the workspace is no repository, or git cannot do it; it says why.
+        """
+        ...
+
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> Closed:
+        """Bring what was done there into the workspace, or throw it away. Safe to repeat.
+
+        Raises: HandsError.
+        """
+        ...
+
+    async def changes(self, worktree: Worktree) -> list[str]:
+        """Paths that differ from what it began with.
+
+        Raises: HandsError.
+        """
+        ...
 
 
 def bare(gates: Gates) -> Outfit:

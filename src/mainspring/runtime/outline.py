@@ -12,7 +12,7 @@ from mainspring.core.clock import from_micros
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, payload_type
 from mainspring.core.events import Usage
-from mainspring.harness.desk import Account
+from mainspring.harness.ensemble import Account
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog

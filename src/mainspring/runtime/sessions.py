@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Literal, Protocol
+from typing import Literal
 
 from mainspring.core import ids
-from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.errors import BlobNotFound
 from mainspring.core.events import (
     AgentMessage,
     PermissionUpdate,
@@ -23,40 +21,28 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.facts import SessionCreated
-from mainspring.core.model import Delta, Model
-from mainspring.core.tool import Tool
+from mainspring.core.model import Delta
 from mainspring.harness import occasions
 from mainspring.harness.budget import Purse
-from mainspring.harness.context.history import history_read, history_search
-from mainspring.harness.desk import Account, Desk, unheard
+from mainspring.harness.desk import Desk, unheard
+from mainspring.harness.ensemble import Ensemble
 from mainspring.harness.gates import OpenGates
-from mainspring.harness.loop import run
 from mainspring.harness.permissions.standing import check_updates
 from mainspring.harness.reasons import Terminal
-from mainspring.harness.thread import Thread
-from mainspring.log.search import search
+from mainspring.harness.record import Record, untold
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
-from mainspring.runtime.agent import Agent, prefix_of, tools_of
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.crew import Crew, open_crew
+from mainspring.runtime.crew.seating import Seating
+from mainspring.runtime.crew.tools import crew_tools
+from mainspring.runtime.desks import Office
 from mainspring.runtime.holding import held
 from mainspring.runtime.kit import Kit, Opening, Outfit, bare
+from mainspring.runtime.models import Models
 
 _SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
-
-
-class Models(Protocol):
-    """Where models come from; wiring knows the providers, we do not."""
-
-    def open(self, name: str) -> Model: ...
-
-    def put(self, name: str, model: Model) -> None: ...
-
-    def resolve(self, name: str) -> str: ...
-
-    def facts(self, name: str) -> ModelFacts: ...
-
-    def cost(self, name: str, usage: Usage) -> Decimal: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +123,7 @@ class Runtime:
 class Known:
     """A log folded up to `seq`, kept between runs so that the next one only reads on."""
 
-    thread: Thread
-    account: Account
+    ensemble: Ensemble
     seq: int
 
 
@@ -229,7 +214,7 @@ class Session:
         self,
         emit: Callable[[Delta], None] = unheard,
         *,
-        tell: Callable[[Event], None] = unheard,
+        tell: Callable[[Event], None] = untold,
     ) -> Result | None:
         """Wake the session and run it until it ends or waits; `None` if nothing was to be done.
 
@@ -242,35 +227,39 @@ class Session:
         async with held(self._log, self.id, new_id=self._runtime.new_id) as writer:
             begun = writer.head.seq
             known, self._known = self._known, None
-            known = await self._read_on(writer, known)
-            opening = Opening(agent=self.agent, thread=known.thread, writer=writer, log=self._log)
-            async with self._runtime.outfit(opening) as kit:
-                desk = self._desk(writer, known, kit)
-                desk.emit, desk.tell = emit, tell
+            ensemble = await self._read_on(writer, known)
+            main = ensemble.main
+            opening = Opening(agent=self.agent, thread=main.thread, writer=writer, log=self._log)
+            record = Record(writer=writer, ensemble=ensemble, tell=tell)
+            async with (
+                self._runtime.outfit(opening) as kit,
+                open_crew(self._seating(record, kit)) as crew,
+            ):
+                desk = self._desk(crew)
+                desk.emit = emit
                 desk.note(*kit.facts)
                 await self._begin(desk)
-                ended = await run(desk)
-            self._known = Known(desk.thread, desk.account, writer.head.seq)
+                ended = await crew.conduct(desk)
+            self._known = Known(ensemble, writer.head.seq)
         if ended is None:
             return None
         return Result(
             session_id=self.id,
             reason=ended.reason,
-            text=await self._last_words(begun),
-            turns=desk.thread.turns,
-            usage=desk.account.usage,
-            cost_usd=desk.account.spent.cost_usd,
+            text=await self._last_words(begun, main.id),
+            turns=main.thread.turns,
+            usage=main.account.usage,
+            cost_usd=main.account.spent.cost_usd,
             detail=ended.detail,
             waiting_for=ended.waiting_for,
         )
 
-    async def _read_on(self, writer: Writer, known: Known | None) -> Known:
+    async def _read_on(self, writer: Writer, known: Known | None) -> Ensemble:
         """Fold what this object has not seen yet: a log is only ever added to."""
-        known = known or Known(Thread(id=writer.thread_id), Account(), 0)
-        for event in await self._log.read(self.id, after=known.seq):
-            known.thread.apply(event)
-            known.account.apply(event)
-        return known
+        ensemble, seq = (known.ensemble, known.seq) if known else (Ensemble(writer.thread_id), 0)
+        for event in await self._log.read(self.id, after=seq):
+            ensemble.apply(event)
+        return ensemble
 
     async def _begin(self, desk: Desk) -> None:
         """Once for every process that has to do with it."""
@@ -279,59 +268,25 @@ class Session:
             source = "resume" if desk.thread.turns else "startup"
             await desk.ask_hooks(occasions.session_started(source, self.agent.model))
 
-    def _desk(self, writer: Writer, known: Known, kit: Kit) -> Desk:
+    def _seating(self, record: Record, kit: Kit) -> Seating:
         runtime = self._runtime
-        brought = [tool for tool in self.agent.tools if tool.spec.name not in kit.denied]
-        tools = tools_of(replace(self.agent, tools=brought), *kit.tools, *self._history())
-        client_tools = [*self.agent.client_tools, *kit.client_tools]
-        at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
-        desk = Desk(
-            writer=writer,
-            thread=known.thread,
-            account=known.account,
-            model=runtime.models.open(self.agent.model),
-            facts=runtime.models.facts(self.agent.model),
-            prefix=prefix_of(self.agent, [*at_once, *client_tools], environment=kit.environment),
-            tools=tools,
-            custom_tools=frozenset(spec.name for spec in client_tools),
-            deferred=kit.deferred,
-            aliases=kit.aliases,
-            box=kit.box,
-            snapshots=kit.snapshots,
-            overheard=kit.overheard,
-            limits=self.agent.limits,
-            gates=kit.gates,
+        office = Office(
+            log=self._log,
+            models=runtime.models,
+            record=record,
             purse=replace(runtime.purse, agent=self.agent.name),
             new_id=runtime.new_id,
-            price=runtime.models.cost,
         )
-        desk.load(known.thread.gear.loaded)
-        return desk
+        return Seating(office=office, agent=self.agent, kit=kit, extras=crew_tools)
 
-    def _history(self) -> tuple[Tool, Tool]:
-        """What finds and reads again what a compaction or a cap took out of sight."""
-        return (
-            history_search(
-                lambda query, limit: search(self._log, query, session_id=self.id, limit=limit)
-            ),
-            history_read(self._kept),
-        )
+    def _desk(self, crew: Crew) -> Desk:
+        return crew.main_desk()
 
-    async def _kept(self, digest: str) -> bytes:
-        """A blob of this session's; those of others are not to be had.
-
-        Raises:
-            BlobNotFound
-        """
-        for segment in await self._log.lineage(self.id):
-            if digest in await self._log.store.blobs(segment.session_id):
-                return await self._log.blob(digest)
-        raise BlobNotFound(digest)
-
-    async def _last_words(self, after: int) -> str:
+    async def _last_words(self, after: int, thread_id: str) -> str:
         """What the agent said last in the run that began after an event."""
         words: list[str] = []
-        for event in await self._log.read(self.id, after=after, types=_SPEECH):
+        main = frozenset((thread_id,))
+        for event in await self._log.read(self.id, after=after, types=_SPEECH, threads=main):
             if isinstance(event.payload, AgentMessage):
                 words.append(plain_text(event.payload.content))
             else:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from mainspring.core import events, facts
 from mainspring.core.envelope import Event
 from mainspring.core.events import Usage
-from mainspring.harness.desk import added
+from mainspring.harness.ensemble import added
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 

@@ -21,10 +21,9 @@ from mainspring.harness.context.view import Prefix
 from mainspring.harness.desk import Desk
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.harness.thread import Thread, fold
-from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.kit import Kit
-from mainspring.runtime.sessions import Known, Runtime, Session
+from mainspring.runtime.crew.crew import Crew
+from mainspring.runtime.sessions import Runtime, Session
 from mainspring.runtime.xrays import read_shots
 from mainspring.testing.recording import read_recording
 from mainspring.testing.replay import whole_steps
@@ -132,8 +131,8 @@ class _Forked(Session):
         self._prefix = prefix
         self._hooks = hooks
 
-    def _desk(self, writer: Writer, known: Known, kit: Kit) -> Desk:
-        desk = super()._desk(writer, known, kit)
+    def _desk(self, crew: Crew) -> Desk:
+        desk = super()._desk(crew)
         desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
         desk.gates = self._hooks
         return desk

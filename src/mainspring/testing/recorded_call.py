@@ -11,8 +11,8 @@ import msgspec
 from mainspring.core import facts
 from mainspring.core.content import Block, plain_text
 from mainspring.core.tool import InDoubt
+from mainspring.harness.abandoned import INTERRUPTED
 from mainspring.harness.gates import Decision
-from mainspring.harness.loop import INTERRUPTED
 
 Fate: TypeAlias = Literal["settled", "crashed", "interrupted"]
 """What became of one attempt at a call."""

@@ -10,10 +10,10 @@ from mainspring.core import events, facts
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import FailedOver, Reply, ToolSpec
+from mainspring.harness.abandoned import INTERRUPTED
 from mainspring.harness.calls import SNAPSHOT_FAILED
 from mainspring.harness.context.digest import EARLIER
 from mainspring.harness.context.xray import Shot
-from mainspring.harness.loop import INTERRUPTED
 from mainspring.harness.pipeline import VOID
 from mainspring.harness.thread import JUDGEMENT
 from mainspring.testing.recorded_call import Fate, RecordedCall

@@ -31,10 +31,11 @@ from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Model
 from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.context.view import Prefix
-from mainspring.harness.desk import Account
+from mainspring.harness.ensemble import Ensemble
 from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
-from mainspring.harness.thread import Thread, fold
+from mainspring.harness.record import Record
+from mainspring.harness.thread import Thread
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -243,11 +244,11 @@ class Player:
     async def _desk(self, script: Script, model: Model) -> RecordedDesk:
         writer = await self.log.hold(self.session.id, owner=_OWNER)
         log = await self.log.read(self.session.id)
+        record = Record(writer=writer, ensemble=Ensemble.of(log, writer.thread_id))
         prefix = self._prefix(script)
         desk = RecordedDesk(
-            writer=writer,
-            thread=fold(log, thread_id=writer.thread_id),
-            account=Account.of(log),
+            record=record,
+            thread=record.ensemble.main.thread,
             model=model,
             facts=self.facts(prefix.model),
             prefix=prefix,

@@ -55,7 +55,7 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     """
     home = Path(settings.home)
     loaded = await to_thread.run_sync(
-        lambda: load_policy(workspace, home=home, only_managed=wish.is_served)
+        lambda: load_policy(workspace, home=home, only_managed=wish.is_served, agent=wish.agent)
     )
     if opening.thread.gear.policy is not None:
         return await _kept(opening, loaded, wish)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mainspring.config import Settings
+from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Mode
-from mainspring.runtime.agent_folder import AgentFolder, read_agent
+from mainspring.runtime.folder.plugins import installed
+from mainspring.runtime.folder.reading import AgentFolder, read_agent
+from mainspring.runtime.folder.scopes import MANAGED, Scopes
 from mainspring.runtime.outline import Outline
+from mainspring.runtime.skills.discovery import IsPinned
 from mainspring.wiring.models import default_model
+
+if TYPE_CHECKING:
+    from mainspring.runtime.skills import pins
+else:
+    pins = LazyModule("mainspring.runtime.skills.pins")  # looks into skills, where there are any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +45,7 @@ def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = No
         InvalidInput: the folder is not there or its file is wrong.
     """
     known = recorded.folder if recorded is not None else None
-    found = read_agent(Path(settings.folder) / (wanted.folder or known or "."))
+    found = read_agent(scopes_of(settings, wanted.folder or known), is_pinned=pins_of(settings))
     agent = found.agent
     used = recorded.model if recorded is not None else None
     limits = agent.limits
@@ -44,6 +55,25 @@ def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = No
         limits = replace(limits, max_cost_usd=wanted.max_cost_usd)
     model = wanted.model or used or agent.model or default_model(settings)
     return replace(found, agent=replace(agent, model=model, limits=limits))
+
+
+def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
+    """Where the parts of an agent are looked for that this user runs; else the folder is this."""
+    place = (Path(settings.folder) / (folder or ".")).resolve()
+    home = Path(settings.home).resolve()
+    others = None if home == place else home  # what is there is there once
+    plugins = installed(place, others)
+    return Scopes(folder=place, home=others, managed=MANAGED, plugins=plugins.places)
+
+
+def pins_of(settings: Settings) -> IsPinned:
+    """Which skills this user has vouched for."""
+
+    @cache
+    def known() -> pins.Pins:
+        return pins.Pins(Path(settings.home) / pins.PINS_FILE)
+
+    return lambda place: known().vouched(place)
 
 
 def origin(settings: Settings, wanted: Wanted) -> dict[str, str] | None:

@@ -30,6 +30,13 @@ else:
     network = LazyModule("mainspring.wiring.network")
 
 ALL = "*"
+NAMES = frozenset(
+    (
+        *("read", "write", "edit", "glob", "grep", "artifact", "todo", "think"),
+        *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
+    )
+)
+"""What they are called, whether or not a session has them."""
 
 
 def judged(command: str) -> tuple[bool, bool]:

@@ -25,6 +25,7 @@ from mainspring.core.model import Model
 
 DEFAULT = "default"
 OFFLINE = "scripted:demo"
+SMALL = "small"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Provider:
     """The variable that holds another URL."""
     model: str | None = None
     """What to use of it when nothing else is said."""
+    small: str | None = None
+    """What to use of it for work that has to be cheap rather than clever."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -46,6 +49,7 @@ PROVIDERS: Mapping[str, Provider] = {
         key="ANTHROPIC_API_KEY",
         address="ANTHROPIC_BASE_URL",
         model="sonnet",
+        small="haiku",
     ),
     "openai": Provider(
         speaks="responses",
@@ -53,6 +57,7 @@ PROVIDERS: Mapping[str, Provider] = {
         key="OPENAI_API_KEY",
         address="OPENAI_BASE_URL",
         model="gpt",
+        small="openai:gpt-5-mini",
     ),
     "gemini": Provider(
         speaks="chat",
@@ -60,6 +65,7 @@ PROVIDERS: Mapping[str, Provider] = {
         key="GEMINI_API_KEY",
         address="GEMINI_BASE_URL",
         model="gemini",
+        small="gemini:gemini-3.5-flash-lite",
     ),
     "openrouter": Provider(
         speaks="chat",
@@ -144,6 +150,20 @@ class Shelf:
     def resolve(self, name: str) -> str:
         """The name that a session's log gets: `default` said out."""
         return default_model(self._settings) if name == DEFAULT and name not in self._made else name
+
+    def related(self, wanted: str, to: str) -> str:
+        """See `runtime.sessions.Models`. Who works offline stays so."""
+        first = to.split(",", maxsplit=1)[0].strip()
+        if first in self._made or wanted in self._made:
+            return wanted if wanted in self._made else to
+        try:
+            provider = PROVIDERS.get(self.catalog.resolve(first).partition(":")[0])
+            if wanted == SMALL:
+                wanted = (provider and provider.small) or to
+            self.open(wanted)
+        except InvalidInput:
+            return to  # no key, or nothing is known by that name here
+        return to if provider is None else wanted
 
     def facts(self, name: str) -> ModelFacts:
         return safest([self._facts(each.strip()) for each in name.split(",")])

@@ -17,17 +17,16 @@ from mainspring.core.events import Permission
 from mainspring.harness.permissions.paths import absolute
 from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope, merge, parse_mode
 from mainspring.harness.permissions.rules import parse_rule
-from mainspring.wiring.trust import (
-    LOCAL_FILE,
-    is_trusted,
-    read_bounded,
-    read_project,
-    trust,
-    write_whole,
-)
+from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder.whole_file import read_bounded, write_whole
+from mainspring.wiring.trust import HOOKS_FILE, LOCAL_FILE, is_trusted, read_project, trust
 
 MANAGED = Path("/etc/mainspring/settings.json")
 USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
+BROUGHT_FILES = (HOOKS_FILE, manifest.FILE)
+"""What of an agent's folder holds wherever the agent works."""
+STRICTEST: Mode = "plan"
+"""Whatever the mode was before, this one permits no more."""
 
 Raw: TypeAlias = dict[str, object]
 
@@ -84,9 +83,15 @@ class _Read:
 
 
 def load_policy(
-    folder: Path, *, home: Path, managed: Path = MANAGED, only_managed: bool = False
+    folder: Path,
+    *,
+    home: Path,
+    managed: Path = MANAGED,
+    only_managed: bool = False,
+    agent: Path | None = None,
 ) -> LoadedPolicy:
-    """What the settings files say about work in a folder; or the operator's alone.
+    """What the settings files say about work in a folder; or the operator's alone. `agent` is the
+    agent's own folder, if that is another: what it says about itself holds too.
 
     Raises:
         InvalidInput: a file, or a rule that is to forbid something, cannot be understood. Going on
@@ -101,6 +106,10 @@ def load_policy(
     if not trusted:
         files, untrusted = _distrusted(files)
         warnings += untrusted
+    if agent is not None and not only_managed and not _is_same(agent, place):
+        brought, odd = _brought(agent, place, home=home)
+        files[-1:-1] = brought
+        warnings += odd
     files = _managed_only(files)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
     policy = reduce(merge, (_policy(file, start, warnings) for file in files), start)
@@ -171,6 +180,23 @@ def _read_all(
     yield _read("managed", managed, folder, read_bounded(managed))
 
 
+def _is_same(folder: Path, place: Path) -> bool:
+    return os.path.realpath(folder) == place.as_posix()
+
+
+def _brought(agent: Path, place: Path, *, home: Path) -> tuple[list[_Read], list[str]]:
+    """What an agent says about itself, wherever it works; trusted as its own folder is."""
+    own = read_project(agent)
+    files = [
+        _read("project", agent / name, place, own[name]) for name in BROUGHT_FILES if name in own
+    ]
+    warnings = [warning for file in files for warning in file.warnings]
+    if is_trusted(agent, own, home=home):
+        return files, warnings
+    files, untrusted = _distrusted(files)
+    return files, [*warnings, *untrusted]
+
+
 def _read(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _Read:
     if content is None:
         return _Read(scope=scope, file=file, folder=folder, settings=SettingsFile())
@@ -210,7 +236,9 @@ def _distrusted(files: list[_Read]) -> tuple[list[_Read], list[str]]:
             kept.append(file)
             continue
         said = file.settings.permissions
-        cautious = SettingsFile(permissions=PermissionSettings(ask=said.ask, deny=said.deny))
+        strict = said.default_mode if said.default_mode == STRICTEST else None
+        permissions = PermissionSettings(ask=said.ask, deny=said.deny, default_mode=strict)
+        cautious = SettingsFile(permissions=permissions)
         kept.append(replace(file, settings=cautious))
         if cautious != file.settings:
             warnings.append(

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder.whole_file import read_bounded, write_whole
 
 LOCAL_FILE = ".mainspring/settings.local.json"
+HOOKS_FILE = "hooks.json"
 PROJECT_FILES = (
     ".claude/settings.json",
     ".mainspring/settings.json",
+    HOOKS_FILE,
+    manifest.FILE,
     ".claude/settings.local.json",
     LOCAL_FILE,
 )
 TRUSTED_FILE = ".mainspring/trusted.json"
-_MAX_BYTES = 1_000_000
+
+
+class _Hooks(Struct, frozen=True):
+    hooks: dict[str, list[object]]
 
 
 def is_trusted(folder: Path, contents: Mapping[str, bytes], *, home: Path) -> bool:
@@ -51,12 +59,28 @@ def distrust(folder: Path, *, home: Path) -> bool:
 
 
 def read_project(folder: Path) -> dict[str, bytes]:
-    """The settings files that a project has, by name.
+    """The settings that a project has, by the file that they stand in.
 
     Raises: InvalidInput.
     """
-    found = {name: read_bounded(folder / name) for name in PROJECT_FILES}
+    found = {name: _settings(folder / name) for name in PROJECT_FILES}
     return {name: content for name, content in found.items() if content is not None}
+
+
+def _settings(file: Path) -> bytes | None:
+    """Of a file that says other things too, only what is a setting: the rest may change."""
+    if file.name == manifest.FILE:
+        said = manifest.settings_in(file)
+        return msgspec.json.encode(said, order="sorted") if said else None
+    content = read_bounded(file)
+    return _hooks(content) if content is not None and file.name == HOOKS_FILE else content
+
+
+def _hooks(content: bytes) -> bytes | None:
+    """`None`: it is called like ours, and is something else."""
+    with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+        return msgspec.json.encode(msgspec.json.decode(content, type=_Hooks))
+    return None
 
 
 def _fingerprint(contents: Mapping[str, bytes]) -> str:
@@ -65,48 +89,6 @@ def _fingerprint(contents: Mapping[str, bytes]) -> str:
         digest.update(f"{name}\0{len(contents[name])}\0".encode())
         digest.update(contents[name])
     return digest.hexdigest()
-
-
-def read_bounded(file: Path) -> bytes | None:
-    """A settings file's content; `None` if it is not there.
-
-    Raises:
-        InvalidInput: it cannot be read, or is no file, or too long.
-    """
-    try:
-        if not file.exists():
-            return None
-        if not file.is_file():
-            raise InvalidInput(f"{file}: not a file")
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidInput(f"{file}: {error.strerror or error}") from error
-    if len(content) > _MAX_BYTES:
-        raise InvalidInput(f"{file}: longer than {_MAX_BYTES} bytes")
-    return content
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Readable by its owner only; the old content or the new one, whatever happens meanwhile.
-
-    Raises: InvalidInput.
-    """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, new = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(new, file)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(new)
-            raise
-    except OSError as error:
-        raise InvalidInput(f"{file}: {error.strerror or error}") from error
 
 
 def _known(home: Path) -> dict[str, str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Wish:
     workspace: Path | None = None
     """Where to work; a session that has begun goes on where it was, a new one works here."""
+    agent: Path | None = None
+    """The agent's own folder, if that is another: what it says about itself holds there too."""
     mode: Mode | None = None
     is_attended: bool = False
     """Somebody is there to be asked."""

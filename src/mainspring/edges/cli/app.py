@@ -9,20 +9,25 @@ import typer
 from mainspring import __version__
 from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli import (
+    agents,
     approvals,
     audit,
     backup,
     deployments,
     doctor,
+    init,
     insight,
     keys,
     log,
     model,
+    plugin,
     policy,
     serve,
     session,
+    skill,
     talk,
     tenants,
+    validate,
     vault,
     webhooks,
 )
@@ -51,6 +56,9 @@ app.command("run")(talk.run)
 app.command("chat")(talk.chat)
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
+app.command("init")(init.init)
+app.command("validate")(validate.validate)
+app.add_typer(agents.app, name="agents")
 app.add_typer(session.app, name="sessions")
 app.add_typer(log.app, name="log")
 app.command("cost")(insight.cost)
@@ -58,6 +66,8 @@ app.add_typer(insight.context, name="context")
 app.command("replay")(insight.replay)
 app.add_typer(insight.test, name="test")
 app.add_typer(model.app, name="models")
+app.add_typer(plugin.app, name="plugin")
+app.add_typer(skill.app, name="skill")
 app.add_typer(vault.app, name="vault")
 app.add_typer(policy.app, name="policy")
 app.add_typer(keys.app, name="keys")

@@ -60,6 +60,7 @@ async def open_stage(
     notes = Screen(settings, stderr=True)
     wish = Wish(
         workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
+        agent=Path(settings.folder, wanted.folder) if wanted.folder else None,
         mode=wanted.mode,
         is_attended=is_somebody_there(),
         is_unsandboxed=wanted.is_unsandboxed,

@@ -1,62 +1,55 @@
-"""Instruction files: which there are, what they say, in what order. Placing them is the view's job.
+"""Instruction files: what they say, in what order. Placing them is the view's job.
 
-Every file is read once, and nothing here is fatal: what cannot be read becomes a warning.
+Every file is read once, and nothing here is fatal: what cannot be read becomes an `Oddity`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Literal, Protocol, TypeAlias, cast
 from xml.sax.saxutils import quoteattr
 
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.context.globs import expanded, is_match
+from mainspring.harness.context.frontmatter import read_head
+from mainspring.harness.context.globs import is_match
+from mainspring.harness.context.instruction_heads import ALWAYS, Terms, rule_terms, steering_terms
+from mainspring.harness.context.instruction_places import (
+    Candidate,
+    Candidates,
+    Files,
+    Oddity,
+    Places,
+    Scope,
+)
 from mainspring.harness.context.markdown import (
+    file_references,
     import_mentions,
     is_only_imports,
-    read_frontmatter,
+    line_of,
     without_comments,
-    without_frontmatter,
 )
 
+__all__ = [
+    "Files",
+    "Instructions",
+    "Limits",
+    "Oddity",
+    "Places",
+    "ScopedRule",
+    "Section",
+    "load",
+    "load_nested",
+    "render",
+    "render_section",
+    "rules_for",
+]
+
 MAX_IMPORT_DEPTH = 4
-
-Scope: TypeAlias = Literal["managed", "user", "project"]
-
-
-class Files(Protocol):
-    """Where instruction files are. Waiting is the implementer's: call `load` in a worker thread."""
-
-    def real(self, path: PurePosixPath) -> PurePosixPath:
-        """Where a path leads when every symbolic link is followed, whether or not it is there."""
-        ...
-
-    def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
-        """The beginning of a regular file, or `None` if there is none.
-
-        Raises:
-            OSError: it is there and cannot be read.
-        """
-        ...
-
-    def names(self, folder: PurePosixPath) -> Sequence[str]:
-        """What is in a folder, sorted; nothing if it is none."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    project: PurePosixPath
-    """What the project's own files say is read from here or below, and from nowhere else."""
-    cwd: PurePosixPath
-    home: PurePosixPath | None = None
-    managed: PurePosixPath | None = None
-    """The file of whoever runs the machine."""
-    shared: tuple[PurePosixPath, ...] = ()
-    """Folders outside the project that its files may import from, because the user said so."""
+_PUNCTUATION = ".,;:!?)]}>'\"*_"
+"""What may follow a mention in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +74,7 @@ class ScopedRule:
     folder: str
     """Relative to the project, empty for the project itself; the globs are relative to this."""
     globs: tuple[str, ...]
+    scope: Scope = "project"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +82,20 @@ class Instructions:
     sections: tuple[Section, ...] = ()
     """The most general first, the closest last."""
     scoped: tuple[ScopedRule, ...] = ()
-    warnings: tuple[str, ...] = ()
+    oddities: tuple[Oddity, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(str(oddity) for oddity in self.oddities if not oddity.is_note)
 
 
 def load(files: Files, places: Places, limits: Limits | None = None) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader.of(files, places, limits or Limits())
-    return reader.instructions([*reader.own_candidates(), *reader.folders(reader.to_cwd())])
+    reader = _Reader(files, places.followed(files), limits or Limits())
+    if not reader.places.cwd.is_relative_to(reader.places.project):
+        outside = "the working folder is outside the project: only the root of this is read"
+        reader.tell(Oddity(file=".", what=outside))
+    return reader.instructions(reader.candidates.from_start())
 
 
 def load_nested(
@@ -104,8 +105,9 @@ def load_nested(
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader.of(files, places, limits or Limits())
-    return reader.instructions(list(reader.folders(reader.below_cwd(path))))
+    reader = _Reader(files, places.followed(files), limits or Limits())
+    folders = reader.places.below_cwd(files.real(reader.places.cwd / path))
+    return reader.instructions(reader.candidates.of_folders(folders))
 
 
 def rules_for(instructions: Instructions, paths: Iterable[str]) -> tuple[ScopedRule, ...]:
@@ -128,27 +130,16 @@ def render(instructions: Instructions) -> str:
         "Instruction files, the most general first. "
         "Where two of them disagree, the later one is closer to the work and holds."
     )
-    blocks = [
-        f"<instructions source={quoteattr(section.source)} scope={quoteattr(section.scope)}>\n"
-        f"{_enclosed(section.text)}\n</instructions>"
-        for section in instructions.sections
-    ]
-    return "\n\n".join([intro, *blocks])
+    return "\n\n".join([intro, *map(render_section, instructions.sections)])
 
 
-def _enclosed(text: str) -> str:
+def render_section(section: Section) -> str:
     """A file cannot end its own section, and so cannot pass for a file of another scope."""
-    return re.sub(r"<(?=\s*/?\s*instructions)", "&lt;", text, flags=re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    path: PurePosixPath
-    scope: Scope = "project"
-    imports: bool = True
-    """False of AGENTS.md, which is plain Markdown."""
-    rules_of: str | None = None
-    """For a rule: the folder its globs are relative to."""
+    text = re.sub(r"<(?=\s*/?\s*instructions)", "&lt;", section.text, flags=re.IGNORECASE)
+    return (
+        f"<instructions source={quoteattr(section.source)} scope={quoteattr(section.scope)}>\n"
+        f"{text}\n</instructions>"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +147,10 @@ class _Document:
     real: PurePosixPath
     source: str
     text: str
-    candidate: _Candidate
+    written: str
+    """With its comments and its head: the lines are as people see them."""
+    candidate: Candidate
+    terms: Terms = ALWAYS
 
 
 @dataclass(slots=True)
@@ -167,139 +161,127 @@ class _Reader:
     limits: Limits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
-    warnings: list[str] = field(default_factory=list[str])
+    oddities: list[Oddity] = field(default_factory=list[Oddity])
     own: dict[PurePosixPath, _Document] = field(default_factory=dict[PurePosixPath, _Document])
     """Files that are instructions by their name; an import of one adds nothing."""
     imported: set[PurePosixPath] = field(default_factory=set[PurePosixPath])
 
-    @classmethod
-    def of(cls, files: Files, places: Places, limits: Limits) -> _Reader:
-        real = Places(
-            project=files.real(places.project),
-            cwd=files.real(places.cwd),
-            home=None if places.home is None else files.real(places.home),
-            managed=places.managed,
-            shared=tuple(files.real(folder) for folder in places.shared),
-        )
-        return cls(files, real, limits)
+    @property
+    def candidates(self) -> Candidates:
+        return Candidates(self.files, self.places, self.tell)
 
-    def instructions(self, candidates: Iterable[_Candidate]) -> Instructions:
+    def tell(self, oddity: Oddity) -> None:
+        if oddity not in self.oddities:
+            self.oddities.append(oddity)
+
+    def instructions(self, candidates: Iterable[Candidate]) -> Instructions:
         for candidate in candidates:
             document = self._open(candidate.path, candidate)
             if document is not None:
-                self._own(document)
+                self._own(self._with_terms(document))
+        scoped = [document for document in self.own.values() if document.terms.globs]
         for document in self.own.values():
-            if document.candidate.rules_of is None:
+            if not document.terms.globs:
                 self._add(document)
-            else:
-                self._add_rule(document, document.candidate.rules_of)
+        for document in scoped:  # what they import may hold for all files: that is known by now
+            self._add_scoped(document)
         return Instructions(
             sections=self._within_budget(),
             scoped=tuple(self.scoped),
-            warnings=tuple(dict.fromkeys(self.warnings)),
+            oddities=tuple(self.oddities),
         )
 
     def _own(self, document: _Document) -> None:
+        if not document.terms.is_read:
+            return
         known = self.own.setdefault(document.real, document)
-        if document.candidate.imports and known.candidate.rules_of is None:
+        if document.candidate.imports and document.candidate.kind == known.candidate.kind:
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
-            candidate = replace(known.candidate, imports=True)
+            candidate = replace(known.candidate, imports=document.candidate.imports)
             self.own[document.real] = replace(known, candidate=candidate)
 
-    def own_candidates(self) -> Iterator[_Candidate]:
-        if self.places.managed is not None:
-            yield _Candidate(self.places.managed, "managed")
-        if self.places.home is not None:
-            yield _Candidate(self.places.home / ".claude/CLAUDE.md", "user")
-            yield from self._rules(self.places.home, "", "user")
-
-    def folders(self, folders: Iterable[PurePosixPath]) -> Iterator[_Candidate]:
-        for folder in folders:
-            yield _Candidate(folder / "AGENTS.md", imports=False)
-            yield _Candidate(folder / "CLAUDE.md")
-            yield _Candidate(folder / ".claude/CLAUDE.md")
-            relative = folder.relative_to(self.places.project).as_posix()
-            yield from self._rules(folder, "" if relative == "." else relative, "project")
-            yield _Candidate(folder / "CLAUDE.local.md")
-
-    def to_cwd(self) -> tuple[PurePosixPath, ...]:
-        project, cwd = self.places.project, self.places.cwd
-        if cwd.is_relative_to(project):
-            return _chain(project, cwd)
-        self.warnings.append("the working folder is outside the project: only its root is read")
-        return (project,)
-
-    def below_cwd(self, path: PurePosixPath) -> tuple[PurePosixPath, ...]:
-        cwd = self.places.cwd
-        folder = self.files.real(cwd / path).parent
-        inside = folder.is_relative_to(cwd) and cwd.is_relative_to(self.places.project)
-        return _chain(cwd, folder)[1:] if inside else ()
-
-    def _rules(self, folder: PurePosixPath, relative: str, scope: Scope) -> Iterator[_Candidate]:
-        rules = folder / ".claude/rules"
-        try:
-            names = [name for name in self.files.names(rules) if name.endswith(".md")]
-        except OSError as error:
-            self.warnings.append(f"{self._shown(rules)} cannot be read: {error.strerror}")
-            return
-        for name in names:
-            yield _Candidate(rules / name, scope, rules_of=relative)
-
-    def _open(self, path: PurePosixPath, candidate: _Candidate) -> _Document | None:
+    def _open(
+        self,
+        path: PurePosixPath,
+        candidate: Candidate,
+        refuse: Callable[[str], None] | None = None,
+    ) -> _Document | None:
         real = self.files.real(path)
-        source = self._shown(real)
+        refuse = refuse or partial(self._tell_about, self.places.shown(path))
+        if not self.places.allow(real, candidate.scope):
+            return refuse("leads out of the project: not read")
         max_bytes = 4 * self.limits.max_file_chars + 4  # UTF-8 at its longest
-        if not self._is_allowed(real, candidate.scope):
-            self.warnings.append(f"{self._shown(path)} leads out of the project: not read")
-            return None
         try:
             content = self.files.read(real, max_bytes)
         except OSError as error:
-            self.warnings.append(f"{source} cannot be read: {error.strerror}")
-            return None
+            return refuse(f"cannot be read: {error.strerror}")
         if content is None:
             return None
         if b"\0" in content:
-            self.warnings.append(f"{source} is not text: not read")
-            return None
+            return refuse("is not text: not read")
         text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        return _Document(real, source, without_comments(text).strip(), candidate)
+        source = self.places.shown(real)
+        return _Document(real, source, without_comments(text).strip(), text, candidate)
 
-    def _is_allowed(self, real: PurePosixPath, scope: Scope) -> bool:
-        allowed = (self.places.project, *self.places.shared)
-        return scope != "project" or any(real.is_relative_to(folder) for folder in allowed)
+    def _with_terms(self, document: _Document) -> _Document:
+        """With its head taken off, and taken in."""
+        kind, file = document.candidate.kind, document.source
+        if kind == "plain":
+            return document
+        head = read_head(document.text)
+        if kind == "persona":
+            return replace(document, text=head.body.strip()) if head.is_there else document
+        for odd in head.oddities:
+            self.tell(Oddity(file=file, line=odd.line, what=odd.what, fix=odd.fix))
+        line = next((head.lines[key] for key in ("paths", "inclusion") if key in head.lines), 1)
+        try:
+            is_rule, name = kind == "rule", document.candidate.path.stem
+            terms = rule_terms(head.fields) if is_rule else steering_terms(head.fields, name)
+        except InvalidInput as error:
+            terms = ALWAYS  # better a rule too often than never
+            self.tell(Oddity(file=file, line=line, what=f"is read for all files: {error}"))
+        if terms.note is not None:
+            self.tell(Oddity(file=file, line=line, what=terms.note, is_note=True))
+        return replace(document, text=head.body.strip(), terms=terms)
 
-    def _shown(self, path: PurePosixPath) -> str:
-        project, home = self.places.project, self.places.home
-        if path.is_relative_to(project):
-            return path.relative_to(project).as_posix()
-        if home is not None and path.is_relative_to(home):
-            return f"~/{path.relative_to(home).as_posix()}"
-        return path.as_posix()
+    def _add_scoped(self, document: _Document) -> None:
+        first, imported = len(self.sections), set(self.imported)
+        self._add(document)
+        added, self.sections = self.sections[first:], self.sections[:first]
+        self.imported = imported  # another rule, for other files, may import the same
+        self.scoped += [
+            ScopedRule(
+                source=section.source,
+                text=section.text,
+                folder=document.candidate.folder,
+                globs=document.terms.globs,
+                scope=section.scope,
+            )
+            for section in added
+        ]
 
     def _add(self, document: _Document) -> None:
-        if not is_only_imports(document.text):
+        if not _has_only_imports(document):
             self._add_section(document)
-        if document.candidate.imports:
-            self._follow(document, 1)
+        self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
         text = self._cut(document.source, document.text, self.limits.max_file_chars)
         self.sections.append(Section(document.source, text, document.candidate.scope))
 
     def _follow(self, document: _Document, depth: int) -> None:
-        for mention in import_mentions(document.text):
-            target = self._imported(document, mention)
+        for spelling, paths in self._imports_of(document):
+            target = self._imported(document, spelling, paths)
             if target is None or target.real in self.imported or target.real == document.real:
                 continue
             if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
                 limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.limits.max_files} files"
-                self.warnings.append(f"{document.source}: @{mention} not read: imports go {limit}")
+                self._tell_of(document, spelling, f"not read: imports go {limit}")
                 continue
             own = self.own.get(target.real)
             if own is None:
                 self.imported.add(target.real)
-                if not is_only_imports(target.text):
+                if not _has_only_imports(target):
                     self._add_section(target)
             elif own.candidate.imports:
                 continue  # it follows its imports itself, in its own place
@@ -307,42 +289,66 @@ class _Reader:
                 self.imported.add(target.real)
             self._follow(target, depth + 1)
 
-    def _imported(self, document: _Document, mention: str) -> _Document | None:
-        bare = mention.rstrip(".,;:!?)]}>'\"*_")
-        candidate = replace(document.candidate, imports=True, rules_of=None)
-        warnings = len(self.warnings)
-        for spelling in dict.fromkeys((mention, bare, bare.partition("#")[0])):
-            path = self._path(document, spelling)
-            found = None if path is None else self._open(path, candidate)
-            if found is not None or len(self.warnings) > warnings:
+    def _imports_of(self, document: _Document) -> list[tuple[str, list[PurePosixPath]]]:
+        """What a file imports: as it is spelled there, and the paths that this may mean."""
+        candidate, here = document.candidate, document.real.parent
+        match candidate.imports:
+            case "mentions":
+                found = import_mentions(document.text)
+                return [(f"@{mention}", self._mentioned(here, mention)) for mention in found]
+            case "references":
+                found = file_references(document.text)
+                top = self.places.project / candidate.folder
+                return [(f"#[[file:{name}]]", self._referred(top, here, name)) for name in found]
+            case None:
+                return []
+
+    def _mentioned(self, here: PurePosixPath, mention: str) -> list[PurePosixPath]:
+        bare = mention.rstrip(_PUNCTUATION)
+        spellings = dict.fromkeys(filter(None, (mention, bare, bare.partition("#")[0])))
+        home = self.places.home
+        return [
+            home / spelling[2:] if home and spelling.startswith("~/") else here / spelling
+            for spelling in spellings
+            if home or not spelling.startswith("~/")
+        ]
+
+    def _referred(self, top: PurePosixPath, here: PurePosixPath, name: str) -> list[PurePosixPath]:
+        both = [top / name, here / name]
+        inside = [path for path in both if self.places.allow(self.files.real(path), "project")]
+        return inside or both[:1]
+
+    def _imported(
+        self, document: _Document, spelling: str, paths: list[PurePosixPath]
+    ) -> _Document | None:
+        if document.candidate.imports == "references":
+            # Whoever refers to it, it is the project's.
+            candidate = replace(document.candidate, kind="plain", scope="project")
+        else:
+            candidate = replace(document.candidate, kind="plain", imports="mentions")
+        refusals: list[str] = []
+        for path in paths:
+            found = self._open(path, candidate, refusals.append)
+            if found is not None:
                 return found
+            if refusals:
+                return self._tell_of(document, spelling, refusals[0])
+        bare = spelling.rstrip(_PUNCTUATION)
         # A bare word, as in "ask @alice", is a mention of somebody.
-        if "/" in bare or "." in bare:
-            self.warnings.append(f"{document.source}: there is no @{bare} to import")
+        if "/" in bare or "." in bare or spelling.startswith("#"):
+            fix = "mend the path, or put it in backticks if it is none"
+            self._tell_of(document, spelling, "is not there to import", fix)
         return None
 
-    def _path(self, document: _Document, mention: str) -> PurePosixPath | None:
-        if not mention:
-            return None
-        if not mention.startswith("~/"):
-            return document.real.parent / mention
-        return None if self.places.home is None else self.places.home / mention[2:]
+    def _tell_about(self, file: str, what: str, fix: str | None = None) -> None:
+        self.tell(Oddity(file=file, what=what, fix=fix))
 
-    def _add_rule(self, document: _Document, folder: str) -> None:
-        try:
-            head, body = read_frontmatter(document.text)
-            globs = tuple(part for glob in _globs(head.get("paths")) for part in expanded(glob))
-        except InvalidInput as error:
-            # Better a rule too often than never.
-            self.warnings.append(f"{document.source} is read for all files: {error}")
-            body, globs = without_frontmatter(document.text), ()
-        document = replace(document, text=body.strip())
-        if not globs:
-            self._add(document)
-        elif document.text:
-            text = self._cut(document.source, document.text, self.limits.max_file_chars)
-            rule = ScopedRule(source=document.source, text=text, folder=folder, globs=globs)
-            self.scoped.append(rule)
+    def _tell_of(
+        self, document: _Document, spelling: str, what: str, fix: str | None = None
+    ) -> None:
+        line = line_of(document.written, spelling)
+        spelling = spelling.rstrip(_PUNCTUATION) if spelling.startswith("@") else spelling
+        self.tell(Oddity(file=document.source, line=line, what=f"{spelling} {what}", fix=fix))
 
     def _within_budget(self) -> tuple[Section, ...]:
         """When all is too much, the closest files stay whole; but none displaces a wider scope."""
@@ -361,30 +367,15 @@ class _Reader:
     def _cut(self, source: str, text: str, max_chars: int) -> str:
         if len(text) <= max_chars:
             return text
-        self.warnings.append(f"{source} is too long: only its first {max_chars} characters hold")
+        what = f"is too long: only its first {max_chars} characters hold"
+        self._tell_about(source, what, "shorten it, or move parts of it into rules with `paths`")
         head = text[:max_chars]
         whole_lines = head.rpartition("\n")[0] or head
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
         return f"{whole_lines}\n{notice}".lstrip()
 
 
-def _chain(top: PurePosixPath, bottom: PurePosixPath) -> tuple[PurePosixPath, ...]:
-    steps = bottom.relative_to(top).parts
-    return tuple(top.joinpath(*steps[:count]) for count in range(len(steps) + 1))
-
-
-def _globs(written: object) -> tuple[str, ...]:
-    """The `paths` of a rule: a list, or one string with commas."""
-    if written is None:
-        return ()
-    if isinstance(written, str):
-        return tuple(filter(None, (part.strip() for part in _outside_braces(written))))
-    items = cast("list[object]", written) if isinstance(written, list) else [None]
-    globs = [item for item in items if isinstance(item, str)]
-    if len(globs) < len(items):
-        raise InvalidInput("its `paths` is not a list of globs")
-    return tuple(globs)
-
-
-def _outside_braces(globs: str) -> list[str]:
-    return re.split(r",(?![^{}]*\})", globs)
+def _has_only_imports(document: _Document) -> bool:
+    """Of a blank file as well."""
+    is_mentioning = document.candidate.imports == "mentions"
+    return is_only_imports(document.text) if is_mentioning else not document.text.strip()

@@ -16,6 +16,7 @@ Kind: TypeAlias = Literal["text", "code", "comment"]
 
 _MARK = re.compile(r"`+|~{3,}|<!--")
 _BACKTICKS = re.compile(r"`+")
+_REFERENCE = re.compile(r"#\[\[file:([^\[\]\n\0]{1,1000})\]\]")
 _BEFORE_FENCE = " \t>-*+.)0123456789"  # quotes and list items have fences too
 _MAX_FENCE_INDENT = 40
 
@@ -39,6 +40,22 @@ def import_mentions(text: str) -> tuple[str, ...]:
     """The paths that are mentioned as `@path` outside of code and comments, in order, once each."""
     words = (word for word in _masked(text).split() if word.startswith("@") and "\0" not in word)
     return tuple(dict.fromkeys(word[1:] for word in words if len(word) > 1))
+
+
+def file_references(text: str) -> tuple[str, ...]:
+    """The paths that are referred to as `#[[file:path]]`, which is how Kiro imports."""
+    return tuple(dict.fromkeys(name.strip() for name in _REFERENCE.findall(_masked(text))))
+
+
+def line_of(text: str, words: str) -> int | None:
+    """The line in which words first stand outside of code and comments, counted from 1."""
+    line = 1
+    for kind, piece in _pieces(text):
+        at = piece.find(words) if kind == "text" else -1
+        if at >= 0:
+            return line + piece.count("\n", 0, at)
+        line += piece.count("\n")
+    return None
 
 
 def is_only_imports(text: str) -> bool:
@@ -66,12 +83,6 @@ def read_frontmatter(text: str) -> tuple[dict[str, object], str]:
     if head is not None and not isinstance(head, dict):
         raise InvalidInput("its frontmatter is not a mapping")
     return cast("dict[str, object]", head or {}), "\n".join(lines[end + 1 :])
-
-
-def without_frontmatter(text: str) -> str:
-    """What follows the head, whatever the head is."""
-    parts = text.split("\n---", 1)
-    return parts[1].partition("\n")[2] if text.startswith("---") and len(parts) == 2 else text
 
 
 def _masked(text: str) -> str:

@@ -24,8 +24,8 @@ from mainspring.harness.context.layers import Sheet
 from mainspring.harness.context.stretches import stretches
 from mainspring.harness.desk import Desk
 from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.limits import reserve
 from mainspring.harness.reasons import Ended
+from mainspring.harness.tiers import reserve
 
 PURPOSE = "summary"
 FAILURES_IN_A_ROW = 3
@@ -63,11 +63,7 @@ async def summarize(desk: Desk, sheet: Sheet) -> list[ContextCompacted] | None:
     request = _request(desk, sheet, parts)
     tokens = int(len(str(request).encode()) / desk.facts.bytes_per_token) + 1
     reserved = reserve(
-        desk.account.spent,
-        desk.limits,
-        desk.facts,
-        input_tokens=tokens,
-        output_tokens=request.max_tokens,
+        desk.tiers, desk.facts, input_tokens=tokens, output_tokens=request.max_tokens
     )
     if isinstance(reserved, Ended):
         return []  # the turn itself will say so

@@ -24,6 +24,7 @@ from mainspring.harness.context.sizes import blocks_bytes, message_bytes, result
 Part: TypeAlias = TextBlock | Thinking | ToolUse
 
 KEPT = TextBlock("[Kept word for word from earlier in this conversation:]")
+BRANCHED = TextBlock("[Under way; you work on the task below.]")
 SNIPPED = "[Earlier in this conversation: removed to save space; history_search finds it.]"
 
 
@@ -176,6 +177,17 @@ class Transcript:
         twin.finished, twin.pins = [*self.finished], self.pins.copy()
         twin._parts, twin._asked = [*self._parts], [*self._asked]
         twin._results, twin._said = {**self._results}, [*self._said]
+        return twin
+
+    def branch(self) -> Transcript:
+        """For a thread that goes on from here with another task: calls that are open have the same
+        words for a result in every branch, so that they all begin with the same bytes."""
+        twin = self.copy()
+        twin._bytes -= blocks_bytes(self._said)
+        twin._bytes -= sum(result_bytes(result.content) for result in self._results.values())
+        twin._said, twin._unasked, twin._results = [], 0, {}
+        for call_id in twin._asked:
+            twin.add_result(self._begun, call_id, (BRANCHED,), is_error=False)
         return twin
 
     def compact(self, overlay: ContextCompacted) -> bool:

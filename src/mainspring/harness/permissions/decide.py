@@ -21,7 +21,20 @@ from mainspring.harness.permissions.rules import ON_FILES, Rule, forbids, is_abo
 from mainspring.harness.permissions.standing import CLASSIFIER, Standing
 
 NEEDS_A_PERSON = frozenset(("ask_user",))
-INWARD = frozenset(("agent", "history_read", "history_search", "think", "todo", "tool_search"))
+INWARD = frozenset(
+    (
+        "agent",
+        "close_worktree",
+        "history_read",
+        "history_search",
+        "send_message",
+        "skill",
+        "stop_agent",
+        "think",
+        "todo",
+        "tool_search",
+    )
+)
 """Tools that change nothing but the session itself; what a subagent does is judged on its own."""
 _OUTWARD = frozenset(("web_fetch", "web_search"))
 """They only read, but to ask is to tell."""

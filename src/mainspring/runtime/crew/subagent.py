@@ -41,6 +41,8 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     isolation: Isolation = "shared"
     initial_prompt: str = ""
     color: str | None = None
+    reads_instructions: bool = True
+    """Whether it is told what the agent's instruction files say, too."""
     must_run_something: bool = False
     """It may not end before a tool of its has run something: a verdict needs evidence."""
     scope: Scope | None = None

@@ -19,13 +19,22 @@ _FOREIGN = (".claude", ".agents")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder that parts of one kind are looked for in."""
+    """A folder that parts of one kind are looked for in; or, if a plugin says so, a part itself: a
+    folder with a `SKILL.md`, a file of an agent or a command."""
 
     path: Path
     scope: Scope
     plugin: str | None = None
     """Whose it is, if a plugin brings it: its parts are called `plugin:name`."""
     plugin_root: Path | None = None
+    part: Part | None = None
+    """What is looked for there, if it is not a plugin's root with everything in its usual place."""
+
+    def for_part(self, part: Part) -> Place:
+        """Where a plugin has its parts of one kind."""
+        if self.part is not None:
+            return self
+        return Place(self.path / part, self.scope, self.plugin, self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +45,7 @@ class Scopes:
     """The user's; `None`: nobody's, as for sessions of the service."""
     managed: Path | None = None
     plugins: tuple[Place, ...] = ()
-    """Roots of installed plugins, with the scope they were installed in."""
+    """What installed plugins bring, with the scope they were installed in: see `plugins`."""
 
     def places(self, part: Part) -> Iterator[Place]:
         """In order of precedence: the first one that has a name has it."""
@@ -50,8 +59,7 @@ class Scopes:
             yield Place(self.folder / "subagents", "project")
         for name in (_OWN, *_FOREIGN):
             yield Place(self.folder / name / part, "project")
-        for each in self.plugins:
-            yield Place(each.path / part, each.scope, each.plugin, each.path)
+        yield from (each.for_part(part) for each in self.plugins if each.part in (None, part))
 
     def shown(self, path: Path) -> str:
         """A path as people are told of it: the same on every machine."""

@@ -15,14 +15,8 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound, Stale
 from mainspring.log.records import Change, Record, Records, Remove, Wanted
-from mainspring.service.describing.skill_archive import (
-    LIMITS,
-    Bundle,
-    SkillLimits,
-    Upload,
-    packed,
-    read_bundle,
-)
+from mainspring.runtime.skills.archive import LIMITS, SkillLimits, Upload
+from mainspring.service.describing.skill_archive import Bundle, packed, read_bundle
 from mainspring.service.keeping.drawer import Drawer, Listing, Tabs
 from mainspring.service.keeping.page import Page
 

@@ -19,7 +19,7 @@ from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import Usage
 from mainspring.core.latest import Latest
 from mainspring.harness import limits
-from mainspring.harness.desk import added
+from mainspring.harness.ensemble import added
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.service.sessions.wire_events import outcome_id

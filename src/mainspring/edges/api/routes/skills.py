@@ -13,7 +13,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.attachment import attachment
 from mainspring.edges.api.multipart import MULTIPART, Form, read_form
 from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.describing.skill_archive import Upload
+from mainspring.runtime.skills.archive import Upload
 from mainspring.service.describing.skills import DisplayName, Skill, Skills, SkillVersion
 from mainspring.service.keeping.drawer import Listing
 from mainspring.service.keeping.page import Limit, Page

@@ -1,0 +1,73 @@
+"""What 500 skills cost: to find them, to find them again, and to tell the model of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from report import Measure, median
+
+from mainspring.capabilities.providers.estimate import text_tokens
+from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.skills.catalogue import render_catalogue
+from mainspring.runtime.skills.discovery import Cache, Found, discover
+
+SKILLS = 500
+BODY_BYTES = 6500  # the median of 1,402 skills that are public
+HEAD = """\
+---
+name: {name}
+description: Extracts text and tables from the files of kind {number}, fills in their forms and \
+joins several of them into one. Use when the user mentions such files, asks to read, to convert \
+or to compare them, or wants a summary of what one of them says.
+license: Apache-2.0
+allowed-tools: Bash(git:*) Read, Grep
+metadata:
+  author: somebody
+  version: "1.{number}"
+---
+"""
+
+
+async def measure() -> list[Measure]:
+    with TemporaryDirectory() as folder:
+        scopes = Scopes(folder=Path(folder))
+        _fill(scopes.folder / ".claude/skills")
+        cache = Cache()
+        first, found = _timed(lambda: _found(scopes, cache))
+        cold = median([first, *(_timed(lambda: _found(scopes, Cache()))[0] for _ in range(4))])
+        warm = median([_timed(lambda: _found(scopes, cache))[0] for _ in range(5)])
+    catalogue = render_catalogue(found.skills)
+    detail = f"{len(found.skills)} skills with a body of {BODY_BYTES:,} bytes"
+    return [
+        Measure(name="skills found", value=cold, unit="s", target="<= 0.5", detail=detail),
+        Measure(name="skills found again", value=warm, unit="s", target="<= 0.5"),
+        Measure(
+            name="catalogue, a skill",
+            value=text_tokens(catalogue) / len(found.skills),
+            unit="tokens",
+            target="<= 120",
+            detail=f"estimated, leaning high; {len(catalogue.encode()):,} bytes for all",
+        ),
+    ]
+
+
+def _found(scopes: Scopes, cache: Cache) -> Found:
+    return discover(scopes, is_pinned=lambda _: False, cache=cache)
+
+
+def _fill(place: Path) -> None:
+    body = "Read the file first, then do what was asked for.\n"
+    for number in range(SKILLS):
+        name = f"skill-of-kind-{number}"
+        (place / name / "references").mkdir(parents=True)
+        text = HEAD.format(name=name, number=number) + body * (BODY_BYTES // len(body))
+        (place / name / "SKILL.md").write_text(text, encoding="utf-8")
+
+
+def _timed(act: Callable[[], Found]) -> tuple[float, Found]:
+    begun = time.perf_counter()
+    found = act()
+    return time.perf_counter() - begun, found

@@ -1,0 +1,132 @@
+"""`mainspring skill`: how its commands are called."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from mainspring.core.lazy import LazyModule
+from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.log import Json, Yes
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import skill_acts
+else:
+    skill_acts = LazyModule("mainspring.edges.cli.skill_acts")
+
+app = typer.Typer(
+    help="Skills: write, install, look into, trust, remove.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="As `skill ls` lists it.")]
+Project: TypeAlias = Annotated[
+    bool, typer.Option("--project/--user", help="This project's skills, or those for all projects.")
+]
+Anyway: TypeAlias = Annotated[
+    bool, typer.Option("--trust-anyway", help="Trust it even if something in it is dangerous.")
+]
+
+
+@app.command()
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Lowercase letters, digits, single hyphens.")
+    ],
+    description: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What it does and when to use it: what the model sees."),
+    ] = None,
+    project: Project = False,
+    json: Json = False,
+) -> Action:
+    """Begin a skill: one small SKILL.md that is valid as it stands."""
+    return partial(
+        skill_acts.new, name=name, description=description, is_project=project, json=json
+    )
+
+
+@app.command()
+def ls(json: Json = False) -> Action:
+    """List the skills and commands that agents have here, and whether each is trusted."""
+    return partial(skill_acts.ls, json=json)
+
+
+@app.command()
+def show(name: Name, json: Json = False) -> Action:
+    """Show a skill: what it says of itself, its files, its text."""
+    return partial(skill_acts.show, name=name, json=json)
+
+
+@app.command()
+def install(  # noqa: PLR0913, PLR0917 (the options of the command)
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder, a .zip or .skill file, or a git repository: https://...[#REF].",
+        ),
+    ],
+    skill: Annotated[
+        str | None, typer.Option("--skill", metavar="NAME", help="Which one, if it has several.")
+    ] = None,
+    project: Project = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="In the place of an older one.")
+    ] = False,
+    yes: Yes = False,
+    anyway: Anyway = False,
+    json: Json = False,
+) -> Action:
+    """Fetch a skill, show what a scan finds in it, and keep it once you say so: from then on it is
+    trusted as it is. A scan is not a proof."""
+    wanted = skill_acts.Wanted(
+        source=source,
+        name=skill,
+        is_project=project,
+        replaces=replace,
+        consent=_consent(yes, anyway),
+    )
+    return partial(skill_acts.install, wanted=wanted, json=json)
+
+
+@app.command()
+def scan(
+    skill: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A skill, or any folder.")],
+    trust: Annotated[bool, typer.Option("--trust", help="Trust it as it is now.")] = False,
+    yes: Yes = False,
+    anyway: Anyway = False,
+    json: Json = False,
+) -> Action:
+    """Look into a skill: scripts, network, secrets, hidden text, what it asks for. Exit status 1:
+    something in it is dangerous. A scan is not a proof."""
+    consent = _consent(yes, anyway) if trust or anyway else None
+    return partial(skill_acts.scan, meant=skill, consent=consent, json=json)
+
+
+@app.command()
+def remove(name: Name, project: Project = False, yes: Yes = False, json: Json = False) -> Action:
+    """Delete an installed skill, and the trust in it."""
+    return partial(skill_acts.remove, name=name, is_project=project, is_agreed=yes, json=json)
+
+
+@app.command()
+def check(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Folders of skills, or their SKILL.md.")
+    ],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="By the letter of the standard, as for publishing.")
+    ] = False,
+    json: Json = False,
+) -> Action:
+    """Say what is odd about skills. Exit status 1: one of them would not be used or, with --strict,
+    is not valid."""
+    return partial(skill_acts.check, paths=paths, is_strict=strict, json=json)
+
+
+def _consent(yes: bool, anyway: bool) -> skill_acts.Consent:
+    return skill_acts.Consent(is_given=yes, covers_danger=anyway)

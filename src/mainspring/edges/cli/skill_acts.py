@@ -1,0 +1,386 @@
+"""What `mainspring skill` does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.edges.cli.gist import cut
+from mainspring.edges.cli.render import Part, Screen
+from mainspring.edges.cli.skill_report import (
+    Consent,
+    agreed,
+    print_files,
+    print_report,
+    require_consent,
+    summary,
+)
+from mainspring.edges.cli.speech import clean
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.frontmatter import read_head
+from mainspring.runtime.folder.json_file import is_inside
+from mainspring.runtime.folder.scopes import Place, Scope, Scopes
+from mainspring.runtime.skills import installing
+from mainspring.runtime.skills.catalogue import render_catalogue
+from mainspring.runtime.skills.discovery import discover
+from mainspring.runtime.skills.fetching import is_remote
+from mainspring.runtime.skills.pins import PINS_FILE, Pin, Pins
+from mainspring.runtime.skills.reading import read_skill
+from mainspring.runtime.skills.scaffold import new_skill
+from mainspring.runtime.skills.scan import Report
+from mainspring.runtime.skills.scan import scan as look_into
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.strict import check_strict
+from mainspring.wiring.agents import scopes_of
+
+__all__ = ["Consent", "Wanted", "check", "install", "ls", "new", "remove", "scan", "show"]
+
+_BYTES_PER_TOKEN = 3.5
+_LEVELS = {"error": "bold red", "warning": "yellow", "note": "dim"}
+
+Trust: TypeAlias = Literal["trusted", "changed", "not trusted"]
+_TRUST_STYLES: dict[Trust, str] = {"trusted": "green", "changed": "bold red", "not trusted": "dim"}
+CHANGED = "changed since you trusted it; scan it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be installed, and where."""
+
+    source: str
+    name: str | None
+    is_project: bool
+    replaces: bool
+    consent: Consent
+
+
+class SkillView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    kind: str
+    scope: Scope
+    trust: Trust
+    tokens: int
+    """About: of the line that the model always sees."""
+    file: str
+    description: str
+    source: str = ""
+    commit: str = ""
+
+
+class ShownView(Struct, frozen=True, kw_only=True):
+    skill: Skill
+    trust: Trust
+    report: Report
+    body: str
+
+
+class InstalledView(Struct, frozen=True, kw_only=True):
+    installed: str
+    folder: str
+    source: str
+    commit: str
+    report: Report
+
+
+class FindingView(Struct, frozen=True, kw_only=True):
+    level: str
+    file: str
+    line: int | None
+    what: str
+    fix: str | None
+
+
+async def new(
+    settings: Settings, *, name: str, description: str | None, is_project: bool, json: bool
+) -> int:
+    """Raises: InvalidInput, AlreadyThere."""
+    base = _base(settings, is_project=is_project)
+    file = await to_thread.run_sync(new_skill, base, name, description)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode({"created": name, "file": str(file)}))
+    else:
+        screen.line(("created ", "green"), (str(file), "bold"))
+    return 0
+
+
+async def ls(settings: Settings, *, json: bool) -> int:
+    """Raises: InvalidInput."""
+    scopes, pins = scopes_of(settings), _pins(settings)
+    found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.vouched))
+    views = await to_thread.run_sync(lambda: [_view(skill, pins) for skill in found.skills])
+    screen = Screen(settings)
+    if json:
+        for view in views:
+            screen.json(msgspec.json.encode(view))
+        return 0
+    notes = Screen(settings, stderr=True)
+    for finding in found.findings:
+        if finding.level != "note":
+            notes.whole((str(finding), _LEVELS[finding.level]))
+    if not views:
+        notes.whole(("no skills here; `mainspring skill new NAME` begins one", "dim"))
+        return 0
+    screen.table(
+        ["NAME", "SCOPE", "TRUST", "TOKENS", "WHERE", "DESCRIPTION"],
+        [_row(view, scopes) for view in views],
+    )
+    for view in views:
+        if view.trust == "changed":
+            notes.whole((f"{view.name}: {CHANGED}", "yellow"))
+    return 0
+
+
+async def show(settings: Settings, *, name: str, json: bool) -> int:
+    """Raises: InvalidInput, NotFound, TooLarge."""
+    pins = _pins(settings)
+    skill = await to_thread.run_sync(_named, scopes_of(settings), pins, name)
+    report = await to_thread.run_sync(look_into, _place(skill))
+    text = await to_thread.run_sync(partial(Path(skill.file).read_text, errors="replace"))
+    trust, body = _trust(skill, pins), read_head(text).body
+    screen = Screen(settings)
+    if json:
+        view = ShownView(skill=skill, trust=trust, report=report, body=body)
+        screen.json(msgspec.json.encode(view))
+        return 0
+    screen.line((skill.name, "bold"), (f"  {skill.scope} {skill.kind}", ""))
+    screen.whole((skill.description, ""))
+    screen.line((skill.file, "dim"))
+    screen.whole((trust, _TRUST_STYLES[trust]), (f"; a scan says: {summary(report)}", ""))
+    if skill.allowed_tools:
+        screen.whole(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
+    print_files(screen, report)
+    screen.raw("\n" + clean(body).strip() + "\n")
+    return 0
+
+
+async def install(settings: Settings, *, wanted: Wanted, json: bool) -> int:
+    """Raises: InvalidInput, AlreadyThere, TooLarge."""
+    base = _base(settings, is_project=wanted.is_project)
+    pins, now = _pins(settings), clock.now()
+    source = _located(settings, wanted.source)
+    screen = Screen(settings)
+    with installing.workbench(base, now=now) as folder:
+        bench = Path(folder)
+        fetch = partial(installing.fetch, source, bench, name=wanted.name)
+        candidate = await to_thread.run_sync(fetch)
+        installing.check_free(base, candidate.skill.name, replaces=wanted.replaces)
+        if not json:
+            _introduce(screen, candidate)
+        question = f"Install {candidate.skill.name}, and trust it as it is?"
+        if not require_consent(settings, candidate.report, wanted.consent, question):
+            return 1
+        keep = partial(installing.keep, candidate, bench, base, replaces=wanted.replaces)
+        kept = await to_thread.run_sync(keep)
+        installing.vouch(candidate, kept, pins, now)
+    if json:
+        view = InstalledView(
+            installed=candidate.skill.name,
+            folder=str(kept),
+            source=candidate.source,
+            commit=candidate.commit,
+            report=candidate.report,
+        )
+        screen.json(msgspec.json.encode(view))
+    else:
+        screen.line(("installed ", "green"), (candidate.skill.name, "bold"), (f"  {kept}", "dim"))
+    return 0
+
+
+async def scan(settings: Settings, *, meant: str, consent: Consent | None, json: bool) -> int:
+    """Raises: InvalidInput, TooLarge."""
+    pins = _pins(settings)
+    place = await to_thread.run_sync(_meant, settings, pins, meant)
+    report = await to_thread.run_sync(look_into, place)
+    standing = await to_thread.run_sync(pins.standing, place)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode(report))
+    else:
+        print_report(screen, report)
+        if standing == "changed":
+            screen.whole(("it has changed since you trusted it", "bold red"))
+    if consent is None:
+        return 1 if report.severity == "danger" else 0
+    if not require_consent(settings, report, consent, f"Trust {meant} as it is now?"):
+        return 1
+    pins.pin(place, Pin(hash=report.hash, when=clock.now(), severity=report.severity))
+    if not json:
+        screen.line(("trusted ", "green"), (str(place), "bold"), ("; a change ends that", "dim"))
+    return 0
+
+
+async def remove(
+    settings: Settings, *, name: str, is_project: bool, is_agreed: bool, json: bool
+) -> int:
+    """Raises: InvalidInput, NotFound."""
+    pins = _pins(settings)
+    scopes = scopes_of(settings)
+    if is_project:
+        scopes = Scopes(folder=scopes.folder)
+    skill = await to_thread.run_sync(_named, scopes, pins, name)
+    _require_removable(skill)
+    if not is_agreed and not agreed(settings, f"Delete {skill.folder}?"):
+        return 1
+    base = _base(settings, is_project=skill.scope == "project")
+    with installing.workbench(base, now=clock.now()) as bench:
+        await to_thread.run_sync(installing.remove, Path(skill.folder), Path(bench), pins)
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode({"removed": name, "folder": skill.folder}))
+    else:
+        screen.line(("removed ", ""), (name, "bold"), (f"  {skill.folder}", "dim"))
+    return 0
+
+
+async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, json: bool) -> int:
+    screen = Screen(settings)
+    is_well = True
+    for path in paths:
+        place = Path(settings.folder) / path
+        folder = place.parent if place.is_file() else place
+        findings = await to_thread.run_sync(check_strict if is_strict else _lenient, folder)
+        is_valid = not any(each.level == "error" or is_strict for each in findings)
+        is_well = is_well and is_valid
+        for finding in findings:
+            if json:
+                screen.json(msgspec.json.encode(_finding_view(finding)))
+            else:
+                screen.whole((str(finding), _LEVELS[finding.level]))
+        if not json:
+            screen.line(("valid " if is_valid else "not valid ", ""), (path, "bold"))
+    return 0 if is_well else 1
+
+
+def _base(settings: Settings, *, is_project: bool) -> Path:
+    """Raises: InvalidInput: what a project brings would make us write elsewhere."""
+    base = Path(settings.folder if is_project else settings.home)
+    if is_project and not is_inside(base / installing.FOLDER, base):
+        raise InvalidInput(f"{base / installing.FOLDER}: a link that leads out of the project")
+    return base
+
+
+def _pins(settings: Settings) -> Pins:
+    return Pins(Path(settings.home) / PINS_FILE)
+
+
+def _located(settings: Settings, source: str) -> str:
+    if is_remote(source):
+        return source
+    return str(Path(settings.folder) / Path(source).expanduser())
+
+
+def _place(skill: Skill) -> Path:
+    return Path(skill.folder if skill.kind == "skill" else skill.file)
+
+
+def _named(scopes: Scopes, pins: Pins, name: str) -> Skill:
+    """Raises: NotFound."""
+    for skill in discover(scopes, is_pinned=pins.vouched).skills:
+        if skill.name == name:
+            return skill
+    missing = NotFound("skill", name)
+    missing.add_note("`mainspring skill ls` lists them")
+    raise missing
+
+
+def _meant(settings: Settings, pins: Pins, meant: str) -> Path:
+    """A skill's name or, if it does not look like one or there is none, a path.
+
+    Raises: NotFound.
+    """
+    path = Path(settings.folder) / Path(meant).expanduser()
+    looks_like_path = meant.startswith((".", "~")) or any(each in meant for each in (os.sep, "/"))
+    if looks_like_path and path.exists():
+        return path.parent if path.name.lower() == "skill.md" else path
+    try:
+        return _place(_named(scopes_of(settings), pins, meant))
+    except NotFound:
+        if path.exists():
+            return path
+        raise
+
+
+def _trust(skill: Skill, pins: Pins) -> Trust:
+    if pins.standing(_place(skill)) == "changed":
+        return "changed"
+    return "trusted" if skill.is_trusted else "not trusted"
+
+
+def _view(skill: Skill, pins: Pins) -> SkillView:
+    pin = pins.of(_place(skill))
+    return SkillView(
+        name=skill.name,
+        kind=skill.kind,
+        scope=skill.scope,
+        trust=_trust(skill, pins),
+        tokens=round(len(render_catalogue([skill]).encode()) / _BYTES_PER_TOKEN),
+        file=skill.file,
+        description=skill.description,
+        source=pin.source if pin else "",
+        commit=pin.commit if pin else "",
+    )
+
+
+def _row(view: SkillView, scopes: Scopes) -> list[Part]:
+    return [
+        (view.name if view.kind == "skill" else f"/{view.name}", "bold"),
+        (view.scope, ""),
+        (view.trust, _TRUST_STYLES[view.trust]),
+        (str(view.tokens), "dim"),
+        (scopes.shown(Path(view.file)), "dim"),
+        (cut(view.description), ""),
+    ]
+
+
+def _introduce(screen: Screen, candidate: installing.Candidate) -> None:
+    at = f" at {candidate.commit[:12]}" if candidate.commit else ""
+    screen.line((candidate.skill.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
+    screen.whole((candidate.skill.description, ""))
+    print_report(screen, candidate.report)
+
+
+def _require_removable(skill: Skill) -> None:
+    """Raises: InvalidInput."""
+    if ":" in skill.name:
+        raise InvalidInput(
+            f"{skill.name} is a plugin's: `mainspring plugin remove` takes all of it"
+        )
+    if skill.scope == "managed":
+        raise InvalidInput(f"{skill.name} is there for everybody on this machine: {skill.file}")
+    if skill.kind == "command":
+        raise InvalidInput(f"{skill.name} is a single file: delete {skill.file}")
+
+
+def _lenient(folder: Path) -> list[Finding]:
+    file = next(
+        (folder / name for name in ("SKILL.md", "skill.md") if (folder / name).exists()), None
+    )
+    if file is None:
+        return [Finding(level="error", file=folder.name, what="has no SKILL.md")]
+    shown = f"{folder.absolute().name}/{file.name}"
+    skill, findings = read_skill(file, Place(folder.parent, "project"), shown)
+    if skill is None and not any(each.level == "error" for each in findings):
+        return [*findings, Finding(level="error", file=shown, what="cannot be used")]
+    return findings
+
+
+def _finding_view(finding: Finding) -> FindingView:
+    return FindingView(
+        level=finding.level,
+        file=finding.file,
+        line=finding.line,
+        what=finding.what,
+        fix=finding.fix,
+    )

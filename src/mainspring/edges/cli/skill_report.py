@@ -1,0 +1,119 @@
+"""What a scan of a skill found, as people read it. Deciding is theirs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import typer
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.render import Screen, byte_size, counted
+from mainspring.runtime.skills.scan import SEVERITIES, Hit, Report, ScannedFile
+from mainspring.runtime.skills.scan_rule import Severity
+
+NO_PROOF = "a scan is not a proof: read what it brings before you trust it"
+STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
+_MAX_FILES = 30
+_MAX_NOTES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    is_given: bool
+    """Said in advance, so that nobody is asked."""
+    covers_danger: bool
+
+
+def print_report(screen: Screen, report: Report) -> None:
+    print_files(screen, report)
+    if report.hosts:
+        hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
+        screen.whole(("names on the network: ", "dim"), (hosts, ""))
+    for severity in SEVERITIES:
+        hits = report.of(severity)
+        most = _MAX_NOTES if severity == "note" else len(hits)
+        for hit in hits[:most]:
+            _print_hit(screen, hit)
+        if len(hits) > most:
+            screen.line((f"and {counted(len(hits) - most, 'more note')} (--json has all)", "dim"))
+    screen.whole((summary(report), STYLES[report.severity] if report.severity else "green"))
+    screen.whole((NO_PROOF, "dim"))
+
+
+def print_files(screen: Screen, report: Report) -> None:
+    screen.table(
+        ["FILE", "SIZE", "WHAT", "DOES"],
+        [
+            [
+                (file.path, "bold" if file.is_executable else ""),
+                (byte_size(file.size), "dim"),
+                (_what(file), ""),
+                (_does(report, file), ""),
+            ]
+            for file in report.files[:_MAX_FILES]
+        ],
+    )
+    if len(report.files) > _MAX_FILES:
+        screen.line((f"and {counted(len(report.files) - _MAX_FILES, 'more file')}", "dim"))
+
+
+def summary(report: Report) -> str:
+    if report.severity is None:
+        return "nothing found"
+    found = Counter(hit.severity for hit in report.hits)
+    told = [counted(found[severity], severity) for severity in SEVERITIES if found[severity]]
+    return ", ".join(told) + (f", and {report.left_off} more" if report.left_off else "")
+
+
+def require_consent(settings: Settings, report: Report, consent: Consent, question: str) -> bool:
+    """
+    Raises:
+        InvalidInput: it is dangerous and that was not agreed to, or there is nobody to ask.
+    """
+    if report.severity == "danger" and not consent.covers_danger:
+        refused = InvalidInput("something in it is dangerous: it is not trusted")
+        refused.add_note("read it; if you know why it is there, --trust-anyway")
+        raise refused
+    return consent.is_given or agreed(settings, question)
+
+
+def agreed(settings: Settings, question: str) -> bool:
+    """
+    Raises:
+        InvalidInput: there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        refused = InvalidInput("nobody has agreed, and there is no terminal to ask at")
+        refused.add_note("--yes agrees to what would be asked")
+        raise refused
+    if typer.confirm(question, err=True):
+        return True
+    Screen(settings, stderr=True).whole(("nothing was changed", "dim"))
+    return False
+
+
+def _print_hit(screen: Screen, hit: Hit) -> None:
+    where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
+    more = f" (and {hit.more} more)" if hit.more else ""
+    screen.whole(
+        (f"{hit.severity} ", STYLES[hit.severity]), (where, "bold"), (f"  {hit.rule}{more}", "")
+    )
+    screen.whole((hit.why, ""), indent=2)
+    if hit.excerpt:
+        screen.line((f"  | {hit.excerpt}", "dim"))
+
+
+def _what(file: ScannedFile) -> str:
+    what = file.language or file.kind
+    return f"{what}, executable" if file.is_executable else what
+
+
+def _does(report: Report, file: ScannedFile) -> str:
+    topics = dict.fromkeys(
+        hit.topic for hit in report.hits if hit.file == file.path and hit.severity != "note"
+    )
+    return ", ".join(topics)

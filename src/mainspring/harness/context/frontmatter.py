@@ -1,0 +1,224 @@
+"""The head of a Markdown file, read as people write it. What is odd is told and never fatal.
+
+What a key means is not ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isfinite
+from textwrap import dedent
+from typing import Protocol, cast
+
+import yaml
+
+MAX_CHARS = 100_000
+_DEEPEST = 20
+_MAX_DIGITS = 15
+_OPENING = re.compile(r"(?:[ \t]*\n){0,20}---[ \t]*\n")
+_CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]{0,99})\1 {0,9}:(?=\s|$)""")
+_BLOCK_SIGN = re.compile(r"[|>][+-]?\n")
+_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class Events(Protocol):
+    """YAML, event by event."""
+
+    def get_event(self) -> yaml.Event: ...
+    def check_event(self, *choices: type[yaml.Event]) -> bool: ...
+    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str: ...
+
+
+# The one in C is 20 times as fast. Only its events are used: it makes trees by recursion, and a
+# text that is nested deeply enough would end the process.
+_LOADER = cast("Callable[[str], Events]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    what: str
+    line: int
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    body: str
+    """What follows it."""
+    fields: dict[str, object] = field(default_factory=dict[str, object])
+    """What JSON could say, too: dates, times and the like are texts, as they were written."""
+    lines: dict[str, int] = field(default_factory=dict[str, int])
+    """Where in the file each key stands."""
+    oddities: tuple[Oddity, ...] = ()
+    is_there: bool = False
+    """Whether the file begins with a head that could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    key: str
+    value: object
+    line: int
+
+
+class _Refused(ValueError):
+    """It is YAML, and not for us: too deep, aliases, keys that are no text."""
+
+
+class _Prose(_Refused):
+    """A text between two rules, which is no head at all."""
+
+
+def read_head(text: str) -> Head:
+    """What a file says of itself, and what follows. Whatever the text, this raises nothing."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    opening = _OPENING.match(text)
+    if opening is None:
+        return Head(body=text)
+    first_line = text.count("\n", 0, opening.end()) + 1
+    closing = _CLOSING.search(text, opening.end())
+    if closing is None:
+        oddity = Oddity("its frontmatter has no end", first_line - 1, "put a line --- after it")
+        return Head(body=text, oddities=(oddity,))
+    body = text[closing.end() :].removeprefix("\n")
+    written = text[opening.end() : closing.start()]
+    if len(written) > MAX_CHARS:
+        oddity = Oddity(f"its frontmatter has more than {MAX_CHARS} characters", first_line)
+        return Head(body=body, oddities=(oddity,))
+    try:
+        return _head(body, _pairs(written), first_line)
+    except _Prose:
+        return Head(body=text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return _mended(body, written, first_line, error)
+
+
+def _head(body: str, pairs: list[_Pair], first_line: int, *oddities: Oddity) -> Head:
+    fields: dict[str, object] = {}
+    lines: dict[str, int] = {}
+    odd = list(oddities)
+    for pair in pairs:
+        line = first_line + pair.line
+        if pair.key in fields:
+            odd.append(Oddity(f"`{pair.key}` is there twice", line, "the last one holds"))
+        fields[pair.key] = pair.value
+        lines[pair.key] = line
+    return Head(body=body, fields=fields, lines=lines, oddities=tuple(odd), is_there=True)
+
+
+def _mended(body: str, written: str, first_line: int, error: Exception) -> Head:
+    """Read key by key, so that what is wrong with one does no harm to others."""
+    pairs: list[_Pair] = []
+    odd: list[Oddity] = []
+    for block in _blocks(written):
+        try:
+            pairs += [_Pair(each.key, each.value, block.line) for each in _pairs(block.text)]
+        except (yaml.YAMLError, ValueError, RecursionError):
+            pairs.append(_Pair(block.key, _as_written(block), block.line))
+            what = f"`{block.key}` is not YAML and was taken as it is written"
+            odd.append(Oddity(what, first_line + block.line, "put its value in quotes"))
+    if not odd:
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        line = first_line + getattr(getattr(error, "problem_mark", None), "line", 0)
+        odd.append(Oddity(f"its frontmatter is not a YAML mapping: {problem}", line))
+    if not pairs:
+        return Head(body=body, oddities=tuple(odd))
+    return _head(body, pairs, first_line, *odd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A key and all that stands below it."""
+
+    key: str
+    text: str
+    line: int
+
+
+def _blocks(written: str) -> Iterator[_Block]:
+    lines = dedent(written.expandtabs(2)).split("\n")
+    keys = {at: key[2] for at, line in enumerate(lines) if (key := _KEY.match(line))}
+    for start, end in pairwise([*keys, len(lines)]):
+        yield _Block(keys[start], "\n".join(lines[start:end]), start)
+
+
+def _as_written(block: _Block) -> str:
+    value = block.text.partition(":")[2].strip()
+    value = _BLOCK_SIGN.sub("", value, count=1) if _BLOCK_SIGN.match(value) else value
+    text = "\n".join(line.strip() for line in value.split("\n"))
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return text[1:-1] if is_quoted else text
+
+
+def _pairs(text: str) -> list[_Pair]:
+    """Raises: yaml.YAMLError, ValueError."""
+    events = _LOADER(text)
+    events.get_event()  # a stream starts
+    if events.check_event(yaml.StreamEndEvent):
+        return []
+    events.get_event()  # a document starts
+    root = events.get_event()
+    if isinstance(root, yaml.ScalarEvent):
+        raise _Prose
+    if not isinstance(root, yaml.MappingStartEvent):
+        raise _Refused("it is not names with values")
+    pairs = list(_mapping(events, 1))
+    events.get_event()  # the document ends
+    if not events.check_event(yaml.StreamEndEvent):
+        raise _Refused("it is more than one document")
+    return pairs
+
+
+def _mapping(events: Events, depth: int) -> Iterator[_Pair]:
+    while not isinstance(key := events.get_event(), yaml.MappingEndEvent):
+        if not isinstance(key, yaml.ScalarEvent):
+            raise _Refused("a key is not a text")
+        yield _Pair(str(key.value), _value(events, depth), key.start_mark.line)
+
+
+def _sequence(events: Events, depth: int) -> Iterator[object]:
+    while not events.check_event(yaml.SequenceEndEvent):
+        yield _value(events, depth)
+    events.get_event()
+
+
+def _value(events: Events, depth: int) -> object:
+    if depth > _DEEPEST:
+        raise _Refused("it is nested too deeply")
+    match event := events.get_event():
+        case yaml.ScalarEvent():
+            return _scalar(events, event)
+        case yaml.SequenceStartEvent():
+            return list(_sequence(events, depth + 1))
+        case yaml.MappingStartEvent():
+            return {pair.key: pair.value for pair in _mapping(events, depth + 1)}
+        case _:
+            raise _Refused("it has aliases")  # a few of them can stand for millions of values
+
+
+def _scalar(events: Events, event: yaml.ScalarEvent) -> object:
+    text = str(event.value)
+    tag = events.resolve(yaml.ScalarNode, text, event.implicit)
+    match tag.rpartition(":")[2]:
+        case "null":
+            return None
+        case "bool":
+            return _TRUTHS.get(text.lower(), text)
+        case "int" if text.lstrip("+-").isdecimal() and len(text) <= _MAX_DIGITS:
+            return int(text)
+        case "float":
+            return _float(text)
+        case _:
+            return text
+
+
+def _float(text: str) -> float | str:
+    try:
+        number = float(text)
+    except ValueError:  # base 60, which YAML has too: more likely a time
+        return text
+    return number if isfinite(number) else text

@@ -1,0 +1,210 @@
+"""All threads of a session as its log tells them: a fold, like each thread's own.
+
+Who was called by whom, what each has spent with those below it, and what one has sent to another
+and that one has not received yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usage
+from mainspring.harness import limits
+from mainspring.harness.gear import Gear
+from mainspring.harness.limits import Spent
+from mainspring.harness.thread import Thread
+
+INTERRUPTED = ("interrupted_streaming", "interrupted_tools")
+
+
+@dataclass(slots=True)
+class Account:
+    """What a thread has spent, with all threads below it; the main one's is the session's."""
+
+    spent: Spent = field(default_factory=Spent)
+    usage: Usage = field(default_factory=Usage)
+
+    def apply(self, event: Event) -> None:
+        self.spent = limits.fold(self.spent, event.payload, event.time)
+        if isinstance(event.payload, ModelRequestEnded):
+            self.usage = added(self.usage, event.payload.model_usage)
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """The tokens of both."""
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        cache_creation_input_tokens=one.cache_creation_input_tokens
+        + other.cache_creation_input_tokens,
+        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+    )
+
+
+@dataclass(slots=True)
+class Member:
+    """One thread among the others."""
+
+    thread: Thread
+    account: Account = field(default_factory=Account)
+    birth: events.ThreadCreated | None = None
+    """`None`: the main one."""
+    depth: int = 0
+    is_reported: bool = True
+    """Whether its parent has what its last run came to."""
+    worktree: facts.WorktreeOpened | None = None
+    """Where it works, if not where all do."""
+
+    @property
+    def id(self) -> str:
+        return self.thread.id
+
+    @property
+    def parent_id(self) -> str | None:
+        return None if self.birth is None else self.birth.parent_thread_id
+
+    @property
+    def name(self) -> str | None:
+        return None if self.birth is None else self.birth.agent_name
+
+
+class Ensemble:
+    def __init__(self, main_id: str) -> None:
+        self.main = Member(Thread(id=main_id))
+        self.members: dict[str, Member] = {main_id: self.main}
+        """By thread, in the order of their birth."""
+        self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
+        """By addressee and by the event that sent it: what has not been received."""
+        self._by_call: dict[str, Member] = {}
+
+    @classmethod
+    def of(cls, log: Iterable[Event], main_id: str) -> Ensemble:
+        ensemble = cls(main_id)
+        for event in log:
+            ensemble.apply(event)
+        return ensemble
+
+    def apply(self, event: Event) -> None:
+        member = self.members.get(event.thread_id)
+        if member is None:
+            return  # a thread that nobody has announced: it is nobody's
+        member.thread.apply(event)
+        for each in self.upwards(member):
+            each.account.apply(event)
+        self._notice(member, event)
+
+    def upwards(self, member: Member) -> Iterator[Member]:
+        """It, who called it, and so on up to the main one."""
+        while True:
+            yield member
+            if member.parent_id is None:
+                return
+            member = self.members[member.parent_id]
+
+    def below(self, thread_id: str) -> list[Member]:
+        """Whom a thread has called, itself."""
+        return [each for each in self.members.values() if each.parent_id == thread_id]
+
+    def called_by(self, tool_use_id: str) -> Member | None:
+        """Who was born of a call."""
+        return self._by_call.get(tool_use_id)
+
+    def is_awaited(self, member: Member) -> bool:
+        """Whether a call of its parent's is open until it is done."""
+        birth = member.birth
+        if birth is None or birth.mode == "background" or birth.tool_use_id is None:
+            return False
+        parent = self.members.get(birth.parent_thread_id or "")
+        call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
+        return call is not None and not call.settled
+
+    def mail_for(self, thread_id: str) -> list[ThreadMessageReceived]:
+        """What was sent to a thread and is to be received, in the order it was sent."""
+        return list(self._mail.get(thread_id, {}).values())
+
+    def addressee(self, payload: AnyPayload, thread_id: str) -> str:
+        """Which thread a client's event is for: an answer goes to whoever has asked."""
+        match payload:
+            case (
+                events.UserToolConfirmation(tool_use_id=asked)
+                | events.UserToolResult(tool_use_id=asked)
+                | events.UserCustomToolResult(custom_tool_use_id=asked)
+            ):
+                return self._asking(asked) or thread_id
+            case _:
+                return thread_id
+
+    def _asking(self, call_id: str) -> str | None:
+        for each in self.members.values():
+            if call_id in each.thread.round:
+                return each.id
+        return None
+
+    def _notice(self, member: Member, event: Event) -> None:
+        """What an event means for others than the thread that it is of."""
+        match event.payload:
+            case events.ThreadCreated() as birth:
+                self._bear(member, birth)
+            case events.ThreadMessageSent() as sent:
+                self._send(member, event.id, sent)
+            case ThreadMessageReceived(sent_id=str(sent_id)):
+                self._mail.get(member.id, {}).pop(sent_id, None)
+            case events.AgentToolResult(tool_use_id=call_id):
+                self._settle(call_id)
+            case events.StatusRunning() | events.StatusIdle() as status:
+                _note_status(member, status)
+            case events.UserInterrupt() | facts.SessionForked() if member is self.main:
+                self._end_all(event.payload)
+            case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
+                member.worktree = change if isinstance(change, facts.WorktreeOpened) else None
+            case _:
+                pass
+
+    def _end_all(self, why: events.UserInterrupt | facts.SessionForked) -> None:
+        """An interrupt that names no thread is for all of them; of what was under way when a
+        session was forked nothing is the fork's."""
+        for each in self.members.values():
+            if each is self.main:
+                continue
+            if isinstance(why, facts.SessionForked):
+                each.thread.disown()
+                each.thread.transcript.is_answered = True
+                each.is_reported = True
+            elif why.session_thread_id is None:
+                each.thread.interrupt()
+
+    def _bear(self, parent: Member, birth: events.ThreadCreated) -> None:
+        shared = self.main.thread.gear  # what a person says and allows is for all of them
+        gear = Gear(permissions=shared.permissions, prompts=shared.prompts)
+        thread = Thread(id=birth.session_thread_id, gear=gear)
+        if birth.is_fork:
+            thread.transcript = parent.thread.transcript.branch()
+            gear.loaded = parent.thread.gear.loaded
+        member = Member(thread, birth=birth, depth=parent.depth + 1)
+        if self.members.setdefault(member.id, member) is member and birth.tool_use_id is not None:
+            self._by_call[birth.tool_use_id] = member
+
+    def _send(self, sender: Member, event_id: str, sent: events.ThreadMessageSent) -> None:
+        if sent.to_session_thread_id == sender.parent_id:
+            sender.is_reported = True
+        self._mail.setdefault(sent.to_session_thread_id, {})[event_id] = ThreadMessageReceived(
+            from_session_thread_id=sender.id,
+            from_agent_name=sender.name,
+            content=sent.content,
+            sent_id=event_id,
+        )
+
+    def _settle(self, call_id: str) -> None:
+        called = self.called_by(call_id)
+        if called is not None and called.birth is not None and called.birth.mode != "background":
+            called.is_reported = True
+
+
+def _note_status(member: Member, status: events.StatusRunning | events.StatusIdle) -> None:
+    if isinstance(status, events.StatusRunning):
+        member.is_reported = member.birth is None
+    elif status.reason in INTERRUPTED:
+        member.is_reported = True  # whoever has stopped it wants to hear nothing of it

@@ -1,0 +1,46 @@
+"""The one record of a session that is being run: all its desks write to it, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import Conflict
+from mainspring.harness.ensemble import Ensemble
+from mainspring.log.writer import Writer
+
+
+def untold(_: Event) -> None:
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    writer: Writer
+    ensemble: Ensemble
+    tell: Callable[[Event], None] = untold
+    """Hears of every event of this run, in order, once it is durable."""
+    _waiting: list[Event] = field(default_factory=list[Event], init=False)
+
+    def take(self, event: Event) -> None:
+        """Of an event that has its place in the log: what it means for the threads."""
+        self.ensemble.apply(event)
+        self._waiting.append(event)
+
+    async def commit(self) -> None:
+        """Write what is staged, whichever thread's it is.
+
+        Raises:
+            Conflict: another's commit failed, and what stood on it is lost.
+        """
+        await self.writer.commit()
+        durable = self.writer.head.seq
+        told = [event for event in self._waiting if event.seq <= durable]
+        del self._waiting[: len(told)]
+        if self._waiting and self.writer.is_clear:
+            lost = self._waiting[-1].seq
+            conflict = Conflict(self.writer.session_id, expected=lost, actual=durable)
+            raise conflict from self.writer.loss
+        for event in told:
+            self.tell(event)

@@ -1,0 +1,267 @@
+"""The threads of one session that is being run: they are called, wait for people, report, end.
+
+What is true of them is in the log; what is kept here is only who is at work in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.events import StatusIdle, ThreadCreated, ThreadMessageSent, UserInterrupt
+from mainspring.core.facts import ThreadStopped
+from mainspring.harness import occasions
+from mainspring.harness.abandoned import closing
+from mainspring.harness.desk import Desk
+from mainspring.harness.ensemble import Ensemble, Member
+from mainspring.harness.loop import run
+from mainspring.harness.open_call import OpenCall
+from mainspring.harness.reasons import Ended, stop_reason
+from mainspring.log.background import unwrapped
+from mainspring.runtime.crew.report import report_of
+from mainspring.runtime.crew.seating import Seating
+
+MAX_AT_ONCE = 20
+"""Subagents of a session, at whatever depth."""
+
+
+@dataclass(slots=True)
+class _Post:
+    """A thread that is run in this process, or is about to be."""
+
+    desk: Desk | None = None
+    left: anyio.Event | None = None
+
+
+class Crew:
+    """`Others` for every desk of the session. Open it with `open_crew`."""
+
+    def __init__(self, seating: Seating, group: TaskGroup) -> None:
+        self._seating = seating
+        self._record = seating.office.record
+        self._group = group
+        self._posts: dict[str, _Post] = {}
+        self._news = anyio.Event()
+        self._has_run = False
+        """Whether a thread was run beside the main one."""
+
+    @property
+    def ensemble(self) -> Ensemble:
+        return self._record.ensemble
+
+    def main_desk(self) -> Desk:
+        return self._seating.main_desk(self)
+
+    def is_live(self, thread_id: str) -> bool:
+        return thread_id in self._posts
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._posts) > MAX_AT_ONCE  # the main one is not counted
+
+    def is_answerable(self, call: OpenCall) -> bool:
+        called = self.ensemble.called_by(call.id)
+        return called is not None and self._can_go_on(called)
+
+    def abandon(self, call: OpenCall) -> None:
+        called = self.ensemble.called_by(call.id)
+        if called is not None and self.ensemble.is_awaited(called):
+            self._close(called)
+
+    def attend(self, events: Iterable[Event]) -> None:
+        """Something came from outside: who has been stopped, and who can go on."""
+        for event in events:
+            if isinstance(event.payload, UserInterrupt) and event.payload.session_thread_id is None:
+                self._halt_all()
+        self._tend()
+
+    async def bear(self, parent: Member, birth: ThreadCreated, prompt: str) -> Member:
+        """The thread of a call, with its task; the same one if the call is made again.
+
+        Raises:
+            HandsError: there is no place for it to work in.
+        """
+        known = self.ensemble.members.get(birth.session_thread_id)
+        if known is not None:
+            return known
+        self._note(parent.id, birth)
+        born = self.ensemble.members[birth.session_thread_id]
+        self._note(born.id, self._seating.task_of(born, parent, prompt))
+        await self._record.commit()
+        return born
+
+    async def wait_for(self, member: Member) -> None:
+        """Run a thread here and now, until it ends or waits."""
+        self._posts[member.id] = _Post()
+        await self._work(member)
+
+    def set_to_work(self, member: Member) -> None:
+        """Run a thread beside all others; its parent gets a message when it ends."""
+        if member.id not in self._posts:
+            self._posts[member.id] = _Post()
+            self._has_run = True
+            self._group.start_soon(self._in_background, member)
+
+    def send(self, sender: Member, to: Member, text: str) -> None:
+        """Put a message into a thread's mail, and see that it is read."""
+        content = (TextBlock(text),)
+        self._note(
+            sender.id,
+            ThreadMessageSent(to_session_thread_id=to.id, to_agent_name=to.name, content=content),
+        )
+        self._tend()
+
+    async def stop(self, member: Member, by: Member) -> None:
+        """End a thread and all below it, as they are."""
+        self._note(member.id, ThreadStopped(by_session_thread_id=by.id))
+        post = self._posts.get(member.id)
+        if post is None:
+            self._close(member)
+        else:
+            post.left = post.left or anyio.Event()
+            _halt(post)
+            await post.left.wait()
+        await self._record.commit()
+
+    def waiting_for(self, member: Member) -> list[str]:
+        """Calls of a thread, and of those it waits for, that people must answer."""
+        found: list[str] = []
+        for call in member.thread.unsettled():
+            called = self.ensemble.called_by(call.id)
+            if called is not None and self.ensemble.is_awaited(called):
+                found += self.waiting_for(called)
+            elif not call.is_answered:
+                found.append(call.id)
+        return found
+
+    async def conduct(self, main: Desk) -> Ended | None:
+        """Run the main thread, and go on until all threads have ended or wait."""
+        self._posts[main.thread.id] = _Post(main)
+        self._tend()
+        ended = await run(main)
+        while self._is_busy(main):
+            await self._until_news(main)
+            ended = await run(main) or ended
+        return await self._with_all_that_waits(main, ended)
+
+    def _is_busy(self, main: Desk) -> bool:
+        self._tend()
+        return len(self._posts) > 1 or bool(self.ensemble.mail_for(main.thread.id))
+
+    async def _until_news(self, main: Desk) -> None:
+        """Until another thread has ended, or something came for one that does not listen."""
+        if self.ensemble.mail_for(main.thread.id):
+            return
+        news, own = self._news, main.thread.id
+        writer = self._record.writer
+        async with anyio.create_task_group() as either:
+
+            async def hear() -> None:
+                await writer.hear(is_for=lambda each: each == own or not self.is_live(each))
+                either.cancel_scope.cancel()
+
+            either.start_soon(hear)
+            await news.wait()
+            either.cancel_scope.cancel()
+
+    async def _with_all_that_waits(self, main: Desk, ended: Ended | None) -> Ended | None:
+        """Threads beside the main one may wait for people when it does not."""
+        if ended is None and not self._has_run:
+            return None
+        apart = [each for each in self.ensemble.members.values() if self._is_apart(each)]
+        waiting = [call_id for each in apart for call_id in self.waiting_for(each)]
+        known = ended.waiting_for if ended is not None else ()
+        if not waiting or set(waiting) <= set(known):
+            return ended
+        whole = Ended("requires_action", waiting_for=(*known, *waiting))
+        main.note(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
+        await main.commit()
+        return whole
+
+    def _is_apart(self, member: Member) -> bool:
+        """Neither the main thread nor one that another's call waits for."""
+        return member.birth is not None and not self.ensemble.is_awaited(member)
+
+    def _tend(self) -> None:
+        """Set to work who can go on, and have those report who could not before a crash."""
+        for member in list(self.ensemble.members.values()):
+            if not self._is_apart(member) or member.id in self._posts:
+                continue
+            if member.thread.running or self._can_go_on(member):
+                self.set_to_work(member)
+            else:
+                self._report(member)
+
+    def _can_go_on(self, member: Member) -> bool:
+        thread = member.thread
+        return (
+            thread.interrupted
+            or not thread.is_answered
+            or bool(self.ensemble.mail_for(member.id))
+            or any(call.is_answered or self.is_answerable(call) for call in thread.unsettled())
+        )
+
+    async def _in_background(self, member: Member) -> None:
+        await self._work(member)
+        self._report(member)
+        await self._record.commit()
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def _work(self, member: Member) -> None:
+        post = self._posts[member.id]
+        is_first = not member.thread.running and member.thread.turns == 0
+        try:
+            async with self._seating.seated(member, self) as desk:
+                post.desk = desk
+                if is_first and member.name is not None:
+                    await desk.ask_hooks(occasions.subagent_started(member.name))
+                await run(desk)
+        finally:
+            self._posts.pop(member.id, None)
+            if post.left is not None:
+                post.left.set()
+
+    def _report(self, member: Member) -> None:
+        """Silence is for those who wait, and for those whom somebody has stopped."""
+        is_over = member.thread.last_reason not in (None, "requires_action")
+        if is_over and not member.is_reported and member.parent_id is not None:
+            parent = self.ensemble.members[member.parent_id]
+            self.send(member, parent, report_of(member))
+
+    def _halt_all(self) -> None:
+        for thread_id, post in self._posts.items():
+            if thread_id != self.ensemble.main.id:
+                _halt(post)
+
+    def _close(self, member: Member) -> None:
+        """End a thread that nobody runs, in the log."""
+        thread = member.thread
+        if not thread.running and not thread.unsettled():
+            return
+        for call in thread.unsettled():
+            self.abandon(call)
+        self._note(member.id, *closing(thread))
+
+    def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
+        for event in self._record.writer.stage(*payloads, thread_id=thread_id):
+            self._record.take(event)
+
+
+def _halt(post: _Post) -> None:
+    if post.desk is not None:
+        post.desk.halted.set()
+
+
+@asynccontextmanager
+async def open_crew(seating: Seating) -> AsyncGenerator[Crew, None]:
+    """Threads run beside each other for as long as the block lasts."""
+    with unwrapped():
+        async with anyio.create_task_group() as group:
+            yield Crew(seating, group)

@@ -1,0 +1,37 @@
+"""What a subagent's run came to, in words for who has called it."""
+
+from __future__ import annotations
+
+from mainspring.core.tool import Outcome
+from mainspring.harness.ensemble import Member
+
+_STOPPED = {
+    "max_turns": "it has used all its turns",
+    "budget_reached": "its budget is used up",
+    "interrupted_streaming": "somebody has stopped it",
+    "interrupted_tools": "somebody has stopped it",
+    "prompt_too_long": "its context is full",
+    "output_truncated": "its answer was cut off",
+    "model_error": "its model failed",
+    "loop_detected": "it did the same again and again",
+    "refusal": "its model refused",
+    "stop_hook_prevented": "a hook has stopped it",
+    "hook_stopped": "a hook has stopped it",
+    "recovery_exhausted": "it could not be woken again",
+}
+
+
+def report_of(member: Member) -> str:
+    """Its last words, and how to reach it again."""
+    thread = member.thread
+    words = thread.transcript.last_words().strip() or "(it said nothing)"
+    why = _STOPPED.get(thread.last_reason or "")
+    ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
+    spent = member.account.spent
+    cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
+    return f"{ended}\n\n[{member.name} {member.id}: {spent.turns} turns{cost}]"
+
+
+def outcome_of(member: Member) -> Outcome:
+    is_done = member.thread.last_reason == "completed"
+    return Outcome.text(report_of(member), ok=is_done, error=None if is_done else "failed")

@@ -1,0 +1,235 @@
+"""The tools by which an agent works with others: call one, send it a message, stop it.
+
+What a thread may not use is not in what it is shown: no types, no tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mainspring.core import ids
+from mainspring.core.errors import HandsError
+from mainspring.core.events import ThreadCreated
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.ensemble import Member
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.built_in import GENERAL
+from mainspring.runtime.crew.crew import MAX_AT_ONCE, Crew
+from mainspring.runtime.crew.report import outcome_of
+from mainspring.runtime.crew.seating import FORK
+from mainspring.runtime.crew.subagent import Subagent
+
+MAX_DEPTH = 2
+_CALLING = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
+_TELLING = Traits(concurrent=True, in_doubt="report")
+_BEGUN = (
+    "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
+    " else, or stop and wait. send_message reaches it, stop_agent ends it."
+)
+
+
+def crew_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
+    """What a thread may do with others; nothing, if there are none for it."""
+    if not agent.subagents:
+        return []
+    return [_agent(crew, member, agent.subagents), _send_message(crew, member), _stop(crew, member)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A call, read."""
+
+    kind: str
+    description: str
+    prompt: str
+    model: str | None
+    is_background: bool
+    is_apart: bool
+
+    @classmethod
+    def of(cls, given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> _Wanted:
+        name = str(given.get("subagent_type") or _usual(kinds))
+        kind = kinds.get(name)
+        isolation = given.get("isolation") or (kind.isolation if kind is not None else "shared")
+        return cls(
+            kind=name,
+            description=str(given.get("description", "")),
+            prompt=str(given.get("prompt", "")),
+            model=str(given["model"]) if given.get("model") else None,
+            is_background=bool(
+                given.get("run_in_background", kind is not None and kind.is_background)
+            ),
+            is_apart=isolation == "worktree",
+        )
+
+
+def _agent(crew: Crew, member: Member, subagents: Sequence[Subagent]) -> Tool:
+    kinds = {each.name: each for each in subagents}
+
+    async def run(call: Call) -> Outcome:
+        wanted = _Wanted.of(call.input, kinds)
+        child = crew.ensemble.called_by(call.id)
+        if child is None and member.depth >= MAX_DEPTH:
+            return _refused("Subagents of subagents cannot call others: do it yourself.")
+        if child is None and crew.is_full:
+            return _refused(
+                f"{MAX_AT_ONCE} subagents are at work already: wait until one has ended, or do it"
+                " yourself."
+            )
+        try:
+            child = child or await crew.bear(member, _birth(call, member, wanted), wanted.prompt)
+        except HandsError as error:
+            return _refused(str(error))
+        if child.birth is not None and child.birth.mode == "background":
+            crew.set_to_work(child)
+            return Outcome.text(_BEGUN.format(name=wanted.kind, thread_id=child.id))
+        await crew.wait_for(child)
+        if waiting := crew.waiting_for(child):
+            return Outcome((), waits_for=tuple(waiting))
+        return outcome_of(child)
+
+    return Tool(
+        spec=_spec(kinds, is_fork_shown=member.depth == 0),
+        run=run,
+        traits=lambda _: _CALLING,
+        invalid=lambda given: _wrong(given, kinds),
+    )
+
+
+def _usual(kinds: Mapping[str, Subagent]) -> str:
+    return GENERAL.name if GENERAL.name in kinds else next(iter(kinds))
+
+
+def _birth(call: Call, parent: Member, wanted: _Wanted) -> ThreadCreated:
+    return ThreadCreated(
+        session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
+        agent_name=wanted.kind,
+        parent_thread_id=parent.id,
+        tool_use_id=call.id,
+        mode="background" if wanted.is_background else "foreground",
+        is_fork=wanted.kind == FORK,
+        model=wanted.model,
+        isolation="worktree" if wanted.is_apart else "shared",
+        description=wanted.description or None,
+    )
+
+
+def _wrong(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> str | None:
+    prompt, kind = given.get("prompt"), given.get("subagent_type")
+    if not isinstance(prompt, str) or not prompt.strip():
+        return "The input is not valid:\n- prompt: missing: the subagent knows nothing else"
+    if kind is not None and kind not in (*kinds, FORK):
+        known = ", ".join((*kinds, FORK))
+        return f"The input is not valid:\n- subagent_type: there is no {kind}; there are {known}"
+    if given.get("isolation") not in (None, "shared", "worktree"):
+        return "The input is not valid:\n- isolation: shared or worktree"
+    return None
+
+
+def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool) -> ToolSpec:
+    listed = "\n".join(f"- {kind.name}: {kind.description}" for kind in kinds.values())
+    names = [*kinds, FORK] if is_fork_shown else [*kinds]
+    fork = (
+        f"\n- {FORK}: yourself, with all that you have read and said so far, for work that needs"
+        " what you know. Give it the task only."
+        if is_fork_shown
+        else ""
+    )
+    return ToolSpec(
+        name="agent",
+        description=(
+            "Have a subagent do a piece of work. It begins with nothing but your prompt, and you"
+            " get nothing of what it does but its last message: say all that it needs to know, and"
+            " what you want back. Calls in one turn run at the same time: give independent work to"
+            f" several at once.\n\nTypes:\n{listed}{fork}"
+        ),
+        input_schema={
+            "type": "object",
+            "properties": {
+                "description": {"type": "string", "description": "The task in 3 to 5 words."},
+                "prompt": {"type": "string", "description": "The task, complete."},
+                "subagent_type": {"type": "string", "enum": names},
+                "model": {"type": "string", "description": "Another model than its own."},
+                "run_in_background": {
+                    "type": "boolean",
+                    "description": "Do not wait: its answer comes as a message.",
+                },
+                "isolation": {
+                    "type": "string",
+                    "enum": ["shared", "worktree"],
+                    "description": "worktree: it works in a git worktree of its own.",
+                },
+            },
+            "required": ["description", "prompt"],
+            "additionalProperties": False,
+        },
+    )
+
+
+def _send_message(crew: Crew, member: Member) -> Tool:
+    async def run(call: Call) -> Outcome:
+        to = _found(crew, member, call)
+        if isinstance(to, Outcome):
+            return to
+        crew.send(member, to, str(call.input.get("message", "")))
+        return Outcome.text(f"Sent. {to.name} {to.id} reads it when it has finished its turn.")
+
+    return Tool(
+        spec=ToolSpec(
+            name="send_message",
+            description=(
+                "Send a message to a subagent that you have called: more to know, another task. One"
+                " that has ended begins again where it stopped. Its answer comes as a message."
+            ),
+            input_schema=_to({"message": {"type": "string"}}),
+        ),
+        run=run,
+        traits=lambda _: _TELLING,
+    )
+
+
+def _stop(crew: Crew, member: Member) -> Tool:
+    async def run(call: Call) -> Outcome:
+        to = _found(crew, member, call)
+        if isinstance(to, Outcome):
+            return to
+        await crew.stop(to, member)
+        return Outcome.text(f"{to.name} {to.id} has stopped. send_message would wake it again.")
+
+    return Tool(
+        spec=ToolSpec(
+            name="stop_agent",
+            description="End a subagent that you have called, with all that it has called.",
+            input_schema=_to({}),
+        ),
+        run=run,
+        traits=lambda _: _TELLING,
+    )
+
+
+def _to(more: Mapping[str, object]) -> dict[str, object]:
+    to = {"type": "string", "description": "Its id, as you were told it; or its type, if one."}
+    return {
+        "type": "object",
+        "properties": {"to": to, **more},
+        "required": ["to", *more],
+        "additionalProperties": False,
+    }
+
+
+def _found(crew: Crew, member: Member, call: Call) -> Member | Outcome:
+    """Whom a call means: somebody that this thread has called."""
+    wanted = str(call.input.get("to", ""))
+    below = crew.ensemble.below(member.id)
+    meant = [each for each in below if wanted in (each.id, each.name)]
+    if len(meant) == 1 or (meant and meant[-1].id == wanted):
+        return meant[-1]
+    known = ", ".join(f"{each.id} ({each.name})" for each in below) or "none yet"
+    what = "is not clear" if meant else "is nobody that you have called"
+    return _refused(f"{wanted!r} {what}. You have called: {known}.")
+
+
+def _refused(why: str) -> Outcome:
+    return Outcome.text(why, ok=False, error="failed")

@@ -1,0 +1,120 @@
+"""A desk for one thread of a session: its agent's tools and its kit's, its model, its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from mainspring.core.errors import BlobNotFound
+from mainspring.core.model import Delta
+from mainspring.core.tool import Tool
+from mainspring.harness.budget import Purse
+from mainspring.harness.context.history import history_read, history_search
+from mainspring.harness.context.view import Prefix
+from mainspring.harness.desk import Desk, unheard
+from mainspring.harness.ensemble import Member
+from mainspring.harness.others import Alone, Others
+from mainspring.harness.record import Record
+from mainspring.harness.tiers import Tier
+from mainspring.log.search import search
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.agent import Agent, prefix_of, tools_of
+from mainspring.runtime.kit import Kit
+from mainspring.runtime.models import Models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """What the desks of one session have in common."""
+
+    log: SessionLog
+    models: Models
+    record: Record
+    purse: Purse
+    new_id: Callable[[str], str]
+
+    @property
+    def session_id(self) -> str:
+        return self.record.writer.session_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Who works at a desk, and with what."""
+
+    member: Member
+    agent: Agent
+    kit: Kit
+    tools: Sequence[Tool] = ()
+    """Besides those of the agent and of its kit."""
+    others: Others = field(default_factory=Alone)
+    above: Sequence[Tier] = ()
+    prefix: Prefix | None = None
+    """Another thread's, which this one begins with, byte for byte."""
+    emit: Callable[[Delta], None] = unheard
+
+
+def desk_for(office: Office, seat: Seat) -> Desk:
+    """
+    Raises:
+        InvalidInput: two tools have the same name.
+    """
+    agent, kit = seat.agent, seat.kit
+    if agent.is_coordinator:
+        agent, kit = replace(agent, tools=(), client_tools=()), _handless(kit)
+    brought = [tool for tool in agent.tools if tool.spec.name not in kit.denied]
+    tools = tools_of(
+        replace(agent, tools=brought), *kit.tools, *_history(office, agent), *seat.tools
+    )
+    client_tools = [*agent.client_tools, *kit.client_tools]
+    at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
+    environment = kit.environment
+    desk = Desk(
+        record=office.record,
+        thread=seat.member.thread,
+        model=office.models.open(agent.model),
+        facts=office.models.facts(agent.model),
+        prefix=seat.prefix or prefix_of(agent, [*at_once, *client_tools], environment=environment),
+        tools=tools,
+        custom_tools=frozenset(spec.name for spec in client_tools),
+        deferred=kit.deferred,
+        aliases=kit.aliases,
+        box=kit.box,
+        snapshots=kit.snapshots,
+        overheard=kit.overheard,
+        limits=agent.limits,
+        above=seat.above,
+        gates=kit.gates,
+        purse=office.purse,
+        new_id=office.new_id,
+        price=office.models.cost,
+        emit=seat.emit,
+        others=seat.others,
+        subagent=seat.member.name,
+    )
+    desk.load(seat.member.thread.gear.loaded)
+    return desk
+
+
+def _handless(kit: Kit) -> Kit:
+    """Who coordinates does nothing itself."""
+    return replace(kit, tools=(), client_tools=(), deferred=frozenset(), aliases={})
+
+
+def _history(office: Office, agent: Agent) -> tuple[Tool, ...]:
+    """What finds and reads again what a compaction or a cap took out of sight."""
+    if agent.is_coordinator:
+        return ()
+    log, session_id = office.log, office.session_id
+
+    async def kept(digest: str) -> bytes:
+        """A blob of this session's; those of others are not to be had."""
+        for segment in await log.lineage(session_id):
+            if digest in await log.store.blobs(segment.session_id):
+                return await log.blob(digest)
+        raise BlobNotFound(digest)
+
+    return (
+        history_search(lambda query, limit: search(log, query, session_id=session_id, limit=limit)),
+        history_read(kept),
+    )

@@ -1,0 +1,139 @@
+"""A folder -> the one agent that it describes, out of all its parts and those of wider scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.context.instructions import render
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.built_in import BUILT_IN
+from mainspring.runtime.crew.files import discover_subagents
+from mainspring.runtime.crew.subagent import Subagent
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.instructed import Instructed, read_instructions
+from mainspring.runtime.folder.manifest import FILE, Manifest, read_manifest
+from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.skills.discovery import Cache, IsPinned, discover
+
+Source: TypeAlias = Literal["manifest", "instructions", "skills", "subagents"]
+
+
+def _nobody_vouches(_place: Path) -> bool | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFolder:
+    agent: Agent
+    """Its model is empty if the folder names none."""
+    manifest: Manifest
+    told: Instructed
+    """Its instruction files, and where they were looked for."""
+    found: Mapping[Source, tuple[Finding, ...]]
+    """What is odd, by where."""
+    is_described: bool
+    """Whether anything was found there."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for each in self.found.values() for finding in each)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be said whenever it is run. Of hundreds of skills, only how many are odd."""
+        own = [each for each in self._odd("manifest", "instructions") if each.level == "warning"]
+        rest = len(self._odd("skills", "subagents"))
+        things = "1 thing is odd" if rest == 1 else f"{rest} things are odd"
+        more = (f"{things} about skills or subagents; `mainspring validate` says which",)
+        return (*(str(each) for each in own), *(more if rest else ()))
+
+    def _odd(self, *sources: Source) -> list[Finding]:
+        every = (finding for source in sources for finding in self.found[source])
+        return [finding for finding in every if finding.level != "note"]
+
+
+def read_agent(
+    scopes: Scopes, *, is_pinned: IsPinned = _nobody_vouches, cache: Cache | None = None
+) -> AgentFolder:
+    """Read a folder and what wider scopes add to it.
+
+    Raises:
+        InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
+    """
+    found = look_at_agent(scopes, is_pinned=is_pinned, cache=cache)
+    if (wrong := found.manifest.error) is not None:
+        raise InvalidInput(str(wrong))
+    return found
+
+
+def look_at_agent(
+    scopes: Scopes, *, is_pinned: IsPinned = _nobody_vouches, cache: Cache | None = None
+) -> AgentFolder:
+    """As `read_agent`, but what is wrong is only noted: to be shown, not to be run.
+
+    Raises:
+        InvalidInput: there is no such folder.
+    """
+    folder = scopes.folder
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder}: there is no such folder")
+    said = read_manifest(folder / FILE)
+    told = read_instructions(scopes)
+    skills = discover(scopes, is_pinned=is_pinned, cache=cache)
+    helpers = discover_subagents(scopes)
+    subagents, unknown = _crew(said, helpers.subagents)
+    agent = Agent(
+        name=said.name or folder.resolve().name or "agent",
+        description=said.description,
+        model=said.model,
+        effort=said.effort,
+        instructions="\n\n".join(filter(None, [render(told.instructions), said.instructions])),
+        built_ins=said.tools,
+        limits=said.limits,
+        rules=said.rules,
+        subagents=subagents,
+        is_coordinator=said.is_coordinator,
+        skills=skills.skills,
+    )
+    own = [
+        *(section for section in told.instructions.sections if section.scope == "project"),
+        *(each for each in (*skills.skills, *helpers.subagents) if each.scope == "project"),
+    ]
+    return AgentFolder(
+        agent=agent,
+        manifest=said,
+        told=told,
+        found={
+            "manifest": (*said.findings, *unknown),
+            "instructions": tuple(told.findings),
+            "skills": skills.findings,
+            "subagents": helpers.findings,
+        },
+        is_described=bool(own) or (folder / FILE).is_file(),
+    )
+
+
+def _crew(
+    said: Manifest, files: Iterable[Subagent]
+) -> tuple[tuple[Subagent, ...], tuple[Finding, ...]]:
+    """Ours, with those of files in their place or beside them; only some, if the manifest says."""
+    known = {each.name: each for each in (*BUILT_IN, *files)}
+    wanted = said.crew.names
+    if wanted is None:
+        return tuple(known.values()), ()
+    missing = [
+        Finding(
+            level="warning",
+            file=FILE,
+            line=said.lines.get("agents", said.lines.get("subagents")),
+            what=f"there is no subagent {name}",
+            fix=f"there are {', '.join(known)}; a new one is a file agents/{name}.md",
+        )
+        for name in wanted
+        if name not in known
+    ]
+    return tuple(known[name] for name in wanted if name in known), tuple(missing)

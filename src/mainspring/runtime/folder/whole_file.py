@@ -1,0 +1,54 @@
+"""Small files that people keep: read within bounds, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from mainspring.core.errors import InvalidInput
+
+MAX_BYTES = 1_000_000
+
+
+def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
+    """A small file's content; `None` if it is not there.
+
+    Raises:
+        InvalidInput: it cannot be read, or is no file, or too long.
+    """
+    try:
+        if not file.exists():
+            return None
+        if not file.is_file():
+            raise InvalidInput(f"{file}: not a file")
+        with file.open("rb") as opened:
+            content = opened.read(max_bytes + 1)
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror or error}") from error
+    if len(content) > max_bytes:
+        raise InvalidInput(f"{file}: longer than {max_bytes} bytes")
+    return content
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Readable by its owner only; the old content or the new one, whatever happens meanwhile.
+
+    Raises: InvalidInput.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, new = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            os.replace(new, file)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new)
+            raise
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror or error}") from error

@@ -1,0 +1,19 @@
+"""What the model always sees of skills: a line for each. Their text comes when one is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.sax.saxutils import escape, quoteattr
+
+from mainspring.runtime.skills.skill import Skill
+
+
+def render_catalogue(skills: Iterable[Skill]) -> str:
+    """Those that it may use by itself, by name: the same bytes for the same skills."""
+    usable = sorted((skill for skill in skills if skill.for_model), key=lambda skill: skill.name)
+    return "\n".join(_line(skill) for skill in usable)
+
+
+def _line(skill: Skill) -> str:
+    name, description = (" ".join(each.split()) for each in (skill.name, skill.description))
+    return f"<skill name={quoteattr(name)}>{escape(description)}</skill>"

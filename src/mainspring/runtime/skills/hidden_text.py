@@ -1,0 +1,137 @@
+"""Characters that a model reads and a person does not see: found, made visible, taken away."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from mainspring.runtime.skills.scan_rule import Found, Severity
+
+_MAX_EXCERPT = 160
+_TAGS = r"\U000e0000-\U000e007f"
+_SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_EMPTY = (
+    r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2064\u206a-\u206f"
+    r"\u3164\ufeff\uffa0\ufff9-\ufffb"
+)
+_UNSEEN = re.compile(f"[{_TAGS}{_SELECTORS}{''.join(sorted(_TURNS))}{_EMPTY}]+")
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_STEERING = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z])?|[\x00-\x08\x0e-\x1f\x7f]")
+
+# Letters of other alphabets that look like Latin ones.
+_LOOKALIKES = str.maketrans(
+    "абвеѕіјкмнорсԛтухһԁԝгАВЕЅІЈКМНОРСТУХαεικνορτυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ’",
+    "abvesijkmhopcqtyxhdwrABESIJKMHOPCTYXaeiknoptuxABEZHIKMNOPTYX'",
+)
+_MIXED = re.compile(r"[A-Za-z][\u0400-\u052f]|[\u0400-\u052f][A-Za-z]")
+_MIXED_NAME = re.compile(
+    r"[A-Za-z].*[\u0370-\u03ff\u0400-\u052f]|[\u0370-\u03ff\u0400-\u052f].*[A-Za-z]"
+)
+
+
+def visible(text: str) -> str:
+    """A short piece of foreign text in one line, fit to be shown: nothing in it steers or hides."""
+    flat = " ".join(text[: 4 * _MAX_EXCERPT].split(" ")).strip()
+    shown = "".join(
+        each if each.isprintable() and not _UNSEEN.match(each) else _escaped(each) for each in flat
+    )
+    return shown if len(shown) <= _MAX_EXCERPT else f"{shown[: _MAX_EXCERPT - 1]}…"
+
+
+def _escaped(character: str) -> str:
+    return " " if character in "\n\t\r" else f"\\u{{{ord(character):x}}}"
+
+
+def revealed(text: str) -> str:
+    """The text as a model takes it: without what is not seen, letters as what they look like.
+    Its lines are the same."""
+    text = _STEERING.sub("", text)
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).translate(_LOOKALIKES)
+
+
+def has_mixed_letters(name: str) -> bool:
+    return _MIXED_NAME.search(name) is not None
+
+
+def hidden_in(text: str, *, is_script: bool) -> Iterator[Found]:
+    """What is there and not seen; the mark at the very start of a file is usual."""
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        if control := _CONTROLS.search(line):
+            rule = "control-characters"
+            yield Found(rule, "hidden", "caution", number, _around(line, control), _WHY[rule])
+        if line.isascii():
+            continue
+        for run in _UNSEEN.finditer(line):
+            found = (
+                _tags(line, run)
+                or _selectors(run)
+                or _bidi(line, run, is_script=is_script)
+                or _zero_width(line, run)
+            )
+            if found is not None:
+                rule, severity, excerpt = found
+                yield Found(rule, "hidden", severity, number, excerpt, _WHY[rule])
+        if pair := _MIXED.search(line):
+            excerpt = _around(line, pair)
+            yield Found(
+                "mixed-letters", "hidden", "caution", number, excerpt, _WHY["mixed-letters"]
+            )
+
+
+_WHY = {
+    "control-characters": "They can hide or change what a terminal shows of the text.",
+    "tag-characters": "Unicode tag characters: a model can read them as letters, nobody sees them.",
+    "variation-selectors": "They change nothing that is seen; in a row they carry a message.",
+    "bidi-controls": "They change the order of what is shown: what is seen is not what is there.",
+    "zero-width": "Characters without a width split words that are looked for, or carry a message.",
+    "mixed-letters": "Latin and Cyrillic letters in one word: it is not what it looks like.",
+}
+_Judged: TypeAlias = tuple[str, Severity, str]
+
+
+def _around(line: str, found: re.Match[str]) -> str:
+    return visible(line[max(0, found.start() - 30) : found.end() + 60])
+
+
+def _tags(line: str, run: re.Match[str]) -> _Judged | None:
+    tags = [each for each in run[0] if "\U000e0000" <= each <= "\U000e007f"]
+    # Flags of regions are written with a few of them: a black flag, five letters, an end.
+    is_flag = len(run[0]) <= 7 and line[max(0, run.start() - 1) : run.start()] == "\U0001f3f4"
+    if not tags or is_flag:
+        return None
+    said = "".join(chr(ord(each) - 0xE0000) for each in tags if ord(each) > 0xE001F)
+    return "tag-characters", "danger", f"hidden text: {visible(said)}"
+
+
+def _selectors(run: re.Match[str]) -> _Judged | None:
+    many = sum(1 for each in run[0] if _is_selector(each))
+    return ("variation-selectors", "danger", f"{many} in a row") if many >= 3 else None
+
+
+def _is_selector(character: str) -> bool:
+    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+
+
+def _bidi(line: str, run: re.Match[str], *, is_script: bool) -> _Judged | None:
+    turns = set(run[0]) & _TURNS
+    if not turns:
+        return None
+    is_worse = is_script or turns & {"\u202d", "\u202e"}
+    return "bidi-controls", "danger" if is_worse else "caution", _around(line, run)
+
+
+def _zero_width(line: str, run: re.Match[str]) -> _Judged | None:
+    if all(_is_selector(each) for each in run[0]):
+        return None
+    beside = line[max(0, run.start() - 1) : run.start()] + line[run.end() : run.end() + 1]
+    is_long = len(run[0]) >= 8
+    # Between signs of emoji and in the scripts that need them, they are usual.
+    if not is_long and not any(each.isascii() and each.isalnum() for each in beside):
+        return None
+    return "zero-width", "danger" if is_long else "caution", _around(line, run)

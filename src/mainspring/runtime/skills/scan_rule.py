@@ -1,0 +1,74 @@
+"""One thing that a scan looks for in the text of a skill, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, cast
+
+import re2  # pyright: ignore[reportMissingTypeStubs]
+
+Severity: TypeAlias = Literal[
+    "danger",  # there is hardly an innocent reason for it
+    "caution",  # a power that a person should know of before it is given
+    "note",  # good to know
+]
+Topic: TypeAlias = Literal[
+    "network",
+    "code",
+    "secrets",
+    "persistence",
+    "writing",
+    "injection",
+    "hidden",
+    "permissions",
+    "links",
+    "binaries",
+    "size",
+]
+
+
+class Match(Protocol):
+    def span(self, number: int = 0, /) -> tuple[int, int]: ...
+
+
+class Pattern(Protocol):
+    def search(self, text: bytes, /) -> Match | None: ...
+    def finditer(self, text: bytes, /) -> Iterator[Match]: ...
+
+
+_OPTIONS = re2.Options()
+_OPTIONS.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknownMemberType]
+_OPTIONS.case_sensitive = False
+
+
+def compiled(*alternatives: str) -> Pattern:
+    """Linear in the text. Keep to `*` rather than large counts: those make it slow."""
+    joined = "|".join(f"(?:{each})" for each in alternatives)
+    return cast("Pattern", re2.compile(joined.encode(), _OPTIONS))  # pyright: ignore[reportUnknownMemberType]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    name: str
+    topic: Topic
+    script: Severity | None
+    """What it means in what a machine runs; `None`: nothing."""
+    prose: Severity | None
+    """What it means in what a model or a person reads."""
+    why: str
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something in one file."""
+
+    rule: str
+    topic: Topic
+    severity: Severity
+    line: int | None
+    excerpt: str
+    """Made visible and cut: fit to be shown."""
+    why: str
+    """Why it matters."""

@@ -1,0 +1,223 @@
+"""The rules of a scan, applied to the text of one file. Linear in the text, whatever it is."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import posixpath
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
+
+from mainspring.runtime.skills.hidden_text import revealed, visible
+from mainspring.runtime.skills.scan_lasting import LASTING
+from mainspring.runtime.skills.scan_prose import (
+    AT_ONCE,
+    COMMENT,
+    HIDDEN_STYLE,
+    IMPERATIVE,
+    INJECTION,
+    LINK,
+    OUT_OF_SIGHT,
+)
+from mainspring.runtime.skills.scan_rule import Found, Match, Rule, Severity, compiled
+from mainspring.runtime.skills.scan_rules import (
+    BLOB,
+    KNOWN_INSTALLERS,
+    LIFECYCLE,
+    LONG_LINE,
+    PAIRS,
+    PIPED_TO_SHELL,
+    POWERS,
+)
+
+_RULES = (*POWERS, *LASTING)
+_UNMARKED = bytes.maketrans(b"*`", b"  ")
+"""Words in bold or in code are words."""
+_MOST = 1000
+"""Times that one thing is looked for in one file."""
+_LONG_LINE = 5000
+_LONG_BLOB = 400
+_MAX_DECODED = 100_000
+_HOST = compiled(r"https?://[a-z0-9][a-z0-9.-]*")
+_HEX = re.compile(rb"(?:[0-9a-fA-F]{2})+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A text as a model takes it, in UTF-8."""
+
+    path: str
+    text: bytes
+    is_script: bool
+    is_prose: bool = False
+    told: str = ""
+    """What an excerpt of it begins with."""
+    numbers: Sequence[int] = ()
+    """Which lines of the file its own are; without them, the same ones."""
+    _starts: list[int] = field(default_factory=list[int])
+
+    def line(self, offset: int) -> int:
+        if not self._starts:
+            lengths = (len(line) + 1 for line in self.text.split(b"\n"))
+            self._starts.extend(accumulate(lengths, initial=0))
+        number = bisect_right(self._starts, offset)
+        return self.numbers[number - 1] if self.numbers else number
+
+    def found(self, rule: Rule, severity: Severity, span: tuple[int, int]) -> Found:
+        start = span[0]
+        while start < span[1] - 1 and self.text[start : start + 1].isspace():
+            start += 1
+        first = max(self.text.rfind(b"\n", 0, start) + 1, start - 40)
+        last = self.text.find(b"\n", start, start + 240)
+        shown = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
+        excerpt = self.told + visible(shown)
+        return Found(rule.name, rule.topic, severity, self.line(start), excerpt, rule.why)
+
+
+def page_of(path: str, text: str, *, is_script: bool, is_prose: bool) -> Page:
+    plain = revealed(text).encode("utf-8", "replace")
+    return Page(path=path, text=plain, is_script=is_script, is_prose=is_prose)
+
+
+def text_hits(page: Page) -> Iterator[Found]:
+    yield from _hits(page, (*_RULES, OUT_OF_SIGHT), is_script=page.is_script)
+    words = replace(page, text=page.text.translate(_UNMARKED))
+    yield from _hits(words, INJECTION, is_script=page.is_script)
+    yield from _pairs(page)
+    yield from _blobs(page)
+    yield from _long_lines(page)
+    if page.path.endswith("package.json"):
+        yield from _hits(page, (LIFECYCLE,), is_script=True)
+    if page.is_prose:
+        yield from _hits(page, (HIDDEN_STYLE,), is_script=False)
+        yield from _comments(page)
+        yield from _links(page)
+        yield from _run_at_once(page)
+
+
+def command_hits(path: str, commands: Sequence[tuple[int, str]]) -> Iterator[Found]:
+    """Commands that the text of a file has run, each with its line: judged as scripts are."""
+    lines = [(number, line) for number, text in commands for line in text.split("\n")]
+    plain = revealed("\n".join(line for _, line in lines)).encode("utf-8", "replace")
+    inner = Page(path=path, text=plain, is_script=True, numbers=[number for number, _ in lines])
+    yield from _hits(inner, _RULES, is_script=True)
+    yield from _pairs(inner)
+
+
+def hosts_in(page: Page) -> set[str]:
+    spans = (match.span() for match in islice(_HOST.finditer(page.text), _MOST))
+    urls = (page.text[start:end].decode().lower() for start, end in spans)
+    return {url.partition("://")[2].strip(".-") for url in urls}
+
+
+def _hits(page: Page, rules: Sequence[Rule], *, is_script: bool) -> Iterator[Found]:
+    for rule in rules:
+        full = rule.script if is_script else rule.prose
+        if full is None:
+            continue
+        for count, match in enumerate(rule.pattern.finditer(page.text), 1):
+            # Past that many nobody looks whether each is one of the harmless ones.
+            is_last = count > _MOST
+            yield page.found(
+                rule, full if is_last else _severity(page, rule, full, match), match.span()
+            )
+            if is_last:
+                break
+
+
+def _severity(page: Page, rule: Rule, full: Severity, match: Match) -> Severity:
+    if rule is not PIPED_TO_SHELL:
+        return full
+    start, end = match.span()
+    command = page.text[start:end]
+    is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1
+    return "caution" if is_known else full
+
+
+def _pairs(page: Page) -> Iterator[Found]:
+    """What is worse together than each half of it; in one script only."""
+    for rule, second in PAIRS if page.is_script else ():
+        match = rule.pattern.search(page.text)
+        if match is not None and second.search(page.text) is not None:
+            yield page.found(rule, "danger", match.span())
+
+
+def _blobs(page: Page) -> Iterator[Found]:
+    """Encoded text is read too; one level deep."""
+    for match in islice(BLOB.pattern.finditer(page.text), _MOST):
+        start, end = match.span()
+        said = _decoded(page.text[start : min(end, start + _MAX_DECODED)])
+        if said is not None:
+            plain = revealed(said).encode("utf-8", "replace")
+            lines = [page.line(start)] * (plain.count(b"\n") + 1)
+            inner = Page(
+                path=page.path, text=plain, is_script=True, told="encoded: ", numbers=lines
+            )
+            yield from _hits(inner, _RULES, is_script=True)
+            yield from _hits(inner, INJECTION, is_script=False)
+        is_picture = page.text[max(0, start - 40) : start].endswith(b";base64,")
+        if end - start >= _LONG_BLOB and not is_picture:
+            yield page.found(BLOB, "caution", (start, end))
+
+
+def _decoded(blob: bytes) -> str | None:
+    """`None`: it is no text."""
+    blob = blob.replace(b"\n", b"")
+    try:
+        if _HEX.fullmatch(blob):
+            said = bytes.fromhex(blob.decode()).decode()
+        else:
+            whole = blob.rstrip(b"=")
+            whole = whole[: len(whole) - (len(whole) % 4 == 1)]
+            said = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
+    except (ValueError, binascii.Error):
+        return None
+    seen = sum(each.isprintable() or each in "\n\t" for each in said)
+    return said if seen >= 0.9 * len(said) else None
+
+
+def _long_lines(page: Page) -> Iterator[Found]:
+    if len(page.text) <= _LONG_LINE:
+        return
+    severity = LONG_LINE.script if page.is_script else LONG_LINE.prose
+    start = 0
+    for line in page.text.split(b"\n"):
+        if len(line) > _LONG_LINE and severity is not None:
+            yield page.found(LONG_LINE, severity, (start, start + len(line)))
+        start += len(line) + 1
+
+
+def _comments(page: Page) -> Iterator[Found]:
+    """Those that read as if they were for the model; what rules find in them counts anyway."""
+    spans = [match.span() for match in islice(COMMENT.pattern.finditer(page.text), _MOST)]
+    start = page.text.find(b"<!--")
+    while start >= 0 and len(spans) < 2 * _MOST:
+        end = page.text.find(b"-->", start)
+        end = len(page.text) if end < 0 else end
+        spans.append((start, end))
+        start = page.text.find(b"<!--", end)
+    for start, end in spans:
+        if IMPERATIVE.search(page.text[start:end]) is not None:
+            yield page.found(COMMENT, "caution", (start, end))
+
+
+def _links(page: Page) -> Iterator[Found]:
+    for match in islice(LINK.pattern.finditer(page.text), _MOST):
+        start, end = match.span()
+        target = page.text[start:end].decode("utf-8", "replace")[2:-1].strip()
+        where = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), target))
+        if not target.startswith("..") or where.startswith(".."):
+            yield page.found(LINK, "note", (start, end))
+
+
+def _run_at_once(page: Page) -> Iterator[Found]:
+    commands: list[tuple[int, str]] = []
+    for match in islice(AT_ONCE.pattern.finditer(page.text), _MOST):
+        yield page.found(AT_ONCE, "caution", match.span())
+        start, end = match.span()
+        command = page.text[start:end].strip().strip(b"!`").decode("utf-8", "replace")
+        commands.append((page.line(start), command))
+    yield from command_hits(page.path, commands)

@@ -1,0 +1,247 @@
+"""An agent's folder, looked at as a whole: every part, its settings and hooks included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission
+from mainspring.core.lazy import LazyModule
+from mainspring.harness.permissions.names import ALIASES
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.rules import parse_rule
+from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder.checking import Ignored, Part, Report, check_folder
+from mainspring.runtime.folder.finding import Finding, Level
+from mainspring.runtime.folder.json_file import JsonFile, as_list, as_object, read_object
+from mainspring.runtime.folder.mcp_file import read_mcp
+from mainspring.runtime.folder.plugins import installed
+from mainspring.runtime.folder.reading import look_at_agent
+from mainspring.runtime.folder.scopes import Scopes
+from mainspring.wiring.agents import pins_of, scopes_of
+from mainspring.wiring.built_ins import ALL, NAMES
+from mainspring.wiring.environment import read_environment
+from mainspring.wiring.policies import STRICTEST, PermissionSettings, SettingsFile
+from mainspring.wiring.trust import HOOKS_FILE, PROJECT_FILES, is_trusted, read_project
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks import config as hook_config
+else:
+    hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none
+
+_UNTRUSTED = "this folder is not trusted; `mainspring policy trust` lets it hold"
+_BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
+_CAUTIOUS = ("ask", "deny")
+_KNOWN = {each.encode_name for each in msgspec.structs.fields(SettingsFile)} | {"$schema"}
+_KNOWN_PERMISSIONS = {each.encode_name for each in msgspec.structs.fields(PermissionSettings)}
+_REASONS = {
+    "model": "agent.yaml has `model`",
+    "effortLevel": "agent.yaml has `effort`",
+    "env": "programs get only what their sandbox gives them",
+    "apiKeyHelper": "keys come from the environment or the vault",
+    "outputStyle": "there are no output styles here; say it in the instructions",
+    "statusLine": "the terminal of Claude Code's only",
+    "enabledPlugins": "plugins are installed with `mainspring plugin install`",
+    "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
+    "enableAllProjectMcpServers": "MCP servers are not connected yet",
+    "enabledMcpjsonServers": "MCP servers are not connected yet",
+    "disabledMcpjsonServers": "MCP servers are not connected yet",
+    "includeCoAuthoredBy": "commits are what the agent writes them to be",
+    "cleanupPeriodDays": "sessions are kept until they are deleted",
+}
+_AFTER_SUBAGENTS = 5
+_DOES_NOTHING = "it is not known and does nothing"
+
+
+def validate(settings: Settings, folder: str | None = None) -> Report:
+    """Reads files only: nothing is run, no server is asked.
+
+    Raises:
+        InvalidInput: there is no such folder.
+    """
+    scopes = scopes_of(settings, folder)
+    found = look_at_agent(scopes, is_pinned=pins_of(settings))
+    plugins = installed(scopes.folder, scopes.home)
+    servers = read_mcp(scopes, settings.environment, plugins=plugins.servers)
+    parts = check_folder(scopes.folder, found, plugins=plugins, servers=servers)
+    said = _Said(scopes=scopes, is_trusted=_is_trusted(scopes, settings))
+    said.look(found.manifest)
+    parts[0] = replace(parts[0], findings=(*parts[0].findings, *_unknown_tools(found.manifest)))
+    parts[_AFTER_SUBAGENTS:_AFTER_SUBAGENTS] = said.parts
+    return Report(parts=tuple(part for part in parts if not part.is_empty))
+
+
+def _unknown_tools(said: manifest.Manifest) -> Iterator[Finding]:
+    for name in said.tools:
+        if name not in (ALL, *NAMES, *ALIASES.values()) and not name.startswith("mcp__"):
+            near = get_close_matches(name, NAMES, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(NAMES))}"
+            what = f"there is no tool {name}"
+            line = said.lines.get("tools")
+            yield Finding(level="warning", file=manifest.FILE, line=line, what=what, fix=fix)
+
+
+def _is_trusted(scopes: Scopes, settings: Settings) -> bool:
+    try:
+        return is_trusted(scopes.folder, read_project(scopes.folder), home=Path(settings.home))
+    except InvalidInput:  # what cannot be read is nobody's to vouch for
+        return False
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the settings of a folder say, file by file."""
+
+    scopes: Scopes
+    is_trusted: bool
+    honoured: list[str] = field(default_factory=list[str])
+    ignored: list[Ignored] = field(default_factory=list[Ignored])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    hooks: list[str] = field(default_factory=list[str])
+    hooks_ignored: list[Ignored] = field(default_factory=list[Ignored])
+    hook_findings: list[Finding] = field(default_factory=list[Finding])
+
+    @property
+    def parts(self) -> list[Part]:
+        permissions = (tuple(self.honoured), tuple(self.ignored), tuple(self.findings))
+        hooks = (tuple(self.hooks), tuple(self.hooks_ignored), tuple(self.hook_findings))
+        return [
+            Part(name=name, honoured=honoured, ignored=ignored, findings=findings)
+            for name, (honoured, ignored, findings) in (
+                ("permissions and sandbox", permissions),
+                ("hooks", hooks),
+            )
+        ]
+
+    def look(self, agent: manifest.Manifest) -> None:
+        for name in PROJECT_FILES:
+            if name == manifest.FILE:
+                self._of_manifest(agent)
+                continue
+            file = read_object(self.scopes.folder / name, name)
+            if isinstance(file, Finding):
+                self.findings.append(file)
+            elif file is not None:
+                self._of_hooks(file)
+                if name != HOOKS_FILE:
+                    self._of_settings(file)
+
+    def _of_manifest(self, said: manifest.Manifest) -> None:
+        """Its rules were checked when it was read."""
+        if said.permissions is not None:
+            for key in _BEHAVIORS:
+                self._tell_rules(manifest.FILE, key, getattr(said.permissions, key))
+            if (mode := said.permissions.mode) is not None:
+                self._hold(manifest.FILE, f"mode {mode}", is_cautious=mode == STRICTEST)
+        if said.environment is not None:
+            self._hold(manifest.FILE, "environment")
+            self._check_environment(manifest.FILE, None, said.environment)
+
+    def _of_settings(self, file: JsonFile) -> None:
+        permissions = as_object(file.fields.get("permissions")) or {}
+        self._unknown(file, permissions)
+        for key in _BEHAVIORS:
+            self._tell_rules(file.shown, key, [*self._rules(file, key, permissions.get(key))])
+        mode = permissions.get("defaultMode")
+        if mode is not None:
+            self._mode(file, mode)
+        if directories := as_list(permissions.get("additionalDirectories")):
+            self._hold(file.shown, f"also works in {', '.join(map(str, directories))}")
+        sandbox = as_object(file.fields.get("sandbox"))
+        if sandbox is not None:
+            self._hold(file.shown, "sandbox")
+            self._check_environment(file.shown, file, sandbox)
+
+    def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
+        odd = {key: key for key in file.fields if key not in _KNOWN}
+        odd |= {key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS}
+        for key, shown in odd.items():
+            why = _REASONS.get(key, _DOES_NOTHING)
+            self.ignored.append(Ignored(f"{file.shown}: {shown}", why))
+
+    def _rules(self, file: JsonFile, key: Permission, said: object) -> Iterator[str]:
+        rules = as_list(said)
+        if said is not None and rules is None:
+            self._find("error", file, f"permissions.{key} must be a list", key)
+        for rule in rules or ():
+            text = rule if isinstance(rule, str) else ""
+            try:
+                parse_rule(text, behavior=key)
+                yield text
+            except InvalidInput as error:
+                is_fatal = key in _CAUTIOUS  # without it something would be permitted
+                what = f"permissions.{key}: {error}"
+                what = what if is_fatal else f"{what}; it allows nothing"
+                line = _line_of(file.text, text)
+                level: Level = "error" if is_fatal else "warning"
+                self.findings.append(Finding(level=level, file=file.shown, line=line, what=what))
+
+    def _mode(self, file: JsonFile, mode: object) -> None:
+        try:
+            is_cautious = parse_mode(str(mode)) == STRICTEST
+            self._hold(file.shown, f"mode {mode}", is_cautious=is_cautious)
+        except InvalidInput as error:
+            self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
+
+    def _tell_rules(self, shown: str, behavior: Permission, rules: Sequence[str]) -> None:
+        if rules:
+            what = f"{behavior} {', '.join(rules)}"
+            self._hold(shown, what, is_cautious=behavior in _CAUTIOUS)
+
+    def _hold(self, shown: str, what: str, *, is_cautious: bool = False) -> None:
+        if self.is_trusted or is_cautious:
+            self.honoured.append(f"{shown}: {what}")
+        else:
+            self.ignored.append(Ignored(f"{shown}: {what}", _UNTRUSTED))
+
+    def _check_environment(
+        self, shown: str, file: JsonFile | None, said: dict[str, object]
+    ) -> None:
+        try:
+            read_environment(said)
+        except InvalidInput as error:
+            if file is not None:
+                self._find("error", file, str(error), "sandbox")
+            else:
+                self.findings.append(Finding(level="error", file=shown, what=str(error)))
+
+    def _of_hooks(self, file: JsonFile) -> None:
+        if "hooks" not in file.fields:
+            if file.shown == HOOKS_FILE:
+                self.hooks_ignored.append(Ignored(file.shown, "it has no `hooks`"))
+            return
+        try:
+            config = hook_config.parse_hooks(file.fields, scope="project", source=file.shown)
+        except InvalidInput as error:
+            what = str(error).removeprefix(f"{file.shown}: ")
+            self.hook_findings.append(file.finding("error", what, "hooks"))
+            return
+        for warning in config.warnings:
+            what = warning.removeprefix(f"{file.shown}: ")
+            event = what.removeprefix("hooks.").partition(":")[0].partition("[")[0]
+            self.hook_findings.append(file.finding("warning", what, "hooks", event))
+        self._tell_hooks(config)
+
+    def _tell_hooks(self, config: hook_config.HookConfig) -> None:
+        for hook in config.hooks:
+            matcher = f" {hook.matcher}" if hook.matcher else ""
+            what = f"{config.source}: {hook.event}{matcher}: {hook.handler.label}"
+            if self.is_trusted:
+                self.hooks.append(what)
+            else:
+                self.hooks_ignored.append(Ignored(what, _UNTRUSTED))
+
+    def _find(self, level: Level, file: JsonFile, what: str, *keys: str) -> None:
+        self.findings.append(file.finding(level, what, *keys))
+
+
+def _line_of(text: str, value: str) -> int | None:
+    at = text.find(msgspec.json.encode(value).decode())
+    return None if at < 0 else text.count("\n", 0, at) + 1

@@ -1,0 +1,134 @@
+"""`mainspring init`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+import pytest
+from aiohttp import web
+from tests.cli.terminal import at_terminal
+
+from mainspring.config import Settings, read_settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli import init_acts
+from mainspring.runtime.folder.manifest import Permissions, read_manifest
+from mainspring.wiring.found_models import find_models
+from mainspring.wiring.policies import load_policy
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+NOBODY = {f"{name}_BASE_URL": "http://127.0.0.1:9/v1" for name in ("OLLAMA", "VLLM", "LMSTUDIO")}
+NOBODY["LLAMACPP_BASE_URL"] = "http://127.0.0.1:9/v1"
+"""No local server, whatever runs on this machine."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return read_settings(environ=NOBODY, folder=tmp_path)
+
+
+async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    wanted = init_acts.Wanted(
+        purpose="Mends tests.", tools="Read, grep", mode="acceptEdits", is_asked=False
+    )
+    assert await init_acts.init(settings, folder="fixer", wanted=wanted, json=True) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said == {
+        "folder": str(tmp_path / "fixer"),
+        "files": ["agent.yaml", "AGENTS.md"],
+        "name": "fixer",
+        "model": None,
+        "tools": ["read", "grep"],
+        "mode": "acceptEdits",
+        "version": 1,
+    }
+    found = read_manifest(tmp_path / "fixer/agent.yaml")
+    assert (found.name, found.description) == ("fixer", "Mends tests.")
+    assert found.permissions == Permissions(mode="acceptEdits")
+    loaded = load_policy(tmp_path / "fixer", home=Path(settings.home))
+    assert (loaded.policy.mode, loaded.is_trusted, loaded.warnings) == ("acceptEdits", True, ())
+
+
+async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_it(
+    settings: Settings, tmp_path: Path
+):
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+    wanted = init_acts.Wanted(mode="acceptEdits", is_asked=False)
+    await init_acts.init(settings, folder=None, wanted=wanted, json=True)
+    loaded = load_policy(tmp_path, home=Path(settings.home))
+    assert (loaded.policy.mode, loaded.policy.rules, loaded.is_trusted) == (None, (), False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (init_acts.Wanted(tools="raed", is_asked=False), "there is no tool raed"),
+        (init_acts.Wanted(), "there is no terminal to ask at"),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_nothing_written(
+    settings: Settings, tmp_path: Path, wanted: init_acts.Wanted, why: str
+):
+    with pytest.raises(InvalidInput, match=why):
+        await init_acts.init(settings, folder="new", wanted=wanted, json=False)
+    assert not (tmp_path / "new").exists()
+
+
+async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
+    async def models(_request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": "qwen3:8b"}]})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        local = {**NOBODY, "OLLAMA_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+        keyed = {**local, "OPENAI_API_KEY": "k", "MAINSPRING_MODEL": "opus"}
+        assert await find_models(read_settings(environ=keyed, folder=tmp_path)) == [
+            "opus",
+            "gpt",
+            "ollama:qwen3:8b",
+        ]
+        settings = read_settings(environ=local, folder=tmp_path)
+        wanted = init_acts.Wanted(is_asked=False)
+        await init_acts.init(settings, folder="agent", wanted=wanted, json=True)
+    finally:
+        await runner.cleanup()
+    assert read_manifest(tmp_path / "agent/agent.yaml").model == "ollama:qwen3:8b"
+
+
+def test_questions_are_asked_at_a_terminal_and_the_agent_runs_at_once(
+    mainspring: Run, place: Path, environ: dict[str, str]
+):
+    with at_terminal("init", cwd=place, env={**environ, **NOBODY}) as terminal:
+        terminal.expect("Name [project]")
+        terminal.type("helper\n")
+        terminal.expect("What is it for?")
+        terminal.type("Counts lines.\n")
+        terminal.expect("Which? [1]")
+        terminal.type("\n")
+        terminal.expect("Which? [1]")
+        terminal.type("2\n")
+        terminal.expect("Which? [1]")
+        terminal.type("plan\n")
+        terminal.expect("mainspring run")
+        assert terminal.wait() == 0
+    found = read_manifest(place / "agent.yaml")
+    assert (found.name, found.description) == ("helper", "Counts lines.")
+    assert (found.model, found.tools) == ("", ("read", "glob", "grep"))
+    assert found.permissions == Permissions(mode="plan")
+    ran = mainspring("run", "hello")
+    assert ran.returncode == 0, ran.stderr
+    assert "not trusted" not in ran.stderr
+    again = mainspring("init", "--yes")
+    assert again.returncode == 1
+    assert "is there already: nothing was written" in again.stderr

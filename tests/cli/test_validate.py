@@ -1,0 +1,157 @@
+"""`mainspring validate`."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias
+
+import pytest
+
+from mainspring.config import Settings, read_settings
+from mainspring.edges.cli import validate_acts
+from mainspring.wiring.trust import trust
+from mainspring.wiring.validating import validate
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+CLAUDE_PROJECT = Path(__file__).parents[1] / "fixtures/claude_project"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CLAUDE_PROJECT, tmp_path / "shop"))
+
+
+@pytest.fixture
+def settings(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return read_settings(environ={"GITHUB_TOKEN": "hush-hush-hush"}, folder=project)
+
+
+def put(folder: Path, path: str, text: str) -> None:
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+async def checked(
+    settings: Settings, capsys: pytest.CaptureFixture[str], *, strict: bool = False
+) -> tuple[int, dict[str, Any]]:
+    status = await validate_acts.check(settings, folder=None, strict=strict, json=True)
+    return status, json.loads(capsys.readouterr().out)
+
+
+def part(report: dict[str, Any], name: str) -> dict[str, Any]:
+    [found] = [each for each in report["parts"] if each["name"] == name]
+    return found
+
+
+def not_honoured(report: dict[str, Any], name: str) -> dict[str, str]:
+    return {each["what"]: each["why"] for each in part(report, name)["not_honoured"]}
+
+
+async def test_a_claude_code_project_is_told_what_is_honoured_and_what_is_not_and_why(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+):
+    status, report = await checked(settings, capsys)
+    assert (status, report["ok"], report["errors"]) == (0, True, 0)
+    told = part(report, "instructions")["honoured"]
+    assert told[:3] == [
+        "CLAUDE.md (project)",
+        "docs/style.md (project)",
+        "docs/testing.md (project)",
+    ]
+    assert ".claude/rules/prices.md: for shop/**/*.txt" in told
+    assert [each.partition(":")[0] for each in part(report, "subagents")["honoured"][:2]] == [
+        "reviewer",
+        "test-runner",
+    ]
+    held = part(report, "permissions and sandbox")["honoured"]
+    assert held == [
+        ".claude/settings.json: ask Bash(git push:*)",
+        ".claude/settings.json: deny Read(.env), Read(./secrets/**), WebFetch",
+    ]
+    rest = not_honoured(report, "permissions and sandbox")
+    assert rest[".claude/settings.json: model"] == "agent.yaml has `model`"
+    assert "not trusted" in rest[".claude/settings.json: mode acceptEdits"]
+    assert "not trusted" in next(iter(not_honoured(report, "hooks").values()))
+    assert "github (http, .mcp.json)" in not_honoured(report, "MCP servers")
+    assert ".claude/output-styles" in not_honoured(report, "other files")
+    assert "hush" not in json.dumps(report)
+
+
+async def test_once_somebody_trusts_the_folder_its_hooks_and_permissions_hold(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    trust(project, home=Path(settings.home))
+    _, report = await checked(settings, capsys)
+    held = part(report, "permissions and sandbox")["honoured"]
+    assert ".claude/settings.json: mode acceptEdits" in held
+    [guard, notify] = part(report, "hooks")["honoured"]
+    assert guard.startswith(".claude/settings.json: PreToolUse Edit|Write: ")
+    assert "notify-send" in notify
+
+
+async def test_every_problem_has_its_place_and_how_to_mend_it(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    put(project, "agent.yaml", "name: shop\ntools: [raed]\nlimits:\n  max_turns: many\n")
+    put(project, "hooks.json", '{"hooks": {\n  "PreTolUse": []\n}}')
+    wrong = '{\n "permissions": {\n  "deny": [\n   "Read("\n ]},\n "sandbox": {"limits": 3}\n}'
+    put(project, ".claude/settings.json", wrong)
+    status = await validate_acts.check(settings, folder=None, strict=False, json=False)
+    shown = capsys.readouterr().out
+    assert status == 1
+    lines = shown.splitlines()
+    assert "agent.yaml:4: error: max_turns must be a whole number, not 'many'" in lines
+    assert ".claude/settings.json:4: error: permissions.deny: 'Read(': the parenthesis" in shown
+    assert ".claude/settings.json:6: error: the settings of the sandbox are wrong" in shown
+    assert "hooks.json:2: warning: hooks.PreTolUse: PreTolUse is no event" in shown
+    assert "agent.yaml:2: warning: there is no tool raed" in lines
+    assert "    fix: did you mean read?" in lines
+    assert lines[-1].startswith("3 errors, ")
+
+
+async def test_strict_makes_a_failure_of_a_warning(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    put(project, "agent.yaml", "colour: blue\n")
+    assert (await checked(settings, capsys))[0] == 0
+    status, report = await checked(settings, capsys, strict=True)
+    assert (status, report["ok"]) == (1, False)
+
+
+async def test_what_the_manifest_permits_needs_trust_and_what_it_forbids_does_not(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = "permissions: {mode: plan, allow: [Read], deny: [WebFetch]}\nenvironment: {image: x}\n"
+    put(project, "agent.yaml", text)
+    _, report = await checked(settings, capsys)
+    held = part(report, "permissions and sandbox")["honoured"]
+    assert {"agent.yaml: deny WebFetch", "agent.yaml: mode plan"} <= set(held)
+    assert {"agent.yaml: allow Read", "agent.yaml: environment"} <= not_honoured(
+        report, "permissions and sandbox"
+    ).keys()
+
+
+def test_nothing_in_a_folder_is_fatal_to_the_look_at_it(settings: Settings, project: Path):
+    put(project, "agent.yaml", "permissions: {deny: ['(']}\nenvironment: {networking: {type: x}}")
+    put(project, ".claude/settings.json", "[")
+    put(project, ".mcp.json", "{")
+    put(project, "hooks.json", "{}")
+    report = validate(settings)
+    assert {"agent.yaml", ".claude/settings.json", ".mcp.json"} == {
+        each.file for each in report.problems if each.level == "error"
+    }
+
+
+def test_the_command_says_it_in_words_and_by_its_exit_status(mainspring: Run, place: Path):
+    put(place, "AGENTS.md", "Be brief.")
+    put(place, "agent.yaml", "limits: {max_turns: x}")
+    result = mainspring("validate", ".")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert result.stdout.startswith("agent.yaml:1: error: max_turns must be a whole number")
+    assert "✓ AGENTS.md (project)" in result.stdout

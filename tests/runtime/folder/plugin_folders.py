@@ -1,0 +1,44 @@
+"""Plugins, written as tests need them."""
+
+import json
+from pathlib import Path
+
+from mainspring.runtime.folder.plugin import Plugin
+from mainspring.runtime.folder.plugins import read_plugin
+
+SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
+MCP_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json"
+
+
+def skill(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "SKILL.md").write_text(
+        f"---\nname: {folder.name}\ndescription: It helps.\n---\nDo.\n"
+    )
+    return folder
+
+
+def manifest(root: Path, place: str, **fields: object) -> None:
+    file = root / place
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(fields))
+
+
+def claude(root: Path, **fields: object) -> Plugin:
+    manifest(root, ".claude-plugin/plugin.json", name="kit", **fields)
+    return read_plugin(root, "user")
+
+
+def portable(root: Path, **fields: object) -> Plugin:
+    manifest(root, "plugin.json", **{"$schema": SCHEMA, "name": "kit", **fields})
+    return read_plugin(root, "user")
+
+
+def said(plugin: Plugin, *levels: str) -> str:
+    return "\n".join(
+        str(each) for each in plugin.findings if each.level in (levels or ("error", "warning"))
+    )
+
+
+def names(paths: tuple[Path, ...]) -> list[str]:
+    return [path.name for path in paths]

@@ -1,0 +1,79 @@
+"""What becomes of each part of a folder."""
+
+from pathlib import Path
+
+from mainspring.runtime.folder.checking import Part, Report, check_folder
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.mcp_file import read_mcp
+from mainspring.runtime.folder.plugins import installed
+from mainspring.runtime.folder.reading import look_at_agent
+from mainspring.runtime.folder.scopes import Scopes
+
+
+def put(folder: Path, path: str, text: str) -> None:
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def parts(folder: Path) -> dict[str, Part]:
+    plugins = installed(folder, None)
+    scopes = Scopes(folder=folder, plugins=plugins.places)
+    servers = read_mcp(scopes, {}, plugins=plugins.servers)
+    found = look_at_agent(scopes)
+    checked = check_folder(folder, found, plugins=plugins, servers=servers)
+    return {part.name: part for part in checked}
+
+
+def ignored(part: Part) -> dict[str, str]:
+    return {each.what: each.why for each in part.ignored}
+
+
+def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path):
+    put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
+    waiting = ignored(parts(tmp_path)["schedule and outcome"])
+    assert waiting.keys() == {"schedule 0 9 * * *", "outcome Green"}
+    assert all("later version" in why for why in waiting.values())
+
+
+def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path):
+    for name in ("agent.json", "tools.json", "root_agent.yaml"):
+        put(tmp_path, name, "{}")
+    put(tmp_path, ".claude/output-styles/a.md", "x")
+    put(tmp_path, ".claude/mystery.txt", "x")
+    put(tmp_path, ".claude/settings.json", "{}")
+    others = ignored(parts(tmp_path)["other files"])
+    assert others["root_agent.yaml"].startswith("not read: ADK's")
+    assert others[".claude/mystery.txt"] == "nothing reads it"
+    assert ".claude/settings.json" not in others
+    assert len(others) == 5
+
+
+def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):
+    put(
+        tmp_path,
+        ".mcp.json",
+        '{"mcpServers": {"a": {"url": "https://x.test/?key=hush", "headers": {"A": "hush"}}}}',
+    )
+    part = parts(tmp_path)["MCP servers"]
+    assert "a (http, .mcp.json)" in ignored(part)
+    assert "hush" not in str(part)
+
+
+def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
+    put(tmp_path, "skills/good/SKILL.md", "---\nname: good\ndescription: d\n---\nx")
+    put(tmp_path, "skills/bad/SKILL.md", "")
+    put(tmp_path, "commands/go.md", "Go.")
+    found = parts(tmp_path)
+    assert found["skills"].honoured == ("good: d",)
+    assert found["commands"].honoured == ("go: Go.",)
+    assert [each.file for each in found["skills"].findings] == ["skills/bad/SKILL.md"]
+
+
+def test_errors_come_before_warnings_and_notes_are_no_problems():
+    findings = tuple(
+        Finding(level=level, file="f", what=level) for level in ("note", "warning", "error")
+    )
+    report = Report(parts=(Part(name="a", findings=findings),))
+    assert [each.what for each in report.problems] == ["error", "warning"]
+    assert (report.errors, report.warnings) == (1, 1)

@@ -1,0 +1,141 @@
+"""The head of a Markdown file, read as people write it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from mainspring.harness.context.frontmatter import MAX_CHARS
+from mainspring.runtime.folder.frontmatter import Fields, first_paragraph, read_head, split
+
+PLAIN = {"name": "x", "description": "Does it: now"}
+
+# name -> (head, what it says, lines that something is odd about)
+HEADS: dict[str, tuple[str, dict[str, object], list[int]]] = {
+    "plain": ("a: b\nc: 1\n", {"a": "b", "c": 1}, []),
+    "a colon in a value": ("a: b: c\nd: e\n", {"a": "b: c", "d": "e"}, [2]),
+    "two lists in a row": ("a: [b] [c]\n", {"a": "[b] [c]"}, [2]),
+    "a glob": ("a: **/*.ts\n", {"a": "**/*.ts"}, [2]),
+    "reserved signs": ("a: @b\nc: `d`\ne: %f\n", {"a": "@b", "c": "`d`", "e": "%f"}, [2, 3, 4]),
+    "text after quotes": ('a: "b" c\n', {"a": '"b" c'}, [2]),
+    "a quote in quotes": ("a: 'it's'\nb: c\n", {"a": "it's", "b": "c"}, [2]),
+    "a block that is not indented": ("a: >\nb c: d: e\n", {"a": "b c: d: e"}, [2]),
+    "tabs": ("a:\n\tb: c\nd: e: f\n", {"a": {"b": "c"}, "d": "e: f"}, [4]),
+    "all of it indented": ("  a: b\n  c: d: e\n", {"a": "b", "c": "d: e"}, [3]),
+    "a key twice": ("a: b\na: c\n", {"a": "c"}, [3]),
+    "numbers": ("a: 1.5\nb: -2\nc: 1.0.0\n", {"a": 1.5, "b": -2, "c": "1.0.0"}, []),
+    "what JSON has not": (
+        "a: 2025-11-16\nb: 12:30:00\nc: .inf\nd: 0x1f\ne: 99999999999999999999\n",
+        {"a": "2025-11-16", "b": "12:30:00", "c": ".inf", "d": "0x1f", "e": "9" * 20},
+        [],
+    ),
+    "truths": ("a: yes\nb: Off\nc: 'true'\n", {"a": True, "b": False, "c": "true"}, []),
+    "null": ("a:\nb: ~\n", {"a": None, "b": None}, []),
+    "tags": ("a: !!timestamp x\nb: !!int ''\nc: !x y\n", {"a": "x", "b": "", "c": "y"}, []),
+    "aliases": ("a: &x [1]\nb: *x\n", {"a": [1], "b": "*x"}, [3]),
+    "two documents": ("a: b\n...\nc: d\n", {"a": "b", "c": "d"}, [4]),
+    "nothing": ("", {}, []),
+    "a comment": ("# later\n", {}, []),
+}
+
+
+@pytest.mark.parametrize(("written", "fields", "odd"), HEADS.values(), ids=HEADS)
+def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object], odd: list[int]):
+    head = read_head(f"---\n{written}---\nbody\n")
+    assert (head.fields, head.body, head.is_there) == (fields, "body\n", True)
+    assert [each.line for each in head.oddities] == odd
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nname: x\ndescription: 'Does it: now'\n---\nbody\n",
+        "---\r\nname: x\r\ndescription: 'Does it: now'\r\n---\r\nbody\r\n",
+        "\ufeff---\nname: x\ndescription: 'Does it: now'\n---\nbody\n",
+        "---  \nname: x\ndescription: 'Does it: now'\n--- \t\nbody\n",
+        "\n\n---\nname: x\ndescription: 'Does it: now'\n---\nbody\n",
+    ],
+)
+def test_line_ends_and_blanks_around_the_fences_do_not_matter(text: str):
+    head = read_head(text)
+    assert (head.fields, head.body, head.oddities) == (PLAIN, "body\n", ())
+
+
+def test_every_key_has_the_line_it_stands_in():
+    head = read_head("\n---\na: |\n  x\n  y\nb:\n  c: d\ne: f: g\n---\n")
+    assert head.lines == {"a": 3, "b": 6, "e": 8}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no head\n",
+        "---\nname: x\n\nwithout an end\n",
+        "---\n\nA rule above, and one below.\n\n---\nbody\n",
+        "",
+    ],
+)
+def test_what_has_no_head_is_all_body(text: str):
+    head = read_head(text)
+    assert (head.fields, head.body, head.is_there) == ({}, text, False)
+
+
+@pytest.mark.parametrize("written", ["- a", "a: " + "x" * MAX_CHARS, "? [a]\n: b", "[a"])
+def test_a_head_that_says_nothing_is_left_out(written: str):
+    head = read_head(f"---\n{written}\n---\nbody\n")
+    assert (head.fields, head.body, head.is_there) == ({}, "body\n", False)
+    assert len(head.oddities) == 1
+
+
+@pytest.mark.parametrize(
+    "deep", ["- " * 40_000, "[" * 40_000, "? " * 40_000, "a: " + "{a: " * 9999]
+)
+def test_no_depth_of_nesting_ends_the_process(deep: str):
+    head = read_head(f"---\n{deep}\n---\nbody\n")
+    assert head.oddities != ()
+
+
+def test_aliases_do_not_multiply():
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{name}: &{name} [*{before}, *{before}]\n"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    head = read_head(f"---\n{bomb}---\n")
+    assert head.fields["i"] == "&i [*h, *h]"
+
+
+@hypothesis_settings(max_examples=60)
+@given(st.text())
+def test_no_text_at_all_makes_the_reader_stumble(text: str):
+    read_head(text)
+    read_head(f"---\n{text}\n---\n{text}")
+
+
+PIECES = ("a: b", "a: b: c", " - x", "- y", "\tz: 1", "k: [", "k: {", "'q': |", "* &a", "<<: *a")
+LINES = st.lists(st.sampled_from(PIECES))
+
+
+@hypothesis_settings(max_examples=60)
+@given(LINES)
+def test_no_mixture_of_yaml_makes_the_reader_stumble(lines: list[str]):
+    head = read_head("---\n" + "".join(f"{line}\n" for line in lines) + "---\nbody")
+    assert head.body == "body"
+    assert set(head.lines) == set(head.fields)
+
+
+@hypothesis_settings(max_examples=50)
+@given(st.lists(st.from_regex(r"[a-z]{1,5}(\([a-z:, *]{0,6}\))?", fullmatch=True)))
+def test_what_stands_in_parentheses_is_not_cut(words: list[str]):
+    assert split(", ".join(words), ", ") == split(" ".join(words), ", ") == tuple(words)
+
+
+def test_all_spellings_of_a_key_are_one_and_the_second_of_them_is_told():
+    fields = Fields(read_head("---\nallowed_tools: Read\nallowedTools: Write\n---\n"), "x.md")
+    assert fields.words("allowed-tools") == ("Read",)
+    assert fields.extra() == {"allowedTools": "Write"}
+    assert [each.line for each in fields.findings] == [3]
+
+
+def test_the_first_paragraph_is_the_first_that_says_something():
+    assert first_paragraph("---\n\n# Make it\nnow.\n\nLater.") == "Make it now."
+    assert first_paragraph("\n \n") == ""

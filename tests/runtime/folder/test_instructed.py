@@ -1,0 +1,69 @@
+"""The instructions of an agent's folder, as `mainspring validate` and a session get them."""
+
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.instructed import places_of, read_instructions
+from mainspring.runtime.folder.scopes import MANAGED, Scopes
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_all_scopes_of_a_folder_are_read_and_what_is_odd_is_a_finding(tmp_path: Path):
+    folder, home, managed = tmp_path / "agent", tmp_path / "home", tmp_path / "etc"
+    write(managed / "AGENTS.md", "law")
+    write(home / ".claude/CLAUDE.md", "mine")
+    write(folder / "SOUL.md", "kind")
+    write(folder / "MEMORY.md", "old")
+    write(folder / "CLAUDE.md", "ours\n\n@gone.md")
+    write(folder / "rules/py.md", "---\npaths: ['*.py']\n---\ntyped")
+    told = read_instructions(Scopes(folder=folder, home=home, managed=managed))
+    assert [section.text for section in told.instructions.sections] == [
+        "law",
+        "mine",
+        "kind",
+        "ours\n\n@gone.md",
+    ]
+    assert [rule.source for rule in told.instructions.scoped] == ["rules/py.md"]
+    assert [(each.level, each.file, each.line) for each in told.findings] == [
+        ("note", "MEMORY.md", None),
+        ("warning", "CLAUDE.md", 3),
+    ]
+    assert isinstance(told.findings[1], Finding)
+    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md is not there to import (")
+
+
+def test_a_folder_in_a_larger_project_has_the_instructions_of_both(tmp_path: Path):
+    write(tmp_path / "AGENTS.md", "all")
+    write(tmp_path / "SOUL.md", "somebody else")
+    write(tmp_path / "agents/ada/AGENTS.md", "ada")
+    scopes = Scopes(folder=tmp_path / "agents/ada")
+    alone = read_instructions(scopes).instructions
+    within = read_instructions(scopes, project=tmp_path).instructions
+    assert [section.text for section in alone.sections] == ["ada"]
+    assert [section.text for section in within.sections] == ["all", "ada"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "claude"),
+    [
+        ("linux", ["/etc/claude-code"]),
+        ("darwin", ["/Library/Application Support/ClaudeCode"]),
+        ("win32", []),
+    ],
+)
+def test_who_runs_the_machine_may_have_written_for_claude_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, claude: list[str]
+):
+    monkeypatch.setattr(sys, "platform", platform)
+    found = places_of(Scopes(folder=tmp_path, managed=MANAGED)).managed
+    assert found == tuple(PurePosixPath(each) for each in (*claude, MANAGED))
+    elsewhere = places_of(Scopes(folder=tmp_path, managed=tmp_path / "etc"))
+    assert elsewhere.managed == (PurePosixPath(tmp_path / "etc"),)
+    assert places_of(Scopes(folder=tmp_path)).managed == ()

@@ -1,0 +1,99 @@
+"""A folder, read into one agent."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.folder.definition import Definition, agent_of, definition_of
+from mainspring.runtime.folder.reading import look_at_agent, read_agent
+from mainspring.runtime.folder.scopes import Scopes
+
+CLAUDE_PROJECT = Path(__file__).parents[2] / "fixtures/claude_project"
+
+
+def put(folder: Path, path: str, text: str) -> None:
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CLAUDE_PROJECT, tmp_path / "shop-project"))
+
+
+def test_a_project_of_claude_code_is_an_agent_as_it_is(project: Path):
+    found = read_agent(Scopes(folder=project))
+    agent = found.agent
+    assert (agent.name, agent.model, agent.built_ins) == ("shop-project", "", ("*",))
+    for words in ("prices are in cents", "Small functions", "failing check first", "in `.env`"):
+        assert words in agent.instructions
+    assert "team meets on Mondays" not in agent.instructions
+    assert {"reviewer", "test-runner", "explore", "verify"} <= {
+        each.name for each in agent.subagents
+    }
+    kinds = {each.name: each.kind for each in agent.skills}
+    assert kinds == {"release-notes": "skill", "fix-issue": "command", "db:migrate": "command"}
+    assert not any(each.is_trusted for each in agent.skills)
+    assert found.is_described
+    assert [rule.source for rule in found.told.instructions.scoped] == [".claude/rules/prices.md"]
+
+
+def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: Path):
+    home, folder = tmp_path / "home", tmp_path / "agent"
+    put(home, ".claude/CLAUDE.md", "I am left-handed.")
+    put(home, ".claude/skills/mine/SKILL.md", "---\nname: mine\ndescription: of the user\n---\nx")
+    put(folder, "AGENTS.md", "Be brief.")
+    put(folder, "skills/mine/SKILL.md", "---\nname: mine\ndescription: of the project\n---\nx")
+    put(folder, "agents/plan.md", "---\nname: plan\ndescription: our own\n---\nPlan well.")
+    put(folder, "agent.yaml", "name: a\ninstructions: Be kind.\nagents: [plan, ghost]\n")
+    found = read_agent(Scopes(folder=folder, home=home))
+    text = found.agent.instructions
+    assert text.index("left-handed") < text.index("Be brief.") < text.index("Be kind.")
+    [skill] = found.agent.skills
+    assert skill.description.startswith("of the user")
+    [plan] = found.agent.subagents
+    assert plan.prompt == "Plan well."
+    [warning] = found.warnings
+    assert warning.startswith("agent.yaml:3: there is no subagent ghost (there are explore,")
+
+
+def test_without_a_manifest_or_anything_else_it_is_an_agent_of_the_folder_s_name(tmp_path: Path):
+    found = read_agent(Scopes(folder=tmp_path))
+    assert (found.agent.name, found.is_described) == (tmp_path.name, False)
+    assert {each.name for each in found.agent.subagents} == {"explore", "general", "plan", "verify"}
+
+
+def test_a_manifest_that_is_wrong_is_not_run_but_can_be_looked_at(tmp_path: Path):
+    put(tmp_path, "agent.yaml", "name: a\nlimits:\n  max_cost_usd: much\n")
+    with pytest.raises(InvalidInput, match=r"^agent\.yaml:3: max_cost_usd must be an amount"):
+        read_agent(Scopes(folder=tmp_path))
+    assert look_at_agent(Scopes(folder=tmp_path)).agent.name == "a"
+    with pytest.raises(InvalidInput, match="there is no such folder"):
+        read_agent(Scopes(folder=tmp_path / "nowhere"))
+
+
+def test_of_many_odd_skills_only_their_number_is_told_to_who_runs_it(tmp_path: Path):
+    for name in ("a", "b"):
+        text = f"---\nname: {name}\ndescription: d\norigin: x\n---\n"
+        put(tmp_path, f"skills/{name}/SKILL.md", text)
+    [warning] = read_agent(Scopes(folder=tmp_path)).warnings
+    assert warning.startswith("2 things are odd about skills or subagents")
+
+
+def test_what_somebody_has_vouched_for_is_trusted(project: Path):
+    found = read_agent(
+        Scopes(folder=project), is_pinned=lambda place: place.name == "release-notes"
+    )
+    assert [each.name for each in found.agent.skills if each.is_trusted] == ["release-notes"]
+
+
+def test_a_definition_outlives_the_files_it_was_made_of(project: Path):
+    put(project, "agent.yaml", "limits: {max_cost_usd: 1.5}\nrules: [Never push.]\n")
+    agent = read_agent(Scopes(folder=project)).agent
+    kept = msgspec.json.encode(definition_of(agent))
+    shutil.rmtree(project)
+    assert agent_of(msgspec.json.decode(kept, type=Definition)) == agent

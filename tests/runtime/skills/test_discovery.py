@@ -1,0 +1,274 @@
+"""Which skills and commands an agent has, and what the model is told of them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.skills.catalogue import render_catalogue
+from mainspring.runtime.skills.discovery import Cache, Found, discover
+from mainspring.runtime.skills.skill import Skill
+
+WILD = Path(__file__).parents[2] / "fixtures/wild"
+
+
+@pytest.fixture
+def scopes(tmp_path: Path) -> Scopes:
+    for name in ("project", "home", "managed"):
+        (tmp_path / name).mkdir()
+    return Scopes(folder=tmp_path / "project", home=tmp_path / "home", managed=tmp_path / "managed")
+
+
+def skill(folder: Path, description: str = "Does it.", *, name: str | None = None) -> Path:
+    folder.mkdir(parents=True)
+    file = folder / "SKILL.md"
+    file.write_text(f"---\nname: {name or folder.name}\ndescription: {description}\n---\nDo it.\n")
+    return file
+
+
+def command(file: Path, text: str = "Do it.\n") -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def found(scopes: Scopes, cache: Cache | None = None) -> Found:
+    return discover(scopes, is_pinned=lambda _: None, cache=cache)
+
+
+def names(what: Found) -> list[str]:
+    return [each.name for each in what.skills]
+
+
+def by_name(what: Found) -> dict[str, Skill]:
+    return {each.name: each for each in what.skills}
+
+
+def said(what: Found) -> list[str]:
+    return [str(each) for each in what.findings]
+
+
+def test_the_skills_of_the_wild_are_found_but_for_those_that_say_nothing(tmp_path: Path):
+    shutil.copytree(WILD / "skills", tmp_path / ".claude/skills")
+    shutil.copytree(WILD / "commands", tmp_path / ".claude/commands")
+    what = found(Scopes(folder=tmp_path))
+    files = [*WILD.glob("skills/**/[Ss][Kk][Ii][Ll][Ll].md"), *WILD.glob("commands/**/*.md")]
+    skipped = [each for each in what.findings if "skipped" in each.what]
+    assert len(skipped) == 6
+    # One stands below a skill, and so is part of it.
+    assert len(what.skills) == len(files) - len(skipped) - 1
+    assert {"inner", "lowercase-file", "frontend:component"} <= {*names(what)}
+    assert "template" not in names(what)
+    assert names(what) == sorted(names(what))
+
+
+def test_of_two_with_one_name_the_wider_scope_has_it_and_the_other_is_told(scopes: Scopes):
+    assert scopes.home is not None
+    assert scopes.managed is not None
+    skill(scopes.folder / "skills/mine", "the folder's")
+    skill(scopes.folder / ".claude/skills/mine", "Claude's")
+    skill(scopes.folder / ".claude/skills/both", "the project's")
+    skill(scopes.home / ".claude/skills/both", "the user's")
+    skill(scopes.home / ".agents/skills/all", "the user's")
+    skill(scopes.managed / "skills/all", "the machine's")
+    what = found(scopes)
+    assert {name: each.description for name, each in by_name(what).items()} == {
+        "all": "the machine's",
+        "both": "the user's",
+        "mine": "the folder's",
+    }
+    assert {each.level for each in what.findings} == {"note"}
+    assert said(what)[1:] == [
+        ".claude/skills/both/SKILL.md: is not used: "
+        "~/.claude/skills/both/SKILL.md is called both, too, and comes first",
+        ".claude/skills/mine/SKILL.md: is not used: "
+        "skills/mine/SKILL.md is called mine, too, and comes first",
+    ]
+
+
+def test_a_skill_comes_before_a_command_of_its_scope_but_not_before_a_wider_scope(scopes: Scopes):
+    assert scopes.home is not None
+    skill(scopes.folder / ".claude/skills/here")
+    command(scopes.folder / ".claude/commands/here.md")
+    skill(scopes.folder / ".claude/skills/there")
+    command(scopes.home / ".claude/commands/there.md")
+    kinds = {name: each.kind for name, each in by_name(found(scopes)).items()}
+    assert kinds == {"here": "skill", "there": "command"}
+
+
+def test_only_what_a_project_or_a_plugin_brings_must_be_vouched_for(scopes: Scopes, tmp_path: Path):
+    assert scopes.home is not None
+    skill(scopes.home / ".claude/skills/mine")
+    changed = skill(scopes.home / ".mainspring/skills/changed").parent
+    pinned = skill(scopes.folder / "skills/pinned").parent
+    skill(scopes.folder / "skills/unknown")
+    order = command(scopes.folder / "commands/order.md")
+    skill(tmp_path / "acme/skills/brought")
+    plugin = Place(tmp_path / "acme", "user", "acme", tmp_path / "acme")
+    scopes = Scopes(folder=scopes.folder, home=scopes.home, plugins=(plugin,))
+
+    def is_pinned(place: Path) -> bool | None:
+        return {pinned: True, order: True, changed: False}.get(place)
+
+    what = discover(scopes, is_pinned=is_pinned)
+    trusted = {each.name: each.is_trusted for each in what.skills}
+    assert trusted == {
+        "mine": True,
+        "changed": False,
+        "pinned": True,
+        "order": True,
+        "unknown": False,
+        "acme:brought": False,
+    }
+
+
+def test_only_the_immediate_children_of_a_plugin_are_its_skills(scopes: Scopes, tmp_path: Path):
+    skill(tmp_path / "acme/skills/near")
+    skill(tmp_path / "acme/skills/group/far")
+    command(tmp_path / "acme/commands/build/web.md")
+    root = tmp_path / "acme"
+    what = found(Scopes(folder=scopes.folder, plugins=(Place(root, "user", "acme", root),)))
+    assert names(what) == ["acme:build:web", "acme:near"]
+
+
+def test_a_plugin_may_name_a_skill_or_a_command_itself(scopes: Scopes, tmp_path: Path):
+    root = tmp_path / "acme"
+    skill(root / "own/tool")
+    command(root / "extra/go.md")
+    plugins = (
+        Place(root / "own/tool", "user", "acme", root, "skills"),
+        Place(root / "extra/go.md", "user", "acme", root, "commands"),
+    )
+    assert names(found(Scopes(folder=scopes.folder, plugins=plugins))) == ["acme:go", "acme:tool"]
+
+
+def test_depth_and_certain_folders_bound_the_search(scopes: Scopes):
+    place = scopes.folder / ".claude/skills"
+    skill(place / "a/b/c/d/e/deep")
+    skill(place / "a/b/c/d/e/f/deeper")
+    skill(place / "node_modules/packed")
+    skill(place / ".git/hidden")
+    assert names(found(scopes)) == ["deep"]
+
+
+def test_no_more_than_2000_folders_are_looked_into(scopes: Scopes):
+    place = scopes.folder / ".claude/skills"
+    for number in range(2010):
+        (place / f"{number:04}").mkdir(parents=True)
+    skill(place / "zzz")
+    what = found(scopes)
+    assert names(what) == []
+    assert said(what) == [
+        ".claude/skills/1999: it and what follows is not read: more than 2000 folders"
+    ]
+
+
+def test_a_link_leads_out_of_no_project_and_no_plugin(scopes: Scopes, tmp_path: Path):
+    outside = skill(tmp_path / "outside/secret").parent
+    place = scopes.folder / ".claude/skills"
+    (place / "half").mkdir(parents=True)
+    (place / "linked").symlink_to(outside)
+    (place / "half/SKILL.md").symlink_to(outside / "SKILL.md")
+    (place / "loop").symlink_to(place / "loop")
+    (scopes.folder / ".agents").symlink_to(tmp_path / "outside")
+    (tmp_path / "outside/skills").symlink_to(tmp_path / "outside")
+    what = found(scopes)
+    assert names(what) == []
+    assert [each.file for each in what.findings] == [
+        ".claude/skills/half/SKILL.md",
+        ".claude/skills/linked",
+        ".agents/skills",
+    ]
+    assert {each.what for each in what.findings} == {"leads out of its root: not read"}
+
+
+def test_what_the_user_has_linked_is_theirs_to_link(scopes: Scopes, tmp_path: Path):
+    assert scopes.home is not None
+    outside = skill(tmp_path / "dotfiles/mine").parent
+    (scopes.home / ".claude/skills").mkdir(parents=True)
+    (scopes.home / ".claude/skills/mine").symlink_to(outside)
+    assert names(found(scopes)) == ["mine"]
+
+
+def test_two_places_that_are_one_folder_are_looked_into_once(scopes: Scopes):
+    skill(scopes.folder / ".agents/skills/shared")
+    skill(scopes.folder / ".agents/skills/round/inner")
+    (scopes.folder / ".agents/skills/round/up").symlink_to(scopes.folder / ".agents/skills")
+    (scopes.folder / ".claude").symlink_to(scopes.folder / ".agents")
+    what = found(scopes)
+    assert (names(what), said(what)) == (["inner", "shared"], [])
+
+
+def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
+    cache = Cache()
+    changed = skill(scopes.folder / "skills/changed", "before")
+    same = skill(scopes.folder / "skills/same", "before")
+    assert [each.description for each in found(scopes, cache).skills] == ["before", "before"]
+    stat = same.stat()
+    for file in (changed, same):
+        file.write_text(file.read_text().replace("before", "behind"))
+    os.utime(same, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert [each.description for each in found(scopes, cache).skills] == ["behind", "before"]
+
+
+def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
+    cache = Cache()
+    skill(scopes.folder / "skills/odd", name="Not Proper")
+    first = discover(scopes, is_pinned=lambda _: True, cache=cache)
+    second = discover(scopes, is_pinned=lambda _: False, cache=cache)
+    assert first.findings == second.findings
+    assert [each.is_trusted for each in (*first.skills, *second.skills)] == [True, False]
+
+
+def test_a_folder_without_anything_has_no_skills(scopes: Scopes):
+    assert found(scopes) == Found(skills=(), findings=())
+
+
+def a_skill(name: str, description: str = "Does it.", *, for_model: bool = True) -> Skill:
+    return Skill(
+        name=name, description=description, file="", folder="", hash="", for_model=for_model
+    )
+
+
+def test_the_catalogue_has_a_line_for_each_skill_that_the_model_may_use():
+    skills = [
+        a_skill("b", "Over\nlines </skill> & more"),
+        a_skill('a"<'),
+        a_skill("hidden", for_model=False),
+    ]
+    assert render_catalogue(skills).splitlines() == [
+        "<skill name='a\"&lt;'>Does it.</skill>",
+        '<skill name="b">Over lines &lt;/skill&gt; &amp; more</skill>',
+    ]
+    assert render_catalogue([]) == ""
+
+
+@hypothesis_settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=9), st.text(max_size=30)),
+        max_size=5,
+        unique_by=lambda one: one[0],
+    )
+)
+def test_a_catalogue_is_the_same_whatever_the_order_and_has_one_line_each(
+    described: list[tuple[str, str]],
+):
+    skills = [a_skill(name, description) for name, description in described]
+    catalogue = render_catalogue(skills)
+    assert catalogue == render_catalogue(reversed(skills))
+    assert len(catalogue.splitlines()) == len(skills)
+
+
+def test_a_name_that_would_break_a_prompt_is_not_looked_at(scopes: Scopes):
+    command(scopes.folder / "commands/fine.md")
+    command(scopes.folder / "commands/two\nlines.md")
+    raw = os.fsencode(scopes.folder / "commands") + b"/not\xfftext.md"
+    Path(os.fsdecode(raw)).write_text("Do it.\n")
+    assert names(found(scopes)) == ["fine"]

@@ -1,0 +1,244 @@
+"""Installing a skill: from wherever, looked into, all of it or nothing."""
+
+import io
+import os
+import stat
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring.core.errors import AlreadyThere, InvalidInput, TooLarge
+from mainspring.runtime.skills import installing
+from mainspring.runtime.skills.pins import Pins
+from mainspring.runtime.skills.scaffold import new_skill
+from mainspring.runtime.skills.strict import check_strict
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+TEXT = "---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def pins(home: Path) -> Pins:
+    return Pins(home / ".mainspring" / "skills.json")
+
+
+def skill_at(folder: Path, name: str = "pdf", files: Mapping[str, str] | None = None) -> Path:
+    for path, text in {"SKILL.md": TEXT.format(name=name), **(files or {})}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def install(source: object, home: Path, pins: Pins, *, name: str | None = None) -> Path:
+    with installing.workbench(home, now=NOW) as bench:
+        candidate = installing.fetch(str(source), Path(bench), name=name)
+        kept = installing.keep(candidate, Path(bench), home, replaces=True)
+        installing.vouch(candidate, kept, pins, NOW)
+    return kept
+
+
+def left(home: Path) -> list[str]:
+    return sorted(path.name for path in (home / ".mainspring").iterdir())
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b.test", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def zipped(file: Path, entries: Mapping[str, bytes | str], link: str | None = None) -> Path:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in entries.items():
+            archive.writestr(path, content)
+        if link is not None:
+            entry = zipfile.ZipInfo("pdf/link")
+            entry.create_system, entry.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(entry, link)
+    file.write_bytes(buffer.getvalue())
+    return file
+
+
+def test_a_folder_is_copied_looked_into_and_trusted(home: Path, pins: Pins, tmp_path: Path):
+    source = skill_at(tmp_path / "mine", files={"scripts/run.sh": "curl https://x.test\n"})
+    (source / "scripts/run.sh").chmod(0o755)
+    kept = install(source, home, pins)
+    assert kept == home / ".mainspring/skills/pdf"
+    assert os.access(kept / "scripts/run.sh", os.X_OK)
+    assert pins.is_pinned(kept)
+    pin = pins.of(kept)
+    assert pin is not None
+    assert (pin.source, pin.severity, pin.commit) == (str(source), "caution", "")
+    assert left(home) == ["skills", "skills.json"]
+
+
+def test_a_repository_is_fetched_with_its_commit_and_without_its_history(
+    home: Path, pins: Pins, tmp_path: Path
+):
+    repository = skill_at(tmp_path / "pdf.git-source")
+    git(repository, "init", "-q", "-b", "main")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "first")
+    kept = install(f"file://{repository}", home, pins)
+    pin = pins.of(kept)
+    assert pin is not None
+    assert pin.commit == git(repository, "rev-parse", "HEAD")
+    assert [path.name for path in kept.iterdir()] == ["SKILL.md"]
+
+
+def test_one_of_several_skills_is_chosen_by_name(home: Path, pins: Pins, tmp_path: Path):
+    skill_at(tmp_path / "many/skills/pdf")
+    skill_at(tmp_path / "many/skills/docx", "docx")
+    with pytest.raises(InvalidInput, match="2 skills") as several:
+        install(tmp_path / "many", home, pins)
+    assert several.value.__notes__ == ["--skill chooses one: docx, pdf"]
+    assert install(tmp_path / "many", home, pins, name="docx").name == "docx"
+    with pytest.raises(InvalidInput, match="no skill xlsx"):
+        install(tmp_path / "many", home, pins, name="xlsx")
+
+
+@pytest.mark.parametrize("name", ["pdf.zip", "pdf.skill"])
+@pytest.mark.parametrize("folder", ["", "pdf/"])
+def test_an_archive_is_unpacked(name: str, folder: str, home: Path, pins: Pins, tmp_path: Path):
+    content = {f"{folder}SKILL.md": TEXT.format(name="pdf"), f"{folder}run.sh": "#!/bin/sh\n"}
+    kept = install(zipped(tmp_path / name, content), home, pins)
+    assert os.access(kept / "run.sh", os.X_OK)
+    assert pins.is_pinned(kept)
+
+
+@pytest.mark.parametrize("path", ["../up", "/etc/x", "pdf/../../up", "pdf\\..\\up"])
+def test_an_archive_that_leads_out_is_refused(path: str, home: Path, pins: Pins, tmp_path: Path):
+    file = zipped(tmp_path / "a.zip", {"pdf/SKILL.md": TEXT.format(name="pdf"), path: "x"})
+    with pytest.raises(InvalidInput):
+        install(file, home, pins)
+    assert left(home) == ["skills"]
+    assert not (tmp_path / "up").exists()
+
+
+def test_links_and_bombs_in_an_archive_are_refused(home: Path, pins: Pins, tmp_path: Path):
+    text = TEXT.format(name="pdf")
+    with pytest.raises(InvalidInput, match="links are not taken"):
+        install(zipped(tmp_path / "a.zip", {"pdf/SKILL.md": text}, link="/etc"), home, pins)
+    bomb = {"pdf/SKILL.md": text, "pdf/big": bytes(31 * 1024 * 1024)}
+    with pytest.raises(TooLarge):
+        install(zipped(tmp_path / "b.zip", bomb), home, pins)
+    (tmp_path / "c.zip").write_bytes(b"PK nothing")
+    with pytest.raises(InvalidInput, match="not a zip archive"):
+        install(tmp_path / "c.zip", home, pins)
+    assert left(home) == ["skills"]
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../secret"])
+def test_a_skill_with_a_link_out_of_it_is_not_installed(
+    target: str, home: Path, pins: Pins, tmp_path: Path
+):
+    source = skill_at(tmp_path / "mine")
+    os.symlink(target, source / "notes.txt")
+    with pytest.raises(InvalidInput, match="It is not installed"):
+        install(source, home, pins)
+    assert left(home) == ["skills"]
+
+
+@pytest.mark.parametrize(
+    "source", ["ext::sh -c id", "http://x.test/a", "git://x.test/a", "file:///nowhere/at/all"]
+)
+def test_what_git_must_not_or_cannot_get_is_refused(source: str, home: Path, pins: Pins):
+    with pytest.raises(InvalidInput):
+        install(source, home, pins)
+    assert left(home) == ["skills"]
+
+
+def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
+    home: Path, pins: Pins, tmp_path: Path
+):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="no skill in it"):
+        install(tmp_path / "empty", home, pins)
+    with pytest.raises(InvalidInput, match="lowercase letters"):
+        install(skill_at(tmp_path / "odd", "../../etc"), home, pins)
+    with pytest.raises(InvalidInput, match="no such folder"):
+        install(tmp_path / "nowhere", home, pins)
+
+
+def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
+    home: Path, pins: Pins, tmp_path: Path
+):
+    kept = install(skill_at(tmp_path / "old", files={"old.txt": "x"}), home, pins)
+    with installing.workbench(home, now=NOW) as bench:
+        newer = skill_at(tmp_path / "new", files={"new.txt": "x"})
+        candidate = installing.fetch(str(newer), Path(bench))
+        with pytest.raises(AlreadyThere, match="installed already"):
+            installing.keep(candidate, Path(bench), home)
+        assert pins.is_pinned(kept)
+        installing.keep(candidate, Path(bench), home, replaces=True)
+    assert sorted(path.name for path in kept.iterdir()) == ["SKILL.md", "new.txt"]
+    assert pins.standing(kept) == "changed"  # nobody has vouched for this one
+    assert left(home) == ["skills", "skills.json"]
+
+
+def test_what_a_killed_install_has_left_is_put_right_by_the_next(
+    home: Path, pins: Pins, tmp_path: Path
+):
+    kept = install(skill_at(tmp_path / "mine"), home, pins)
+    bench = home / ".mainspring" / ".new-skill-killed"
+    (bench / "replaced").mkdir(parents=True)
+    kept.rename(bench / "replaced" / "pdf")  # killed after the first of two renames
+    before = (NOW - timedelta(hours=2)).timestamp()
+    os.utime(bench, (before, before))
+    (home / ".mainspring" / ".new-skill-busy").mkdir()
+    busy = NOW.timestamp()
+    os.utime(home / ".mainspring" / ".new-skill-busy", (busy, busy))
+    with installing.workbench(home, now=NOW):
+        assert pins.is_pinned(kept)
+        assert not bench.exists()
+    assert left(home) == [".new-skill-busy", "skills", "skills.json"]
+
+
+def test_a_removed_skill_is_gone_and_so_is_the_trust(home: Path, pins: Pins, tmp_path: Path):
+    kept = install(skill_at(tmp_path / "mine"), home, pins)
+    with installing.workbench(home, now=NOW) as bench:
+        installing.remove(kept, Path(bench), pins)
+    assert not kept.exists()
+    assert pins.of(kept) is None
+
+
+def test_of_a_link_only_the_link_is_removed(home: Path, pins: Pins, tmp_path: Path):
+    source = skill_at(tmp_path / "mine")
+    link = home / ".mainspring" / "skills" / "pdf"
+    link.parent.mkdir(parents=True)
+    os.symlink(source, link)
+    with installing.workbench(home, now=NOW) as bench:
+        installing.remove(link, Path(bench), pins)
+    assert not link.is_symlink()
+    assert (source / "SKILL.md").exists()
+
+
+def test_a_new_skill_is_valid_as_it_stands(home: Path):
+    said = 'Says: "hello" - #1 {of} all'
+    file = new_skill(home, "say-hello", said)
+    assert check_strict(file.parent) == []
+    assert check_strict(new_skill(home, "other", None).parent) == []
+    assert installing.fetch(str(file.parent), home / "bench").skill.description == said
+    with pytest.raises(AlreadyThere):
+        new_skill(home, "say-hello", None)
+    with pytest.raises(InvalidInput, match="hyphens"):
+        new_skill(home, "Say Hello", None)
+    with pytest.raises(InvalidInput, match="1024"):
+        new_skill(home, "long", "x" * 1025)

@@ -1,0 +1,131 @@
+"""Skills that somebody has vouched for: only as long as they are what they were."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.skills.contents import contents_hash, read_contents
+from mainspring.runtime.skills.pins import Pin, Pins
+from mainspring.runtime.skills.scan import scan
+
+WHEN = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def skill(tmp_path: Path) -> Path:
+    folder = tmp_path / "project" / "skills" / "pdf"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: pdf\n---\n")
+    (folder / "scripts" / "run.sh").write_text("echo hi\n")
+    os.symlink("SKILL.md", folder / "README.md")
+    return folder
+
+
+@pytest.fixture
+def pins(tmp_path: Path) -> Pins:
+    return Pins(tmp_path / "home" / ".mainspring" / "skills.json")
+
+
+def trusted(pins: Pins, folder: Path) -> Pins:
+    report = scan(folder)
+    pins.pin(folder, Pin(hash=report.hash, when=WHEN, severity=report.severity, source="here"))
+    return pins
+
+
+def test_a_skill_is_trusted_once_somebody_has_vouched_and_until_they_take_it_back(
+    pins: Pins, skill: Path
+):
+    assert (pins.is_pinned(skill), pins.vouched(skill)) == (False, None)
+    trusted(pins, skill)
+    assert (pins.is_pinned(skill), pins.vouched(skill)) == (True, True)
+    assert pins.unpin(skill)
+    assert not pins.unpin(skill)
+    assert pins.standing(skill) == "unknown"
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a byte": lambda skill: (skill / "SKILL.md").write_text("---\nname: pdF\n---\n"),
+    "a script": lambda skill: (skill / "scripts/run.sh").write_text("echo ho\n"),
+    "a new file": lambda skill: (skill / "scripts/more.sh").touch(),
+    "a hidden file": lambda skill: (skill / ".hidden").touch(),
+    "a file gone": lambda skill: (skill / "scripts/run.sh").unlink(),
+    "a name": lambda skill: (skill / "scripts/run.sh").rename(skill / "scripts/go.sh"),
+    "a folder": lambda skill: (skill / "scripts").rename(skill / "tools"),
+    "what may be run": lambda skill: (skill / "scripts/run.sh").chmod(0o755),
+    "where a link leads": lambda skill: (
+        (skill / "README.md").unlink(),
+        os.symlink("scripts/run.sh", skill / "README.md"),
+    ),
+    "a link for a file": lambda skill: (
+        (skill / "scripts/run.sh").unlink(),
+        os.symlink("/etc/passwd", skill / "scripts/run.sh"),
+    ),
+    "a pipe": lambda skill: os.mkfifo(skill / "pipe"),
+    "too much": lambda skill: [(skill / f"{number}").touch() for number in range(1000)],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_any_change_ends_the_trust(change: Callable[[Path], object], pins: Pins, skill: Path):
+    trusted(pins, skill)
+    change(skill)
+    assert not pins.is_pinned(skill)
+    assert (pins.standing(skill), pins.vouched(skill)) == ("changed", False)
+
+
+def test_the_same_skill_elsewhere_is_not_the_one_that_is_trusted(
+    pins: Pins, skill: Path, tmp_path: Path
+):
+    trusted(pins, skill)
+    other = tmp_path / "other"
+    skill.rename(other)
+    assert not pins.is_pinned(other)
+    os.symlink(other, skill)
+    assert pins.standing(skill) == "unknown"
+
+
+def test_trust_is_by_where_a_skill_really_is(pins: Pins, skill: Path, tmp_path: Path):
+    link = tmp_path / "link"
+    os.symlink(skill, link)
+    assert trusted(pins, link).is_pinned(skill)
+
+
+def test_a_single_file_can_be_vouched_for(pins: Pins, tmp_path: Path):
+    command = tmp_path / "deploy.md"
+    command.write_text("Go.\n")
+    assert trusted(pins, command).is_pinned(command)
+    command.write_text("Go on.\n")
+    assert not pins.is_pinned(command)
+
+
+def test_the_file_is_the_owners_and_says_what_was_known(pins: Pins, skill: Path, tmp_path: Path):
+    trusted(pins, skill)
+    file = tmp_path / "home" / ".mainspring" / "skills.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    [(path, kept)] = json.loads(file.read_text()).items()
+    assert path == os.path.realpath(skill)
+    assert kept == {
+        "hash": contents_hash(read_contents(skill)),
+        "when": "2026-01-02T00:00:00Z",
+        "severity": "note",
+        "source": "here",
+    }
+
+
+def test_what_another_process_has_pinned_is_seen(pins: Pins, skill: Path, tmp_path: Path):
+    assert not pins.is_pinned(skill)
+    trusted(Pins(tmp_path / "home" / ".mainspring" / "skills.json"), skill)
+    assert pins.is_pinned(skill)
+
+
+def test_a_broken_file_is_told_and_nothing_is_trusted(pins: Pins, skill: Path, tmp_path: Path):
+    trusted(pins, skill)
+    (tmp_path / "home" / ".mainspring" / "skills.json").write_text('{"a": 1}')
+    with pytest.raises(InvalidInput, match=r"skills\.json: .*remove it to begin anew"):
+        pins.is_pinned(skill)
