@@ -60,6 +60,9 @@ check-limits: $(READY)
 check-deps: $(READY)
 	$(PY) -m deptry src
 
+# Tests start hundreds of processes; none is to compile all of us anew, whatever the shell says.
+test test-slow: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(READY) ## run the tests, without the slow ones
 	$(PY) -m pytest -n 2 -m "not slow"
 

@@ -198,7 +198,7 @@ async def test_the_session_that_is_killed_below_takes_twenty_turns(
         # nearly what "after write" is for the write before it
         pytest.param("before write", 1, marks=pytest.mark.slow),
         pytest.param("after write", 1, marks=pytest.mark.slow),
-        ("after write", 4),
+        ("after write", 3),
         ("before effect", 1),
         ("after effect", 1),
     ],

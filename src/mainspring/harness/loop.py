@@ -100,7 +100,11 @@ async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
     if ended.reason == "requires_action":
         await hear(desk)
         calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
-        return _is_answerable(desk) or any(call.settled for call in calls)
+        return (
+            thread.interrupted
+            or any(call.settled or call.is_answered for call in calls)
+            or any(map(desk.others.is_answerable, thread.unsettled()))
+        )
     return False
 
 
