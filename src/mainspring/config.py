@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 FOLDER = ".mainspring"
 DATABASE = "mainspring.db"
 VAULT = "vault.json"
+VERSIONS = "versions"
+"""Where a folder keeps earlier versions of its agent, below `FOLDER`."""
 KEYS = (
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -132,10 +134,15 @@ def _home_of(here: Path) -> Path:
     """
     for folder in (here, *here.parents):
         home = folder / FOLDER
-        is_there = os.path.isdir(home) if folder == here else _has_our_log(home)
+        is_there = _is_begun(home) if folder == here else _has_our_log(home)
         if is_there:
             return home
     return here / FOLDER
+
+
+def _is_begun(home: Path) -> bool:
+    """Versions of an agent that others run from here are not the beginning of a store."""
+    return os.path.isdir(home) and os.listdir(home) != [VERSIONS]
 
 
 def _has_our_log(home: Path) -> bool:

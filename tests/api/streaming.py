@@ -137,7 +137,7 @@ class Studio:
         await session.send(message)
         previews = Previews(
             self.station.deltas,
-            session_id,
+            await self.runtime.log.session(session_id),
             scrub=self.runtime.log.scrub,
             passages=passages(self.secrets),
         )

@@ -43,7 +43,8 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
             with anyio.fail_after(10):
                 await other.tuned()
             await session.send("go")
-            previews = Previews(deltas, session.id, scrub=runtime.log.scrub)
+            row = await runtime.log.session(session.id)
+            previews = Previews(deltas, row, scrub=runtime.log.scrub)
             group.start_soon(partial(session.run, previews.emit, tell=previews.tell))
             seen += await until_idle(stream, held=model)
     kinds = [event.type for event in seen]

@@ -79,7 +79,10 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         to_session_thread_id="sthr_2", content=(TEXT,), to_agent_name="explorer"
     ),
     events.ThreadMessageReceived(
-        from_session_thread_id="sthr_1", content=(TEXT,), from_agent_name="lead"
+        from_session_thread_id="sthr_1",
+        content=(TEXT,),
+        from_agent_name="lead",
+        sent_id="sevt_1",
     ),
     events.ContextCompacted(
         layer="collapse",
@@ -107,6 +110,12 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         agent_name="explorer",
         parent_thread_id="sthr_1",
         workflow_run_id="wfr_1",
+        tool_use_id="sevt_1",
+        mode="background",
+        is_fork=True,
+        model="haiku",
+        isolation="worktree",
+        description="find the cause",
     ),
     events.ThreadStatusRunning(session_thread_id="sthr_2", agent_name="explorer"),
     events.ThreadStatusIdle(
@@ -199,6 +208,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         store_id="memstore_1", path="notes/a.md", operation="modified", version="memver_2"
     ),
     facts.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
+    events.CompactionRequested(instructions="the names of the files"),
     events.PermissionUpdated(
         updates=(
             events.PermissionUpdate(
@@ -218,6 +228,20 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     facts.ContextAdded(text="the build is red", source="SessionStart hook"),
     facts.MessageWithheld(event_id="sevt_1", reason="it holds a secret"),
     facts.PolicyAdopted(policy="sha256:" + "34" * 32, mode="default"),
+    facts.AgentAdopted(definition="sha256:" + "78" * 32, version="3@78787878"),
+    facts.ThreadStopped(by_session_thread_id="sthr_1"),
+    facts.SkillUsed(
+        name="release-notes",
+        hash="sha256:" + "9a" * 32,
+        by="model",
+        tool_use_id="sevt_1",
+        allowed_tools=("Bash(git log *)",),
+        disallowed_tools=("Write",),
+    ),
+    facts.WorktreeOpened(path="/work/.trees/a", branch="mainspring/a", commit="ab12"),
+    facts.WorktreeClosed(
+        path="/work/.trees/a", outcome="kept", commit="cd34", reason="conflict in a.py"
+    ),
     facts.SandboxOpened(backend="bwrap", level="isolated", flags_hash="ab12", workspace="/work"),
     facts.NetworkRequested(
         host="api.example.com",

@@ -110,6 +110,13 @@ class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
     budget: dict[str, object] | None = None
 
 
+class CompactionRequested(Payload, frozen=True, kw_only=True, tag="compaction.requested"):
+    """Somebody wants what is old to be summed up now, whether or not there is room."""
+
+    instructions: str | None = None
+    """What the summary must keep."""
+
+
 ClientPayload: TypeAlias = (
     UserMessage
     | UserInterrupt
@@ -120,6 +127,7 @@ ClientPayload: TypeAlias = (
     | SystemMessage
     | PermissionUpdated
     | SessionUpdated
+    | CompactionRequested
 )
 
 Permission: TypeAlias = Literal["allow", "ask", "deny"]

@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from msgspec import structs
+
 from mainspring.core.clock import Clock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
+from mainspring.core.facts import SkillUsed
 from mainspring.core.hook import Hooks, NoHooks, Occasion, Ruling
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import occasions
@@ -17,7 +20,7 @@ from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import classify
 from mainspring.harness.permissions.decide import addressed, decide
 from mainspring.harness.permissions.judged import Place, after, judged_call
-from mainspring.harness.permissions.policy import Mode, Policy
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, stricter
 from mainspring.harness.permissions.standing import (
     CLASSIFIER,
     Standing,
@@ -41,12 +44,21 @@ class Gatekeeper:
     is_sandboxed: bool
     hooks: Hooks = field(default_factory=NoHooks)
     classifier: Classifier | None = None
+    ceiling: Mode | None = None
+    """The freest mode that may hold: a subagent's own, whatever the session's is."""
+    on_compaction: Callable[[], None] = lambda: None
+    """What was shown to the model may soon be gone."""
     _standing: Standing = field(default_factory=Standing, init=False)
     _seen: int = field(default=0, init=False)
 
     @property
     def standing(self) -> Standing:
-        """What has been granted, revoked and counted in this session, up to now."""
+        """What has been granted, revoked and counted in this session, up to now; for a subagent,
+        with the mode that holds for it."""
+        standing = self._folded()
+        return standing if self.ceiling is None else replace(standing, mode=self.mode)
+
+    def _folded(self) -> Standing:
         events = self.thread.gear.permissions
         for payload in events[self._seen :]:
             self._standing = apply(self._standing, payload)
@@ -55,7 +67,8 @@ class Gatekeeper:
 
     @property
     def mode(self) -> Mode:
-        return self.standing.mode or self.policy.mode or "default"
+        mode = self._folded().mode or self.policy.mode or "default"
+        return mode if self.ceiling is None else stricter(mode, self.ceiling)
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         ruling = await self.hooks.run(occasions.before_tool(call))
@@ -79,11 +92,19 @@ class Gatekeeper:
         judged = judged_call(call.name, call.input, traits, place)
         return decide(
             judged,
-            self.policy,
+            self._policy_for(call),
             self.standing,
             now=self.clock(),
             is_sandboxed=self.is_sandboxed,
         )
+
+    def _policy_for(self, call: Call) -> Policy:
+        """With what skills say that the thread uses in this run; they speak for no other."""
+        used = self.thread.gear.skills if call.thread_id == self.thread.id else ()
+        if not used:
+            return self.policy
+        added = [rule for each in used for rule in _rules_of(each)]
+        return structs.replace(self.policy, rules=(*self.policy.rules, *added))
 
     async def _asked(self, call: Call, tool: Tool, decision: Decision) -> Decision:
         """Before a person is asked: the classifier, where the mode says so, and hooks."""
@@ -134,7 +155,15 @@ class Gatekeeper:
         return None
 
     async def before_compact(self, thread: Thread) -> None:
-        return None
+        self.on_compaction()
+
+
+def _rules_of(used: SkillUsed) -> list[HeldRule]:
+    source = f"skill {used.name}"
+    return [
+        *(HeldRule(text=text, behavior="allow", source=source) for text in used.allowed_tools),
+        *(HeldRule(text=text, behavior="deny", source=source) for text in used.disallowed_tools),
+    ]
 
 
 def _after_hooks(ruling: Ruling, decision: Decision) -> Decision:

@@ -22,6 +22,8 @@ _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
 class Gear:
     policy: str | None = None
     """Hash of the blob with the rules and hooks that hold."""
+    definition: str | None = None
+    """Hash of the blob with what the agent is."""
     sandbox: facts.SandboxOpened | None = None
     loaded: tuple[str, ...] = ()
     """Deferred tools that the model has the definitions of."""
@@ -37,11 +39,19 @@ class Gear:
     """The newest ones: what the agent has done and wants to do."""
     commands: list[str] = field(default_factory=list[str])
     """Of the shell, which may have taken it to another folder; it stays where it went."""
+    skills: list[facts.SkillUsed] = field(default_factory=list[facts.SkillUsed])
+    """Used in this run: what they allow and forbid ends with it."""
+    skill_texts: dict[str, str] = field(default_factory=dict[str, str])
+    """What the model was given of skills that it has brought up, the newest last."""
+    _bringing: dict[str, str] = field(default_factory=dict[str, str])
+    """Skills by the calls that bring them up, as long as these have no result."""
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
             case facts.PolicyAdopted(policy=policy):
                 self.policy = policy
+            case facts.AgentAdopted(definition=definition):
+                self.definition = definition
             case facts.SandboxOpened():
                 self.sandbox = payload
             case facts.ToolsLoaded(names=names):
@@ -51,8 +61,16 @@ class Gear:
                 | facts.WorkspaceRestored(snapshot=snapshot)
             ):
                 self.snapshot = snapshot
-            case events.PermissionUpdated() | facts.ToolCallAuthorized() | facts.SessionForked():
+            case events.PermissionUpdated() | facts.ToolCallAuthorized():
                 self.permissions.append(payload)
+            case facts.SessionForked():
+                self.permissions.append(payload)
+                self.skills = []  # what they allow was allowed to the other session
+            case _:
+                self._worked(payload)
+
+    def _worked(self, payload: AnyPayload) -> None:
+        match payload:
             case events.UserMessage(content=content):
                 self.prompts.append(plain_text(content))
             case (
@@ -60,8 +78,21 @@ class Gear:
                 | events.AgentMcpToolUse(name=name, input=given)
             ):
                 self._called(name, given)
+            case facts.SkillUsed(name=name, tool_use_id=call_id):
+                self.skills = [*self.skills, payload]
+                if call_id is not None:
+                    self._bringing[call_id] = name
+            case events.StatusIdle(reason=reason) if reason != "requires_action":
+                self.skills = []
+            case events.AgentToolResult(tool_use_id=call_id) if call_id in self._bringing:
+                self._brought_up(self._bringing.pop(call_id), payload)
             case _:
                 pass
+
+    def _brought_up(self, name: str, result: events.AgentToolResult) -> None:
+        if not result.is_error:
+            self.skill_texts.pop(name, None)
+            self.skill_texts[name] = plain_text(result.content)
 
     def _called(self, name: str, given: Mapping[str, object]) -> None:
         self.calls.append((name, given))

@@ -13,6 +13,7 @@ from mainspring.harness import occasions
 from mainspring.harness.abandoned import INTERRUPTED, abandoned
 from mainspring.harness.calling import look_up
 from mainspring.harness.calls import run_round
+from mainspring.harness.context.compact import compact
 from mainspring.harness.desk import Desk
 from mainspring.harness.early import early_calls
 from mainspring.harness.hearing import hear, listen
@@ -63,7 +64,7 @@ def _begin(desk: Desk) -> Ended | None:
     """Start a run, or take over one that a crash left open."""
     thread = desk.thread
     if not thread.running:
-        if not thread.is_answered or _is_answerable(desk):
+        if not thread.is_answered or thread.wanted_compaction or _is_answerable(desk):
             desk.note(StatusRunning())
         return None
     attempt = thread.tries.wakes + 1
@@ -114,6 +115,8 @@ async def _next_step(desk: Desk) -> Step | None:
         return _interrupt(desk)
     if thread.unsettled():
         return await run_round(desk)
+    if thread.wanted_compaction is not None:
+        return await compact(desk, thread.wanted_compaction)
     if thread.repetition.due == "stop":
         return Ended("loop_detected", "the same steps again and again, after a nudge too")
     if thread.repetition.due == "nudge":

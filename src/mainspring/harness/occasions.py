@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mainspring.core.content import plain_text
+from mainspring.core.events import CompactionRequested
 from mainspring.core.hook import Occasion
 from mainspring.core.tool import Call, Outcome
 
@@ -89,11 +90,16 @@ def stop_failed(reason: str, detail: str | None) -> Occasion:
     )
 
 
-def before_compact() -> Occasion:
+def before_compact(wanted: CompactionRequested | None = None) -> Occasion:
+    trigger = "auto" if wanted is None else "manual"
+    instructions = (wanted.instructions if wanted is not None else None) or ""
     return Occasion(
-        event="PreCompact", subject="auto", fields={"trigger": "auto", "custom_instructions": ""}
+        event="PreCompact",
+        subject=trigger,
+        fields={"trigger": trigger, "custom_instructions": instructions},
     )
 
 
-def after_compact() -> Occasion:
-    return Occasion(event="PostCompact", subject="auto", fields={"trigger": "auto"})
+def after_compact(wanted: CompactionRequested | None = None) -> Occasion:
+    trigger = "auto" if wanted is None else "manual"
+    return Occasion(event="PostCompact", subject=trigger, fields={"trigger": trigger})

@@ -9,6 +9,7 @@ from mainspring.core.events import StopReason
 
 Terminal: TypeAlias = Literal[
     "completed",
+    "compacted",
     "max_turns",
     "budget_reached",
     "requires_action",
@@ -69,6 +70,7 @@ def stop_reason(ended: Ended) -> StopReason:
             return StopReason(type="retries_exhausted")
         case (
             "completed"
+            | "compacted"
             | "interrupted_streaming"
             | "interrupted_tools"
             | "output_truncated"

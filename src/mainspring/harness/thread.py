@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.harness import repetition
+from mainspring.harness import compaction, repetition
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.gear import Gear
 from mainspring.harness.open_call import Kind, OpenCall
@@ -67,6 +67,7 @@ class Thread:
     model: str | None = None
     compacted: bool = False
     """A compaction came after the last model request."""
+    wanted_compaction: events.CompactionRequested | None = None
     last_reason: str | None = None
     """Why the last run ended."""
     gear: Gear = field(default_factory=Gear)
@@ -76,6 +77,7 @@ class Thread:
         if event.thread_id != self.id:
             return
         self.repetition = repetition.fold(self.repetition, event.id, event.payload)
+        self.wanted_compaction = compaction.fold(self.wanted_compaction, event.payload)
         self.gear.apply(event.payload)
         handler = _HANDLERS.get(type(event.payload))
         if handler is not None:

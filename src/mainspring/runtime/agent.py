@@ -12,6 +12,7 @@ from mainspring.harness.context.prompt import system_prompt
 from mainspring.harness.context.view import Prefix, specs
 from mainspring.harness.limits import Limits
 from mainspring.runtime.crew.subagent import Subagent
+from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 
 
@@ -49,7 +50,10 @@ def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "")
     return Prefix(
         model=agent.model,
         system=system_prompt(
-            instructions=agent.instructions, rules=agent.rules, environment=environment
+            instructions=agent.instructions,
+            rules=agent.rules,
+            skills="" if agent.is_coordinator else render_catalogue(agent.skills),
+            environment=environment,
         ),
         tools=specs(tools),
         effort=agent.effort,

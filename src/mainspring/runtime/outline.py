@@ -12,11 +12,14 @@ from mainspring.core.clock import from_micros
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, payload_type
 from mainspring.core.events import Usage
-from mainspring.harness.ensemble import Account
+from mainspring.harness.ensemble import Account, Ensemble, Member
 from mainspring.harness.open_call import OpenCall
+from mainspring.harness.permissions.policy import Mode, parse_mode
+from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
+from mainspring.log.upcast import read_payload
 from mainspring.runtime.owner import is_dead
 
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
@@ -24,6 +27,9 @@ Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "
 
 _OPENING = 20
 _OPENED = str(facts.SandboxOpened.__struct_config__.tag)
+_MODES = [
+    str(kind.__struct_config__.tag) for kind in (facts.PolicyAdopted, events.PermissionUpdated)
+]
 _TYPES = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -96,15 +102,56 @@ async def outline(log: SessionLog, session: SessionRow) -> Outline:
     )
 
 
-async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
-    """Calls that a person or a client must answer before the session can go on."""
-    thread = Thread(id=session.thread_id)
-    named: tuple[str, ...] = ()
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call that a person or a client must answer before its thread can go on."""
+
+    call: OpenCall
+    thread_id: str
+    path: tuple[str, ...]
+    """Names of the subagents from the main thread down to the one that asks; empty: it does."""
+
+
+async def waiting(log: SessionLog, session: SessionRow) -> list[Waiting]:
+    """Of all threads, in the order of their birth."""
+    ensemble = Ensemble(session.thread_id)
+    named: dict[str, tuple[str, ...]] = {}
     for event in await log.read(session.id):
-        thread.apply(event)
-        if isinstance(event.payload, events.StatusIdle):
-            named = event.payload.stop_reason.event_ids
-    return [call for call in thread.unsettled() if call.id in named and call.answer is None]
+        ensemble.apply(event)
+        match event.payload:
+            case events.StatusIdle(stop_reason=stop):
+                named[event.thread_id] = stop.event_ids
+            case facts.SessionForked():  # what other threads waited for is not the fork's
+                named = {session.thread_id: named.get(session.thread_id, ())}
+            case _:
+                pass
+    return [
+        Waiting(call, member.id, _path(ensemble, member))
+        for member in ensemble.members.values()
+        for call in member.thread.unsettled()
+        if call.id in named.get(member.id, ()) and call.answer is None
+    ]
+
+
+def _path(ensemble: Ensemble, member: Member) -> tuple[str, ...]:
+    names = [each.name or each.id for each in ensemble.upwards(member) if each.birth is not None]
+    return tuple(reversed(names))
+
+
+async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
+    return [each.call for each in await waiting(log, session)]
+
+
+async def mode_of(log: SessionLog, session_id: str) -> Mode:
+    """The permission mode that the session is in, as its log and its inbox tell it."""
+    standing, begun_in = Standing(), "default"
+    for event in await log.read(session_id, types=_MODES):
+        standing = apply(standing, event.payload)
+        if isinstance(event.payload, facts.PolicyAdopted):
+            begun_in = event.payload.mode
+    for item in await log.store.pending(session_id):
+        standing = apply(standing, read_payload(item.type, item.body, item.version))
+    return standing.mode or parse_mode(begun_in)
 
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:

@@ -20,12 +20,13 @@ from mainspring.core.events import (
     UserMessage,
     UserToolConfirmation,
 )
-from mainspring.core.facts import SessionCreated
+from mainspring.core.facts import SessionCreated, SkillUsed
 from mainspring.core.model import Delta
+from mainspring.core.tool import Tool
 from mainspring.harness import occasions
 from mainspring.harness.budget import Purse
 from mainspring.harness.desk import Desk, unheard
-from mainspring.harness.ensemble import Ensemble
+from mainspring.harness.ensemble import Ensemble, Member
 from mainspring.harness.gates import OpenGates
 from mainspring.harness.permissions.standing import check_updates
 from mainspring.harness.reasons import Terminal
@@ -33,6 +34,7 @@ from mainspring.harness.record import Record, untold
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
+from mainspring.runtime.adopting import adopted
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.crew import Crew, open_crew
 from mainspring.runtime.crew.seating import Seating
@@ -41,6 +43,7 @@ from mainspring.runtime.desks import Office
 from mainspring.runtime.holding import held
 from mainspring.runtime.kit import Kit, Opening, Outfit, bare
 from mainspring.runtime.models import Models
+from mainspring.runtime.skills.using import skill_tools
 
 _SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
 
@@ -94,7 +97,10 @@ class Runtime:
         agent = self._resolved(agent)
         created = await self.log.create(
             SessionCreated(
-                agent_name=agent.name, title=title, metadata=dict(metadata) if metadata else None
+                agent_name=agent.name,
+                agent_version=agent.version,
+                title=title,
+                metadata=dict(metadata) if metadata else None,
             )
         )
         session = Session(self, agent, created.id)
@@ -137,6 +143,8 @@ class Session:
         self._log = runtime.log
         self._known: Known | None = None
         self._is_begun = False
+        self._used: list[SkillUsed] = []
+        """Skills that messages in the inbox have called; noted when they are taken out."""
 
     @property
     def log(self) -> SessionLog:
@@ -147,10 +155,19 @@ class Session:
         self._known, self._is_begun = before._known, before._is_begun
 
     async def send(
-        self, message: str | Sequence[Block], *, client_id: str | None = None
+        self,
+        message: str | Sequence[Block],
+        *,
+        client_id: str | None = None,
+        used: SkillUsed | None = None,
     ) -> InboxItem:
-        """Put a message into the inbox; whoever runs the session takes it from there."""
+        """Put a message into the inbox; whoever runs the session takes it from there.
+
+        `used` is the skill that it calls, if any: what that one allows, it allows in the next run
+        of this object.
+        """
         content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
+        self._used += [] if used is None else [used]
         return await self._log.submit(self.id, UserMessage(content=content), client_id=client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
@@ -230,14 +247,17 @@ class Session:
             ensemble = await self._read_on(writer, known)
             main = ensemble.main
             opening = Opening(agent=self.agent, thread=main.thread, writer=writer, log=self._log)
+            agent, kept = await adopted(opening)
+            opening = replace(opening, agent=agent)
             record = Record(writer=writer, ensemble=ensemble, tell=tell)
             async with (
                 self._runtime.outfit(opening) as kit,
-                open_crew(self._seating(record, kit)) as crew,
+                open_crew(self._seating(agent, record, kit)) as crew,
             ):
                 desk = self._desk(crew)
                 desk.emit = emit
-                desk.note(*kit.facts)
+                desk.note(*kept, *kit.facts, *self._used)
+                self._used = []
                 await self._begin(desk)
                 ended = await crew.conduct(desk)
             self._known = Known(ensemble, writer.head.seq)
@@ -268,7 +288,7 @@ class Session:
             source = "resume" if desk.thread.turns else "startup"
             await desk.ask_hooks(occasions.session_started(source, self.agent.model))
 
-    def _seating(self, record: Record, kit: Kit) -> Seating:
+    def _seating(self, agent: Agent, record: Record, kit: Kit) -> Seating:
         runtime = self._runtime
         office = Office(
             log=self._log,
@@ -277,7 +297,7 @@ class Session:
             purse=replace(runtime.purse, agent=self.agent.name),
             new_id=runtime.new_id,
         )
-        return Seating(office=office, agent=self.agent, kit=kit, extras=crew_tools)
+        return Seating(office=office, agent=agent, kit=kit, extras=_besides)
 
     def _desk(self, crew: Crew) -> Desk:
         return crew.main_desk()
@@ -292,3 +312,8 @@ class Session:
             else:
                 words.clear()
         return "\n\n".join(words)
+
+
+def _besides(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
+    """What a thread can do besides what its agent and its kit bring."""
+    return [*crew_tools(crew, member, agent), *skill_tools(crew, member, agent)]

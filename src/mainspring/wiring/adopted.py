@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import PolicyAdopted
+from mainspring.core.facts import ContextAdded, PolicyAdopted
 from mainspring.core.lazy import LazyModule
+from mainspring.harness.permissions.meaning import for_model
 from mainspring.harness.permissions.policy import Mode, Policy
 from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
@@ -69,9 +70,16 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     kept = await opening.writer.put_blob(
         msgspec.json.encode(adopted), media_type="application/json"
     )
-    fact = PolicyAdopted(policy=kept.hash, mode=policy.mode or "default")
+    mode = policy.mode or "default"
+    facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
+    if mode == "plan":
+        facts.append(_told(mode))
     warnings = (*loaded.warnings, *odd)
-    return Rules(adopted=adopted, loaded=loaded, facts=(fact,), warnings=warnings)
+    return Rules(adopted=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
+
+
+def _told(mode: Mode) -> ContextAdded:
+    return ContextAdded(text=for_model(mode), source="mode")
 
 
 async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
@@ -84,7 +92,7 @@ async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
     facts: tuple[KnownPayload, ...] = ()
     if wish.mode is not None and wish.mode != _mode_of(opening, adopted):
         update = PermissionUpdate(type="setMode", mode=wish.mode)
-        facts = (PermissionUpdated(updates=(update,), by="operator"),)
+        facts = (PermissionUpdated(updates=(update,), by="operator"), _told(wish.mode))
     return Rules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
 
 

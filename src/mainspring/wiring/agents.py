@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.config import Settings
+from mainspring.core import clock
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Mode
+from mainspring.runtime.folder import versions
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import AgentFolder, read_agent
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
@@ -54,7 +56,16 @@ def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = No
     if wanted.max_cost_usd is not None:
         limits = replace(limits, max_cost_usd=wanted.max_cost_usd)
     model = wanted.model or used or agent.model or default_model(settings)
-    return replace(found, agent=replace(agent, model=model, limits=limits))
+    agent = replace(agent, model=model, limits=limits)
+    if recorded is None and found.is_described:
+        agent = replace(agent, version=_kept_version(found.folder))
+    return replace(found, agent=agent)
+
+
+def _kept_version(folder: Path) -> str | None:
+    """The folder as it is now gets a number, if it is not the one that was kept last."""
+    version = versions.record(folder, clock.now)
+    return version.label if version.number else None
 
 
 def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:

@@ -85,6 +85,8 @@ class Places:
     """In the workspace, relative to it, and not the session's to see."""
     protected: tuple[str, ...] = ()
     """In the workspace, relative to it: programs may not change it."""
+    beside: tuple[Path, ...] = ()
+    """Outside of the workspace: programs may read it."""
 
 
 def without_denied(places: Places, policy: Policy) -> Places:
@@ -160,6 +162,19 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
     )
 
 
+def apart_from(places: Places, workspace: Path, thread_id: str) -> Places:
+    """Where a thread's hands work that has a folder of its own: a git worktree of the workspace.
+    It sees the repository that the worktree is of, and does not change it."""
+    repository = places.workspace / ".git"
+    return Places(
+        workspace=workspace,
+        state=places.state.with_name(f"{places.state.name}.{thread_id}"),
+        snapshots=places.snapshots.with_name(f"{places.snapshots.name}-{thread_id}"),
+        hidden=(),
+        beside=(repository,) if repository.is_dir() else (),
+    )
+
+
 def site_of(
     places: Places, environment: Environment, *, session_id: str, share: Path | None
 ) -> Site:
@@ -170,7 +185,10 @@ def site_of(
         workspace=workspace,
         state=places.state,
         share=share,
-        read_only=tuple(Path(each).expanduser().resolve() for each in environment.read_only),
+        read_only=(
+            *(Path(each).expanduser().resolve() for each in environment.read_only),
+            *places.beside,
+        ),
         hidden=tuple(workspace / each for each in places.hidden),
         protected=tuple(workspace / each for each in (*PROTECTED, *places.protected)),
         limits=Limits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),

@@ -58,12 +58,16 @@ def hook_runner(
     What models cost that hooks ask is `overheard`.
     """
 
+    agent = opening.subagent
+    about = {} if agent is None else {"agent_id": opening.thread.id, "agent_type": agent}
+
     def told() -> Mapping[str, object]:
         return {
             "session_id": opening.writer.session_id,
             "transcript_path": "",
             "cwd": adopted.policy.workspace,
             "permission_mode": gates.mode,
+            **about,
         }
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:

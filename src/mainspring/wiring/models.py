@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from mainspring.capabilities.providers.anthropic.client import AnthropicModel
 from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.demo import demo_model
 from mainspring.capabilities.providers.http import Http
+from mainspring.capabilities.providers.offline import offline_model
 from mainspring.capabilities.providers.openai_chat.client import ChatModel
 from mainspring.capabilities.providers.openai_responses.client import ResponsesModel
 from mainspring.capabilities.providers.router import Router
@@ -22,10 +24,12 @@ from mainspring.core.catalog import FREE, ModelFacts, Price, cost_of
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Model
+from mainspring.runtime.folder.whole_file import read_bounded
 
 DEFAULT = "default"
 OFFLINE = "scripted:demo"
 SMALL = "small"
+_SCRIPTED = "scripted:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +118,29 @@ def safest(every: Sequence[ModelFacts]) -> ModelFacts:
             date=min(price.date for price in prices),
         ),
     )
+
+
+def scripts_of(name: str, folder: Path) -> dict[str, Model]:
+    """Of the models that an agent is run with, those that are scripts in its folder.
+
+    Nobody but whoever runs the agent may name one: others could have any file read.
+
+    Raises:
+        InvalidInput: there is no such file inside the folder, or it is no script.
+    """
+    wanted = [each.strip() for each in name.split(",")]
+    files = [each for each in wanted if each.startswith(_SCRIPTED) and each != OFFLINE]
+    return {each: _script(each.removeprefix(_SCRIPTED), folder) for each in files}
+
+
+def _script(path: str, folder: Path) -> Model:
+    file = (folder / path).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise InvalidInput(f"{path}: a script is inside the agent's folder, {folder}")
+    content = read_bounded(file)
+    if content is None:
+        raise InvalidInput(f"{path}: there is no such script in {folder}")
+    return offline_model(content.decode(errors="replace"), name=path)
 
 
 class Shelf:

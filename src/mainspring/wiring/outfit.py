@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from anyio import to_thread
 
 from mainspring.capabilities.tools.ask import ASK_USER
@@ -27,19 +30,22 @@ from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Policy, remove_denied
+from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, bare
-from mainspring.wiring.adopted import adopt
+from mainspring.wiring.adopted import Adopted, adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
 from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
     Environment,
     Places,
+    apart_from,
     places_of,
     read_environment,
     without_denied,
 )
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
+from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
 
@@ -55,6 +61,35 @@ _ELSEWHERE = "/workspace"
 """What stands for the folder of a client with hands of its own; nobody looks into it here."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What all threads of a session have in common."""
+
+    wish: Wish
+    adopted: Adopted
+    environment: Environment
+
+    @property
+    def policy(self) -> Policy:
+        return self.adopted.policy
+
+    def moved(self, workspace: Path) -> _Shared:
+        """For work in another folder: what is allowed in the one is allowed in the other."""
+        policy = msgspec.structs.replace(self.policy, workspace=workspace.as_posix())
+        return replace(self, adopted=msgspec.structs.replace(self.adopted, policy=policy))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Station:
+    """A folder to work in, and hands there."""
+
+    key: str
+    places: Places
+    hands: Hands | None
+    tree: Tree
+    surroundings: Surroundings
+
+
 class Outfitter:
     """An `Outfit`. Agents without built-in tools get the given gates and nothing else."""
 
@@ -67,6 +102,7 @@ class Outfitter:
         self._wishes = wishes
         self._bare = bare(gates)
         self._files: Latest[str, list[Tool]] = Latest(_MOST_KNOWN)
+        self._known_around: Latest[str, Surroundings] = Latest(_MOST_KNOWN)
         self._looked: Latest[tuple[Places, Policy], Places] = Latest(_MOST_KNOWN)
         self._warned: Latest[str, str] = Latest(_MOST_KNOWN)
 
@@ -78,34 +114,72 @@ class Outfitter:
             async with self._handless(opening, wish)(opening) as kit:
                 yield kit
             return
-        session_id = opening.writer.session_id
         rules = await adopt(self._settings, opening, places.workspace, wish)
-        policy = rules.adopted.policy
         environment = read_environment({**wish.sandbox, **rules.loaded.sandbox})
-        places = await self._without_denied(places, policy)
-        async with AsyncExitStack() as stack:
-            hands = await self._hands(session_id, places, environment, wish)
+        for warning in rules.warnings:
+            self._warn(wish, warning)
+        shared = _Shared(wish=wish, adopted=rules.adopted, environment=environment)
+        async with self._station(opening, shared, places) as station:
+            opened = _opened(opening, places, station.hands)
+            async with self._kit(opening, shared, station, facts=(*rules.facts, *opened)) as kit:
+                yield kit
+            if station.hands is not None:
+                await station.hands.forget_all()
+
+    @asynccontextmanager
+    async def _station(
+        self, opening: Opening, shared: _Shared, places: Places
+    ) -> AsyncGenerator[_Station, None]:
+        """Hands and files in one folder, for as long as somebody works there."""
+        key = _key(opening)
+        places = await self._without_denied(places, shared.policy)
+        hands = await self._hands(key, places, shared)
+        try:
+            yield _Station(
+                key=key,
+                places=places,
+                hands=hands,
+                tree=_tree(places, shared.policy),
+                surroundings=await self._around(key, places, shared),
+            )
+        finally:
             if hands is not None:
-                stack.push_async_callback(self._bench.rest, session_id)
-            overheard: list[KnownPayload] = [] if hands is None else hands.overheard
-            gates = self._gatekeeper(opening, policy, hands)
-            warnings = rules.warnings
-            if rules.adopted.hooks:
+                await self._bench.rest(key)
+
+    @asynccontextmanager
+    async def _kit(
+        self,
+        opening: Opening,
+        shared: _Shared,
+        station: _Station,
+        facts: tuple[KnownPayload, ...] = (),
+    ) -> AsyncGenerator[Kit, None]:
+        """What one thread works with."""
+        hands, policy, wish = station.hands, shared.policy, shared.wish
+        overheard: list[KnownPayload] = [] if hands is None else hands.overheard
+        gates = self._gatekeeper(opening, policy, hands)
+        gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
+        async with AsyncExitStack() as stack:
+            if shared.adopted.hooks:
                 ask = asked_of(self._shelf, opening.agent.model)
                 runner = hooks.hook_runner(
-                    self._settings, rules.adopted, opening, gates, ask, overheard
+                    self._settings, shared.adopted, opening, gates, ask, overheard
                 )
                 gates.hooks = await stack.enter_async_context(runner)
-                warnings = (*warnings, *runner.warnings)
-            for warning in warnings:
-                self._warn(wish, warning)
-            tree = _tree(places, policy)
-            on_files = self._on_files(session_id, tree)
+                for warning in runner.warnings:
+                    self._warn(wish, warning)
             tools = {
-                **built_in_tools(opening, tree, on_files, hands, self._bench.workers),
-                **web_tools(environment, overheard.append),
+                **built_in_tools(
+                    opening,
+                    station.tree,
+                    self._on_files(opening, station),
+                    hands,
+                    self._bench.workers,
+                ),
+                **web_tools(shared.environment, overheard.append),
             }
             tools = wanted_of(remove_denied(tools, policy), opening.agent.built_ins)
+            tools = with_surroundings(tools, station.surroundings)
             brought = {tool.spec.name: tool for tool in opening.agent.tools}
             offered = remove_denied(brought, policy)
             deferred = deferred_of(offered)
@@ -117,13 +191,29 @@ class Outfitter:
                 client_tools=[ASK_USER] if wish.is_attended else [],
                 aliases=ALIASES,
                 box=None if hands is None else hands.box,
-                snapshots=WorkspaceSnapshots(tree, places.snapshots),
-                environment="\n".join((_told(places, environment, hands), *wish.notes)),
+                snapshots=WorkspaceSnapshots(station.tree, station.places.snapshots),
+                environment=_told(station.places, shared, hands),
                 overheard=overheard,
-                facts=(*rules.facts, *_opened(opening, places, hands)),
+                facts=facts,
+                for_thread=partial(self._for_thread, shared, station),
             )
-            if hands is not None:
-                await hands.forget_all()
+
+    @asynccontextmanager
+    async def _for_thread(
+        self, shared: _Shared, station: _Station, opening: Opening
+    ) -> AsyncGenerator[Kit, None]:
+        """In the same folder with the same hands; or in one of its own."""
+        if opening.workspace is None:
+            async with self._kit(opening, shared, station) as kit:
+                yield kit
+            return
+        apart = apart_from(station.places, opening.workspace, opening.thread.id)
+        moved = shared.moved(opening.workspace)
+        async with (
+            self._station(opening, moved, apart) as elsewhere,
+            self._kit(opening, moved, elsewhere) as kit,
+        ):
+            yield kit
 
     def _handless(self, opening: Opening, wish: Wish) -> Outfit:
         """A client of the service may have hands of its own: the rules hold for those as well."""
@@ -157,19 +247,28 @@ class Outfitter:
         self._looked.put((places, policy), found)
         return found
 
-    async def _hands(
-        self, session_id: str, places: Places, environment: Environment, wish: Wish
-    ) -> Hands | None:
+    async def _hands(self, key: str, places: Places, shared: _Shared) -> Hands | None:
         try:
-            return await self._bench.hands(session_id, places, environment, wish.credentials)
+            wish = shared.wish
+            return await self._bench.hands(key, places, shared.environment, wish.credentials)
         except SandboxFailed as error:
-            self._warn(wish, f"no commands can be run here: {error}")
+            self._warn(shared.wish, f"no commands can be run here: {error}")
             return None
 
-    def _on_files(self, session_id: str, tree: Tree) -> list[Tool]:
+    async def _around(self, key: str, places: Places, shared: _Shared) -> Surroundings:
+        """Those of its last run, which know what was shown."""
+        if (known := self._known_around.get(key)) is not None:
+            return known
+        is_served = shared.wish.is_served
+        found = await look_around(self._settings, places, shared.policy, is_served=is_served)
+        self._known_around.put(key, found)
+        return found
+
+    def _on_files(self, opening: Opening, station: _Station) -> list[Tool]:
         """Those of its last run, which know what was read."""
-        tools = self._files.get(session_id) or workspace_tools(tree)
-        self._files.put(session_id, tools)
+        key = f"{opening.writer.session_id}/{opening.thread.id}"
+        tools = self._files.get(key) or workspace_tools(station.tree)
+        self._files.put(key, tools)
         return tools
 
     def _warn(self, wish: Wish, warning: str) -> None:
@@ -188,6 +287,7 @@ class Outfitter:
             clock=clock.now,
             is_sandboxed=is_isolated,
             classifier=asked_of(self._shelf, opening.agent.model),
+            ceiling=opening.mode,
         )
 
 
@@ -219,13 +319,19 @@ def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[Know
     return () if opening.thread.gear.sandbox == fact else (fact,)
 
 
-def _told(places: Places, environment: Environment, hands: Hands | None) -> str:
+def _key(opening: Opening) -> str:
+    """Whose hands they are: the session's, or a thread's that works apart."""
+    session_id = opening.writer.session_id
+    return session_id if opening.workspace is None else f"{session_id}.{opening.thread.id}"
+
+
+def _told(places: Places, shared: _Shared, hands: Hands | None) -> str:
     """What the model is told about where it works."""
     lines = [f"Your workspace is {places.workspace}; you can touch nothing outside it."]
     if hands is None:
         lines.append("No commands can be run here: there is no sandbox.")
-    elif environment.rules is None:
+    elif shared.environment.rules is None:
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join(lines)
+    return "\n".join((*lines, *shared.wish.notes))

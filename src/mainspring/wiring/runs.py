@@ -130,7 +130,10 @@ class Runs:
         cast = await self._cast(tenant, asked, usable)
         session = self._session(tenant, asked, cast, scrubbing)
         previews = Previews(
-            self._back.deltas, session_id, scrub=scrubbing.scrub, passages=scrubbing.passages
+            self._back.deltas,
+            await self._store.session(session_id),
+            scrub=scrubbing.scrub,
+            passages=scrubbing.passages,
         )
         self._ongoing[session_id] = _Ongoing(tenant=tenant, asked=asked, wish=cast.wish)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -42,5 +42,13 @@ Wishes: TypeAlias = Callable[[Opening], Wish]
 
 
 def always(wish: Wish) -> Wishes:
-    """The same for every session."""
-    return lambda _opening: wish
+    """The same for every session. Its mode is what each begins with here: after that, a session is
+    in the mode that people put it in."""
+    begun: set[str] = set()
+
+    def wished(opening: Opening) -> Wish:
+        is_known = opening.writer.session_id in begun
+        begun.add(opening.writer.session_id)
+        return replace(wish, mode=None) if is_known else wish
+
+    return wished

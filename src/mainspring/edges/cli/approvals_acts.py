@@ -230,13 +230,18 @@ def _confirm(screen: Screen, found: Sequence[Approval], result: Result) -> None:
 def _row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     return [
         (approval.id, ""),
-        (approval.agent_name, ""),
+        (_asker(approval), ""),
         (approval.name, "bold"),
         (_gist(approval), ""),
         (ago(now - approval.asked_at), "dim"),
         ("" if approval.expires_at is None else minute(approval.expires_at), "dim"),
         _state(approval, now),
     ]
+
+
+def _asker(approval: Approval) -> str:
+    called = approval.subagent
+    return approval.agent_name if called is None else f"{called}, called by {approval.agent_name}"
 
 
 def _gist(approval: Approval) -> str:
@@ -267,7 +272,7 @@ def _show(screen: Screen, approval: Approval) -> None:
     facts = {
         "asked because": approval.reason,
         "asked": f"{ago(now - approval.asked_at)}, {minute(approval.asked_at)}",
-        "by": f"{approval.agent_name} in {approval.session_id}",
+        "by": f"{_asker(approval)} in {approval.session_id}",
         "may answer": _who(approval.may_answer.role, four_eyes=approval.may_answer.four_eyes),
         "until": _deadline(approval),
         "state": _state(approval, now)[0] or "waiting",

@@ -23,11 +23,12 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
-from mainspring.wiring.models import OFFLINE
+from mainspring.wiring.models import OFFLINE, scripts_of
 from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ async def open_stage(
         recorded = None if row is None else await outline(runtime.log, row)
         found = await anyio.to_thread.run_sync(open_agent, settings, wanted, recorded)
         agent = found.agent
+        scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
+        for name, script in scripts.items():
+            runtime.models.put(name, script)
+            notes.whole((SCRIPT_LABEL.format(name), "yellow"))
         runtime.models.open(agent.model)
         for warning in found.warnings:
             notes.whole((f"warning: {warning}", "yellow"))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import msgspec
 
 from mainspring.core.catalog import ModelFacts
-from mainspring.core.events import ContextCompacted
+from mainspring.core.events import CompactionRequested, ContextCompacted
 from mainspring.harness import occasions
+from mainspring.harness.context.kept_skills import skills_again
 from mainspring.harness.context.layers import (
     Sheet,
     collapse,
@@ -64,13 +65,16 @@ async def make_room(desk: Desk) -> Step | None:
     limits = room(desk.facts)
     work = _Compaction(desk)
     await work.limit_results(limits.results)
-    if desk.input_tokens() > limits.trigger:
+    is_over = desk.input_tokens() > limits.trigger
+    if is_over:
         await work.run(goal=limits.goal, rounds=_ROUNDS_KEPT)
         await work.summarize(goal=limits.goal, rounds=_ROUNDS_KEPT)
     if desk.input_tokens() > limits.stop and not work.is_interrupted:
         await work.run_harder(goal=limits.goal, results=limits.results // 2)
     if work.has_changed:
         await desk.ask_hooks(occasions.after_compact())
+    if work.has_changed and is_over:
+        _bring_back(desk)
     if work.is_interrupted:
         return Continue("compacted_retry")  # the loop hears of it before it goes on
     if (tokens := desk.input_tokens()) > limits.stop:
@@ -79,6 +83,27 @@ async def make_room(desk: Desk) -> Step | None:
             f"{tokens} tokens with all that could be compacted; the window is {desk.facts.window}",
         )
     return Continue("compacted_retry") if work.has_changed else None
+
+
+async def compact(desk: Desk, wanted: CompactionRequested) -> Step:
+    """Somebody has asked for it: a summary of all but the newest round or, if there is none to be
+    had, what the other layers can do."""
+    work = _Compaction(desk, wanted)
+    await work.summarize(goal=0, rounds=1)
+    if not work.has_changed and not work.is_interrupted:
+        await work.run(goal=desk.input_tokens() // 3, rounds=1)
+    if work.has_changed:
+        await desk.ask_hooks(occasions.after_compact(wanted))
+        _bring_back(desk)
+    if desk.thread.is_answered and not work.is_interrupted:
+        return Ended("compacted")
+    return Continue("compacted_retry")
+
+
+def _bring_back(desk: Desk) -> None:
+    """Skills that are in use; at most half of what is left, or the next compaction would be due."""
+    left = room(desk.facts).trigger - desk.input_tokens()
+    desk.note(*skills_again(desk, max_tokens=left // 2))
 
 
 async def shrink(desk: Desk, *, media: bool) -> bool:
@@ -101,10 +126,11 @@ async def shrink(desk: Desk, *, media: bool) -> bool:
 class _Compaction:
     """One pass over a desk's conversation. Gates hear of it before its first change."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, wanted: CompactionRequested | None = None) -> None:
         self.has_changed = False
         self.is_interrupted = False
         self._desk = desk
+        self._wanted = wanted
         self._is_announced = False
         self._is_blocked = False
         self._is_urgent = False
@@ -124,11 +150,12 @@ class _Compaction:
 
     async def summarize(self, *, goal: int, rounds: int) -> None:
         sheet = self._sheet(goal, rounds)
-        if sheet is None or not is_worth_it(self._desk, sheet):
+        if sheet is None or not is_worth_it(self._desk, sheet, is_wanted=self._wanted is not None):
             return
         if not await self._may_go_on():
             return
-        overlays = await summarize(self._desk, sheet)
+        keep = None if self._wanted is None else self._wanted.instructions
+        overlays = await summarize(self._desk, sheet, keep=keep)
         self.is_interrupted = overlays is None
         self._record(overlays or ())
 
@@ -169,7 +196,9 @@ class _Compaction:
         wait."""
         if not self._is_announced:
             self._is_announced = True
-            ruling = await self._desk.ask_hooks(occasions.before_compact(), is_context=False)
+            ruling = await self._desk.ask_hooks(
+                occasions.before_compact(self._wanted), is_context=False
+            )
             self._is_blocked = ruling.blocked
             await self._desk.gates.before_compact(self._desk.thread)
         return self._is_urgent or not self._is_blocked

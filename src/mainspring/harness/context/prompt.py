@@ -10,8 +10,17 @@ you did. Say what you found, not what you expected. When you are done, say what 
 know that it works. When you cannot do something, say so and why."""
 
 
+_SKILLS = """\
+Skills are instructions for particular kinds of work, each with a name and what it is for. When one
+fits what is to be done, call the tool `skill` with its name first, and do as it says."""
+
+
 def system_prompt(
-    *, instructions: str = "", rules: Sequence[str] = (), environment: str = ""
+    *,
+    instructions: str = "",
+    rules: Sequence[str] = (),
+    skills: str = "",
+    environment: str = "",
 ) -> tuple[str, ...]:
     """Static first; nothing that differs between two sessions of an agent stands in it."""
     static = [BASE]
@@ -20,6 +29,8 @@ def system_prompt(
     if rules:
         pinned = "\n".join(f"- {rule}" for rule in rules)
         static.append(f"<rules>\nThese hold whatever happens:\n{pinned}\n</rules>")
+    if skills:
+        static.append(f"<skills>\n{_SKILLS}\n{skills}\n</skills>")
     parts = ["\n\n".join(static)]
     if environment.strip():
         parts.append(f"<environment>\n{environment.strip()}\n</environment>")

@@ -32,6 +32,8 @@ FAILURES_IN_A_ROW = 3
 _OUTPUT_TOKENS = 4_000
 _MIN_GAIN_SHARE = 12
 """A summary is asked for if it can free one part in so many of the window."""
+_LEAST_WANTED = 1_000
+"""Bytes: of less, no summary is made even if somebody asks for one."""
 _TASK = """\
 You write the summary that replaces the older part of a conversation between a user and an agent.
 The agent goes on with it alone, so it needs to know: what was asked for and what is decided; what
@@ -51,16 +53,23 @@ def old_bytes(sheet: Sheet) -> int:
     return sum(sum(sheet.sizes[part.start : part.stop]) for part in old_stretches(sheet))
 
 
-def is_worth_it(desk: Desk, sheet: Sheet) -> bool:
+def is_worth_it(desk: Desk, sheet: Sheet, *, is_wanted: bool = False) -> bool:
     """Whether enough could be freed, and the last attempts did not all fail."""
+    if is_wanted:
+        return old_bytes(sheet) >= _LEAST_WANTED
     least = desk.facts.window * desk.facts.bytes_per_token / _MIN_GAIN_SHARE
     return old_bytes(sheet) >= least and desk.thread.summary_failures < FAILURES_IN_A_ROW
 
 
-async def summarize(desk: Desk, sheet: Sheet) -> list[ContextCompacted] | None:
-    """Overlays that put one summary in the place of all that is old; `None` if interrupted."""
+async def summarize(
+    desk: Desk, sheet: Sheet, *, keep: str | None = None
+) -> list[ContextCompacted] | None:
+    """Overlays that put one summary in the place of all that is old; `None` if interrupted.
+
+    `keep` is what the user wants to find in it.
+    """
     parts = old_stretches(sheet)
-    request = _request(desk, sheet, parts)
+    request = _request(desk, sheet, parts, keep)
     tokens = int(len(str(request).encode()) / desk.facts.bytes_per_token) + 1
     reserved = reserve(
         desk.tiers, desk.facts, input_tokens=tokens, output_tokens=request.max_tokens
@@ -91,9 +100,10 @@ async def summarize(desk: Desk, sheet: Sheet) -> list[ContextCompacted] | None:
     return overlays
 
 
-def _request(desk: Desk, sheet: Sheet, parts: Sequence[range]) -> Request:
+def _request(desk: Desk, sheet: Sheet, parts: Sequence[range], keep: str | None) -> Request:
     pinned = plain_text(tuple(sheet.transcript.pins.blocks()))
-    system = (*desk.prefix.system, f"{_TASK}\n\n<pinned>\n{pinned}\n</pinned>")
+    task = f"{_TASK}\nThe user asks you to keep above all: {keep}" if keep else _TASK
+    system = (*desk.prefix.system, f"{task}\n\n<pinned>\n{pinned}\n</pinned>")
     room = int(desk.facts.window * desk.facts.bytes_per_token / 2)
     room -= sum(len(part.encode()) for part in system)
     material = _material(sheet, parts, max(room, 4_000))

@@ -17,7 +17,17 @@ MODES_IN_WORDS: Mapping[Mode, str] = {
     "bypassPermissions": "all passes that no rule denies or asks about, in a sandbox",
     "bubble": "as default, and the parent session is asked",
 }
+_PLANNING = (
+    " Read what you need to know, and end your turn with the plan: what is to be done, in which"
+    " order, and how it will be known to work. The user then approves it, or says what to change."
+)
 _VERBS = {"allow": "allows", "ask": "asks about", "deny": "denies"}
+
+
+def for_model(mode: Mode) -> str:
+    """What the model is told when a session comes into a mode."""
+    more = _PLANNING if mode == "plan" else ""
+    return f"The permission mode is {mode} from here on: {MODES_IN_WORDS[mode]}.{more}"
 
 
 def meaning(held: HeldRule) -> str:

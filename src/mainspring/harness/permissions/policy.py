@@ -21,6 +21,16 @@ Scope: TypeAlias = Literal["managed", "user", "project", "local", "session"]
 Bypass: TypeAlias = Literal["sandboxed", "anywhere", "never"]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
+_FREEDOM: tuple[Mode, ...] = (
+    "plan",
+    "dontAsk",
+    "bubble",
+    "default",
+    "acceptEdits",
+    "auto",
+    "bypassPermissions",
+)
+"""From the one that lets the least pass to the one that lets the most pass."""
 T = TypeVar("T")
 
 
@@ -78,6 +88,11 @@ def parse_mode(text: str) -> Mode:
         if text == mode:
             return mode
     raise InvalidInput(f"{text!r} is not a mode; there are {', '.join(MODES)}")
+
+
+def stricter(one: Mode, other: Mode) -> Mode:
+    """The one that lets less pass; of two that let the same pass, the first."""
+    return min(one, other, key=_FREEDOM.index)
 
 
 def merge(under: Policy, over: Policy) -> Policy:

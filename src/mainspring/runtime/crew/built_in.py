@@ -61,7 +61,7 @@ VERIFY = Subagent(
         " that you make in a temporary folder. End with one line: VERDICT: PASS, VERDICT: FAIL, or"
         " VERDICT: PARTIAL if the environment kept you from checking."
     ),
-    tools=(*_READING, "python", "service_start", "service_logs", "service_stop"),
+    tools=(*_READING, "python", "service_start", "service_output", "service_stop"),
     must_run_something=True,
 )
 BUILT_IN: tuple[Subagent, ...] = (EXPLORE, GENERAL, PLAN, VERIFY)

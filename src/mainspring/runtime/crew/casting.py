@@ -24,7 +24,7 @@ _NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
 def cast_as(kind: Subagent, parent: Agent, birth: ThreadCreated, models: Models) -> Agent:
     wanted = birth.model or kind.model
     told = (kind.prompt, parent.instructions if kind.reads_instructions else "")
-    return replace(
+    cast = replace(
         parent,
         name=kind.name,
         description=kind.description,
@@ -35,7 +35,14 @@ def cast_as(kind: Subagent, parent: Agent, birth: ThreadCreated, models: Models)
         limits=Limits(max_turns=kind.max_turns, max_cost_usd=_money(kind.max_cost_usd)),
         effort=kind.effort or parent.effort,
         subagents=callable_by(kind, parent.subagents),
+        skills=parent.skills if is_for(kind, "skill") else (),
         is_coordinator=False,
+    )
+    own = kind.own
+    if own is None:
+        return cast
+    return replace(
+        cast, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills
     )
 
 

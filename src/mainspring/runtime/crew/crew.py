@@ -47,6 +47,8 @@ class Crew:
         self._record = seating.office.record
         self._group = group
         self._posts: dict[str, _Post] = {}
+        self._expected: set[str] = set()
+        """Who is being born."""
         self._news = anyio.Event()
         self._has_run = False
         """Whether a thread was run beside the main one."""
@@ -63,7 +65,8 @@ class Crew:
 
     @property
     def is_full(self) -> bool:
-        return len(self._posts) > MAX_AT_ONCE  # the main one is not counted
+        """Whether nobody more may be called; the main thread does not count."""
+        return len(self._posts.keys() | self._expected) > MAX_AT_ONCE
 
     def is_answerable(self, call: OpenCall) -> bool:
         called = self.ensemble.called_by(call.id)
@@ -81,8 +84,16 @@ class Crew:
                 self._halt_all()
         self._tend()
 
-    async def bear(self, parent: Member, birth: ThreadCreated, prompt: str) -> Member:
-        """The thread of a call, with its task; the same one if the call is made again.
+    def desk_of(self, member: Member) -> Desk | None:
+        """Where a thread sits, if it is run in this process."""
+        post = self._posts.get(member.id)
+        return None if post is None else post.desk
+
+    async def bear(
+        self, parent: Member, birth: ThreadCreated, prompt: str, *facts: KnownPayload
+    ) -> Member:
+        """The thread of a call, with its task; the same one if the call is made again. `facts` are
+        what its log has to know besides.
 
         Raises:
             HandsError: there is no place for it to work in.
@@ -90,21 +101,22 @@ class Crew:
         known = self.ensemble.members.get(birth.session_thread_id)
         if known is not None:
             return known
+        self._expected.add(birth.session_thread_id)
         self._note(parent.id, birth)
         born = self.ensemble.members[birth.session_thread_id]
-        self._note(born.id, self._seating.task_of(born, parent, prompt))
+        self._note(born.id, self._seating.task_of(born, parent, prompt), *facts)
         await self._record.commit()
         return born
 
     async def wait_for(self, member: Member) -> None:
         """Run a thread here and now, until it ends or waits."""
-        self._posts[member.id] = _Post()
+        self._take_post(member)
         await self._work(member)
 
     def set_to_work(self, member: Member) -> None:
         """Run a thread beside all others; its parent gets a message when it ends."""
         if member.id not in self._posts:
-            self._posts[member.id] = _Post()
+            self._take_post(member)
             self._has_run = True
             self._group.start_soon(self._in_background, member)
 
@@ -200,9 +212,10 @@ class Crew:
 
     def _can_go_on(self, member: Member) -> bool:
         thread = member.thread
+        is_open = thread.last_reason in (None, "requires_action")  # else it has come to an end
         return (
             thread.interrupted
-            or not thread.is_answered
+            or (is_open and not thread.is_answered)
             or bool(self.ensemble.mail_for(member.id))
             or any(call.is_answered or self.is_answerable(call) for call in thread.unsettled())
         )
@@ -234,6 +247,10 @@ class Crew:
         if is_over and not member.is_reported and member.parent_id is not None:
             parent = self.ensemble.members[member.parent_id]
             self.send(member, parent, report_of(member))
+
+    def _take_post(self, member: Member) -> None:
+        self._expected.discard(member.id)
+        self._posts[member.id] = _Post()
 
     def _halt_all(self) -> None:
         for thread_id, post in self._posts.items():

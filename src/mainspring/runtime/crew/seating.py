@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ThreadMessageReceived
 from mainspring.core.tool import Tool
@@ -23,6 +25,7 @@ from mainspring.runtime.crew.evidence import Evidence
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.desks import Office, Seat, desk_for
 from mainspring.runtime.kit import Kit, Opening, bare
+from mainspring.runtime.skills.preloaded import preload, preloading
 
 if TYPE_CHECKING:
     from mainspring.runtime.crew.crew import Crew
@@ -60,6 +63,10 @@ class Seating:
     @asynccontextmanager
     async def seated(self, member: Member, crew: Crew) -> AsyncGenerator[Desk, None]:
         agent, kind = self.agent_of(member), self.kind_of(member)
+        is_first = member.thread.turns == 0 and not member.thread.running
+        if kind.skills:
+            text = await to_thread.run_sync(preload, kind, self.agent.skills)
+            agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
         async with self._kit_for(member, agent, kind) as kit:
             seat = Seat(
                 member=member,
@@ -72,6 +79,8 @@ class Seating:
             )
             desk = desk_for(self.office, seat)
             desk.note(*kit.facts)
+            if is_first:
+                desk.note(*preloading(kind, self.agent.skills))
             if kind.must_run_something:
                 desk.gates = Evidence(desk.gates)
             yield self._remembered(member, desk)

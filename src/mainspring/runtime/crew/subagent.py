@@ -6,13 +6,22 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from mainspring.core.model import Effort
+from mainspring.core.model import Effort, ToolSpec
 from mainspring.runtime.folder.scopes import Scope
+from mainspring.runtime.skills.skill import Skill
 
 Isolation: TypeAlias = Literal[
     "shared",  # the parent's workspace and sandbox
     "worktree",  # a git worktree of its own, to be merged or thrown away
 ]
+
+
+class Own(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent in its own right has, and nothing of who calls it."""
+
+    built_ins: tuple[str, ...] = ()
+    client_tools: tuple[ToolSpec, ...] = ()
+    skills: tuple[Skill, ...] = ()
 
 
 class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,6 +54,8 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it is told what the agent's instruction files say, too."""
     must_run_something: bool = False
     """It may not end before a tool of its has run something: a verdict needs evidence."""
+    own: Own | None = None
+    """`None`: it has its parent's tools and skills, as far as `tools` goes."""
     scope: Scope | None = None
     """`None`: one of ours, or made in Python."""
     file: str = ""

@@ -6,114 +6,58 @@ What a thread may not use is not in what it is shown: no types, no tool.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from mainspring.core import ids
-from mainspring.core.errors import HandsError
-from mainspring.core.events import ThreadCreated
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.ensemble import Member
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.crew.crew import MAX_AT_ONCE, Crew
-from mainspring.runtime.crew.report import outcome_of
+from mainspring.runtime.crew.calling import CALLING, MAX_DEPTH, Wanted, call_out, refused
+from mainspring.runtime.crew.crew import Crew
 from mainspring.runtime.crew.seating import FORK
 from mainspring.runtime.crew.subagent import Subagent
 
-MAX_DEPTH = 2
-_CALLING = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
 _TELLING = Traits(concurrent=True, in_doubt="report")
-_BEGUN = (
-    "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
-    " else, or stop and wait. send_message reaches it, stop_agent ends it."
-)
 
 
 def crew_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
     """What a thread may do with others; nothing, if there are none for it."""
-    if not agent.subagents:
+    is_too_deep = member.depth >= MAX_DEPTH and member.name != FORK  # its tools are its parent's
+    if not agent.subagents or is_too_deep:
         return []
     return [_agent(crew, member, agent.subagents), _send_message(crew, member), _stop(crew, member)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A call, read."""
-
-    kind: str
-    description: str
-    prompt: str
-    model: str | None
-    is_background: bool
-    is_apart: bool
-
-    @classmethod
-    def of(cls, given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> _Wanted:
-        name = str(given.get("subagent_type") or _usual(kinds))
-        kind = kinds.get(name)
-        isolation = given.get("isolation") or (kind.isolation if kind is not None else "shared")
-        return cls(
-            kind=name,
-            description=str(given.get("description", "")),
-            prompt=str(given.get("prompt", "")),
-            model=str(given["model"]) if given.get("model") else None,
-            is_background=bool(
-                given.get("run_in_background", kind is not None and kind.is_background)
-            ),
-            is_apart=isolation == "worktree",
-        )
+def _wanted(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> Wanted:
+    name = str(given.get("subagent_type") or _usual(kinds))
+    kind = kinds.get(name)
+    isolation = given.get("isolation") or (kind.isolation if kind is not None else "shared")
+    return Wanted(
+        kind=name,
+        description=str(given.get("description", "")),
+        prompt=str(given.get("prompt", "")),
+        model=str(given["model"]) if given.get("model") else None,
+        is_background=bool(given.get("run_in_background", kind is not None and kind.is_background)),
+        is_apart=isolation == "worktree",
+    )
 
 
 def _agent(crew: Crew, member: Member, subagents: Sequence[Subagent]) -> Tool:
     kinds = {each.name: each for each in subagents}
 
     async def run(call: Call) -> Outcome:
-        wanted = _Wanted.of(call.input, kinds)
-        child = crew.ensemble.called_by(call.id)
-        if child is None and member.depth >= MAX_DEPTH:
-            return _refused("Subagents of subagents cannot call others: do it yourself.")
-        if child is None and crew.is_full:
-            return _refused(
-                f"{MAX_AT_ONCE} subagents are at work already: wait until one has ended, or do it"
-                " yourself."
-            )
-        try:
-            child = child or await crew.bear(member, _birth(call, member, wanted), wanted.prompt)
-        except HandsError as error:
-            return _refused(str(error))
-        if child.birth is not None and child.birth.mode == "background":
-            crew.set_to_work(child)
-            return Outcome.text(_BEGUN.format(name=wanted.kind, thread_id=child.id))
-        await crew.wait_for(child)
-        if waiting := crew.waiting_for(child):
-            return Outcome((), waits_for=tuple(waiting))
-        return outcome_of(child)
+        return await call_out(crew, member, call, _wanted(call.input, kinds))
 
     return Tool(
         spec=_spec(kinds, is_fork_shown=member.depth == 0),
         run=run,
-        traits=lambda _: _CALLING,
+        traits=lambda _: CALLING,
         invalid=lambda given: _wrong(given, kinds),
     )
 
 
 def _usual(kinds: Mapping[str, Subagent]) -> str:
     return GENERAL.name if GENERAL.name in kinds else next(iter(kinds))
-
-
-def _birth(call: Call, parent: Member, wanted: _Wanted) -> ThreadCreated:
-    return ThreadCreated(
-        session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
-        agent_name=wanted.kind,
-        parent_thread_id=parent.id,
-        tool_use_id=call.id,
-        mode="background" if wanted.is_background else "foreground",
-        is_fork=wanted.kind == FORK,
-        model=wanted.model,
-        isolation="worktree" if wanted.is_apart else "shared",
-        description=wanted.description or None,
-    )
 
 
 def _wrong(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> str | None:
@@ -228,8 +172,4 @@ def _found(crew: Crew, member: Member, call: Call) -> Member | Outcome:
         return meant[-1]
     known = ", ".join(f"{each.id} ({each.name})" for each in below) or "none yet"
     what = "is not clear" if meant else "is nobody that you have called"
-    return _refused(f"{wanted!r} {what}. You have called: {known}.")
-
-
-def _refused(why: str) -> Outcome:
-    return Outcome.text(why, ok=False, error="failed")
+    return refused(f"{wanted!r} {what}. You have called: {known}.")

@@ -28,6 +28,7 @@ def _nobody_vouches(_place: Path) -> bool | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFolder:
+    folder: Path
     agent: Agent
     """Its model is empty if the folder names none."""
     manifest: Manifest
@@ -104,6 +105,7 @@ def look_at_agent(
         *(each for each in (*skills.skills, *helpers.subagents) if each.scope == "project"),
     ]
     return AgentFolder(
+        folder=folder,
         agent=agent,
         manifest=said,
         told=told,

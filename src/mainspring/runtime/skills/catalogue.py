@@ -9,9 +9,10 @@ from mainspring.runtime.skills.skill import Skill
 
 
 def render_catalogue(skills: Iterable[Skill]) -> str:
-    """Those that it may use by itself, by name: the same bytes for the same skills."""
-    usable = sorted((skill for skill in skills if skill.for_model), key=lambda skill: skill.name)
-    return "\n".join(_line(skill) for skill in usable)
+    """Those that it may use by itself, by name: the same bytes for the same skills. One that is
+    about certain files is brought up with them, and not before."""
+    usable = [skill for skill in skills if skill.for_model and not skill.paths]
+    return "\n".join(_line(skill) for skill in sorted(usable, key=lambda skill: skill.name))
 
 
 def _line(skill: Skill) -> str:

@@ -32,6 +32,8 @@ class Asking:
     call_id: str
     thread_id: str
     asked: int
+    subagent: str | None = None
+    """Whose thread it is, if it is not the main one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,12 @@ async def glance(log: SessionLog, digests: Digests, session: SessionRecord) -> G
     digest = await digests.of(row)
     is_open = session.archived_at is None and digest.status != "terminated"
     askings = (
-        Asking(call_id=call_id, thread_id=thread.id, asked=call.asked)
+        Asking(
+            call_id=call_id,
+            thread_id=thread.id,
+            asked=call.asked,
+            subagent=None if thread.id == row.thread_id else thread.agent_name,
+        )
         for thread in digest.threads.values()
         for call_id, call in thread.calls.items()
         # what a fork has inherited its parent was asked; it will be asked itself once it runs

@@ -232,6 +232,7 @@ def _begun(
         is_left=policy.on_expiry == "leave",
         escalates_at=_after(question.at, policy.escalate_after_seconds),
         escalate_to=policy.escalate_to,
+        subagent=asking.subagent,
     )
 
 

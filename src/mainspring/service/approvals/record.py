@@ -64,6 +64,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     answered_by: str | None = None
     """`<key>:<name>`, `cli:<user>`, or `expired`."""
     message: str | None = None
+    subagent: str | None = None
+    """Who wants to do it, if it is not the agent itself: `session_thread_id` is its thread."""
     closed_at: datetime | None = None
     """When it was answered, or seen to be void."""
     type: Literal["approval"] = "approval"

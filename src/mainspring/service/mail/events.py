@@ -15,6 +15,7 @@ from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.ids import stable_id
 from mainspring.service.keeping.notice import Notice
+from mainspring.service.sessions.wire_events import shown_type
 
 EventType: TypeAlias = Literal[
     "agent.archived",
@@ -132,11 +133,14 @@ _FOR_REASON = {
 
 def told_by(event: Event, *, tenant: str, main_thread_id: str) -> list[WebhookEvent]:
     """What webhooks say of an event of a session's log; the same each time it is asked."""
+    shown = shown_type(event, main_thread_id=main_thread_id)
     thread_id = getattr(event.payload, "session_thread_id", None)
+    if shown != event.type:
+        thread_id = event.thread_id
     if thread_id == main_thread_id:  # of the main thread the session itself tells
         return []
     told: list[WebhookEvent] = []
-    for type_ in LOG_TYPES.get(event.type, ()):
+    for type_ in LOG_TYPES.get(shown, ()):
         if isinstance(event.payload, events.StatusIdle):
             reason = _FOR_REASON.get(type_)
             if reason is not None and event.payload.stop_reason.type != reason:

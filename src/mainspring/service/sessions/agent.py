@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
+from mainspring.runtime.crew.built_in import GENERAL
+from mainspring.runtime.crew.seating import FORK
 from mainspring.service.access.principal import Principal
 from mainspring.service.describing.agent_model import ModelAsked, ModelConfig
 from mainspring.service.describing.agent_roster import (
@@ -57,6 +60,19 @@ class ThreadAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agen
     id: str
     name: str
     version: int
+    model: ModelConfig
+    execution_identity: ExecutionIdentity
+    mcp_servers: tuple[McpServer, ...]
+    skills: tuple[AgentSkill, ...]
+    tools: tuple[Tool, ...]
+    description: str | None = None
+    system: str | None = None
+
+
+class InlineAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="inline"):
+    """Who runs a thread without being an agent that is kept: a helper of ours."""
+
+    name: str
     model: ModelConfig
     execution_identity: ExecutionIdentity
     mcp_servers: tuple[McpServer, ...]
@@ -173,11 +189,44 @@ def updated(agent: SessionAgent, asked: UpdateSessionAgent) -> SessionAgent:
     return replace(agent, mcp_servers=servers, tools=tools)
 
 
-def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent:
-    """The agent that a thread runs: of those that the session knows, the one with the name."""
+def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | InlineAgent:
+    """The agent that a thread runs: by the name that the call gave it; `None`: the session's."""
     own = _as_thread(agent)
-    known = {each.name: each for each in (*_members(agent.multiagent), own)}
-    return known.get(name or own.name, own)
+    if name is None or name == FORK:
+        return own
+    called = roster(agent).get(name)
+    if called is not None:
+        return called
+    is_ours = name == GENERAL.name
+    return InlineAgent(
+        name=name,
+        model=own.model,
+        execution_identity=own.execution_identity,
+        mcp_servers=own.mcp_servers,
+        skills=own.skills,
+        tools=own.tools,
+        description=GENERAL.description if is_ours else None,
+        system=GENERAL.prompt if is_ours else None,
+    )
+
+
+def roster(agent: SessionAgent) -> dict[str, ThreadAgent]:
+    """Whom the agent may call, by what they are called by: their names, and where that is not
+    enough to tell them apart, their ids too."""
+    called: dict[str, ThreadAgent] = {}
+    for each in _callable(agent.multiagent):
+        is_taken = each.name in (*called, FORK, GENERAL.name)
+        called[f"{each.name} ({each.id})" if is_taken else each.name] = each
+    return called
+
+
+def may_improvise(agent: SessionAgent) -> bool:
+    """Whether it may call upon somebody whom nobody has described before."""
+    match agent.multiagent:
+        case SessionMultiagent20261001(subagents=SessionDelegation(inline_agents=inline)):
+            return inline.type == "enabled"
+        case _:
+            return False
 
 
 def models_of(agent: SessionAgent) -> frozenset[str]:
@@ -213,6 +262,16 @@ def _as_thread(agent: SessionAgent | AgentObject) -> ThreadAgent:
         description=agent.description,
         system=agent.system,
     )
+
+
+def _callable(multiagent: SessionMultiagent | None) -> Sequence[ThreadAgent]:
+    match multiagent:
+        case SessionCoordinator(agents=agents):
+            return [each for each in agents if isinstance(each, ThreadAgent)]
+        case SessionMultiagent20261001(subagents=SessionDelegation(predefined_agents=agents)):
+            return agents
+        case _:
+            return ()
 
 
 def _members(multiagent: SessionMultiagent | None) -> list[ThreadAgent]:

@@ -15,6 +15,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.events import AgentMessage, ModelRequestEnded, ModelRequestStarted
 from mainspring.core.model import Announced, Delta, TextDelta, ToolInputDelta
 from mainspring.log.chain import Scrub
+from mainspring.log.store import SessionRow
 from mainspring.service.sessions.veil import Veil
 
 Kind: TypeAlias = Literal["agent.message", "agent.thinking"]
@@ -133,16 +134,17 @@ class SharedDeltas:
 
 
 class Previews:
-    """Publishes what a run of a session says. Its `emit` and `tell` are for `Session.run`."""
+    """Publishes what the main thread of a session says in a run. Its `emit` and `tell` are for
+    `Session.run`."""
 
     def __init__(
-        self, deltas: Deltas, session_id: str, *, scrub: Scrub, passages: Sequence[str] = ()
+        self, deltas: Deltas, session: SessionRow, *, scrub: Scrub, passages: Sequence[str] = ()
     ) -> None:
         """`scrub` is the log's; `passages` are known secrets of several words."""
         self._deltas = deltas
-        self._session_id = session_id
+        self._session_id = session.id
+        self._thread_id = session.thread_id
         self._new_veil = lambda: Veil(scrub, passages)
-        self._thread_id = ""
         self._request = 0
         self._event_id: str | None = None
         self._veil = self._new_veil()
@@ -161,9 +163,11 @@ class Previews:
                 pass
 
     def tell(self, event: Event) -> None:
+        if event.thread_id != self._thread_id:
+            return
         match event.payload:
             case ModelRequestStarted():
-                self._thread_id, self._request = event.thread_id, event.seq
+                self._request = event.seq
             case AgentMessage() | ModelRequestEnded():
                 self._event_id = None
             case _:

@@ -82,7 +82,6 @@ class SessionDigest(Struct, frozen=True, kw_only=True):
     seq: int = 0
     """How far the log has been read."""
     main_thread_id: str = ""
-    status: Status = "idle"
     updated_at: datetime | None = None
     usage: Usage = _NO_USAGE
     spent: limits.Spent = field(default_factory=limits.Spent)
@@ -92,6 +91,15 @@ class SessionDigest(Struct, frozen=True, kw_only=True):
     )
     """In order of creation; the main one is the first."""
     outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """The main thread's; but as long as any thread runs, the session does."""
+        main = self.threads.get(self.main_thread_id)
+        own: Status = "idle" if main is None else main.status
+        if own == "idle" and any(each.status == "running" for each in self.threads.values()):
+            return "running"
+        return own
 
     def call(self, call_id: str) -> tuple[str, Call] | None:
         """The thread that a call is of, and the call, if it is open."""
@@ -138,7 +146,7 @@ def _forked(digest: SessionDigest, event: Event, _payload: facts.SessionForked) 
     for thread in digest.threads.values():
         if thread.status != "terminated":
             digest = _thread_status(digest, event, thread.id, "idle")
-    return replace(digest, status="idle")
+    return digest
 
 
 def _thread_status(
@@ -167,21 +175,24 @@ def _running(digest: SessionDigest, event: Event, _payload: events.StatusRunning
         replace(each, result="running") if each.result == "pending" else each
         for each in digest.outcomes
     )
-    digest = replace(digest, status="running", outcomes=begun)
+    digest = replace(digest, outcomes=begun)
     return _thread_status(digest, event, event.thread_id, "running")
 
 
 def _idle(digest: SessionDigest, event: Event, payload: events.StatusIdle) -> SessionDigest:
-    digest = _thread_status(replace(digest, status="idle"), event, event.thread_id, "idle")
+    digest = _thread_status(digest, event, event.thread_id, "idle")
     return _awaiting(digest, event, event.thread_id, payload.stop_reason)
 
 
 def _awaiting(
     digest: SessionDigest, event: Event, thread_id: str, reason: events.StopReason
 ) -> SessionDigest:
-    """Of all calls, those are open that the thread says it waits for."""
+    """Of all calls, those are open that the thread says it waits for; what it says for others that
+    it has called, those have said themselves."""
     known = _calls(digest, thread_id)
-    waiting = {id_: _awaited(known.get(id_, Call("tool")), event.seq) for id_ in reason.event_ids}
+    others = [each.calls for each in digest.threads.values() if each.id != thread_id]
+    own = [id_ for id_ in reason.event_ids if not any(id_ in calls for calls in others)]
+    waiting = {id_: _awaited(known.get(id_, Call("tool")), event.seq) for id_ in own}
     return _with(digest, thread_id, event, calls=MappingProxyType(waiting))
 
 
@@ -190,18 +201,8 @@ def _awaited(call: Call, seq: int) -> Call:
     return call if is_clients else replace(call, asked=call.asked or seq)
 
 
-def _rescheduled(
-    digest: SessionDigest, event: Event, _payload: events.StatusRescheduled
-) -> SessionDigest:
-    digest = replace(digest, status="rescheduling")
-    return _thread_status(digest, event, event.thread_id, "rescheduling")
-
-
-def _terminated(
-    digest: SessionDigest, event: Event, _payload: events.StatusTerminated
-) -> SessionDigest:
-    digest = replace(digest, status="terminated")
-    return _thread_status(digest, event, event.thread_id, "terminated")
+def _is(status: Status) -> Callable[[SessionDigest, Event, Any], SessionDigest]:
+    return lambda digest, event, _payload: _thread_status(digest, event, event.thread_id, status)
 
 
 def _thread_made(digest: SessionDigest, event: Event, made: events.ThreadCreated) -> SessionDigest:
@@ -350,8 +351,8 @@ _HANDLERS: dict[type[AnyPayload], Callable[[SessionDigest, Event, Any], SessionD
     facts.ToolCallStarted: _started,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
-    events.StatusRescheduled: _rescheduled,
-    events.StatusTerminated: _terminated,
+    events.StatusRescheduled: _is("rescheduling"),
+    events.StatusTerminated: _is("terminated"),
     events.ThreadCreated: _thread_made,
     events.ThreadStatusRunning: _thread_is("running"),
     events.ThreadStatusIdle: _thread_is("idle"),

@@ -18,7 +18,15 @@ from mainspring.log.chain import to_event
 from mainspring.log.session_log import ENDLESS, SessionLog
 from mainspring.log.store import InboxItem, Span
 from mainspring.service.keeping.page import Limit, Page, cursor_of, place_of
-from mainspring.service.sessions.wire_events import PUBLIC_TYPES, View, Wire, WireEvent
+from mainspring.service.sessions.wire_events import (
+    CROSS_POSTED,
+    PUBLIC_TYPES,
+    Shown,
+    View,
+    Wire,
+    WireEvent,
+    logged_types,
+)
 
 MAX_READ = 20_000
 """Events that one request goes through at most; if that is not enough, its page is short."""
@@ -53,6 +61,14 @@ class Sought:
     is_until_open: bool
     is_backwards: bool
     limit: int
+
+    @property
+    def logged(self) -> frozenset[str] | None:
+        """Types as the log has them."""
+        return None if self.types is None else logged_types(self.types)
+
+    def names(self, each: Shown) -> bool:
+        return self.types is None or each.wire["type"] in self.types
 
     def wants(self, moment: datetime) -> bool:
         return not self.is_early(moment) and not self.is_late(moment)
@@ -154,7 +170,8 @@ class EventPages:
         return [
             item
             for item in items
-            if view.shows(item.type) and item.thread_id == thread and item.type != _YES_OR_NO
+            if view.shows(item.type) and item.type != _YES_OR_NO
+            if item.thread_id == thread or (view.thread_id is None and item.type in CROSS_POSTED)
         ]
 
     async def _unprocessed(self, wanted: Sought, item: InboxItem) -> WireEvent:
@@ -175,7 +192,7 @@ class EventPages:
             chunk = await self._chunk(wanted, place, size)
             fitting, is_over = _in_time(wanted, chunk)
             showing = await self._wire.shown(wanted.view, fitting)
-            for each in showing.shown:
+            for each in filter(wanted.names, showing.shown):
                 if len(shown) == room:
                     return shown, place
                 shown.append(each.wire)
@@ -201,7 +218,7 @@ class EventPages:
                     session_id=segment.session_id,
                     after=after,
                     upto=upto,
-                    types=wanted.types,
+                    types=wanted.logged,
                     threads=None if view.thread_id is None else frozenset([view.thread_id]),
                     limit=size - len(found),
                     backwards=wanted.is_backwards,

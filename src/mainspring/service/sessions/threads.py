@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainspring.core.errors import InvalidInput, NotFound, Stale
 from mainspring.service.access.principal import Principal
 from mainspring.service.keeping.page import Page, cursor_of, place_of
-from mainspring.service.sessions.agent import ThreadAgent, thread_agent
+from mainspring.service.sessions.agent import InlineAgent, ThreadAgent, thread_agent
 from mainspring.service.sessions.digest import Status, ThreadDigest
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
@@ -26,7 +26,7 @@ class ThreadStats(Struct, frozen=True, kw_only=True):
 
 class ThreadObject(Struct, frozen=True, kw_only=True):
     id: str
-    agent: ThreadAgent
+    agent: ThreadAgent | InlineAgent
     session_id: str
     status: Status
     created_at: datetime
@@ -85,6 +85,7 @@ class Threads:
 
     def _view(self, standing: Standing, thread: ThreadDigest) -> ThreadObject:
         record = standing.record
+        is_main = thread.id == standing.digest.main_thread_id
         archived_at = record.archived_threads.get(thread.id, record.archived_at)
         status: Status = "terminated" if archived_at is not None else thread.status
         until = thread.updated_at if status == "terminated" else self._sessions.clock()
@@ -93,7 +94,7 @@ class Threads:
         stats = ThreadStats(active_seconds=seconds, duration_seconds=duration)
         return ThreadObject(
             id=thread.id,
-            agent=thread_agent(record.agent, thread.agent_name),
+            agent=thread_agent(record.agent, None if is_main else thread.agent_name),
             session_id=record.id,
             status=status,
             created_at=thread.created_at,

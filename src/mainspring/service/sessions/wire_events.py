@@ -4,7 +4,7 @@ looks up what an event refers to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -81,17 +81,26 @@ PUBLIC_TYPES = frozenset(
 )
 """What the Managed Agents API knows; all else is internal."""
 
-_CROSS_POSTED = frozenset(
+_OF_A_THREAD = {
+    "session.status_running": "session.thread_status_running",
+    "session.status_idle": "session.thread_status_idle",
+    "session.status_terminated": "session.thread_status_terminated",
+    "session.status_rescheduled": "session.thread_status_rescheduled",
+}
+"""What a thread besides the main one says of how it stands, and what the API calls that."""
+CROSS_POSTED = frozenset(
     {
+        *_OF_A_THREAD.values(),
         "agent.custom_tool_use",
-        "session.thread_status_running",
-        "session.thread_status_idle",
-        "session.thread_status_terminated",
-        "session.thread_status_rescheduled",
+        "session.thread_created",
+        "user.custom_tool_result",
+        "user.interrupt",
+        "user.tool_confirmation",
+        "user.tool_result",
     }
 )
-"""Of another thread, but shown on the main one too; and so are calls that clients have to do
-something about."""
+"""Of another thread, but shown on the main one too, as it was sent to the session or tells of the
+thread; and so are calls that clients have to do something about."""
 _SESSION_ERRORS = frozenset(
     {
         "unknown_error",
@@ -104,6 +113,9 @@ _SESSION_ERRORS = frozenset(
     }
 )
 _WORKFLOW_ERRORS = frozenset({"unknown_error", "timeout_error", "program_error"})
+
+_THREAD_CREATED = "session.thread_created"
+_OF_ITS_OWN = frozenset({"agent.custom_tool_use", "agent.mcp_tool_use", "agent.tool_use"})
 
 WireEvent = dict[str, Any]
 """JSON: `Any` because what stands in it is as many kinds of thing as there are events."""
@@ -125,6 +137,21 @@ class View:
 
     def wants(self, event: Event) -> bool:
         return self.shows(event.type) and self.thread_id in (None, event.thread_id)
+
+    def type_of(self, event: Event) -> str:
+        return shown_type(event, main_thread_id=self.main_thread_id)
+
+
+def shown_type(event: Event, *, main_thread_id: str) -> str:
+    """What the API calls an event, by the thread that it is of."""
+    if event.thread_id == main_thread_id:
+        return event.type
+    return _OF_A_THREAD.get(event.type, event.type)
+
+
+def logged_types(types: frozenset[str]) -> frozenset[str]:
+    """What to look for in a log to find events of these types; there may be others among it."""
+    return types | {logged for logged, shown in _OF_A_THREAD.items() if shown in types}
 
 
 class Shown(NamedTuple):
@@ -156,18 +183,17 @@ class Wire:
             if (held is None or event.seq < held) and _is_of(view, event, known)
         ]
         blobs = await self._blobs(event.payload for event in wanted)
-        shown = [
-            Shown(
+        names = await self._names(view, wanted)
+        shown: list[Shown] = []
+        for event in wanted:
+            fields = wire(
                 event,
-                wire(
-                    event,
-                    main_thread_id=view.main_thread_id,
-                    verdict=known.get(event.id),
-                    blobs=blobs,
-                ),
+                main_thread_id=view.main_thread_id,
+                verdict=known.get(event.id),
+                blobs=blobs,
             )
-            for event in wanted
-        ]
+            _post(view, event, fields, names)
+            shown.append(Shown(event, fields))
         return Showing(shown, held)
 
     async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
@@ -175,6 +201,18 @@ class Wire:
         payload = read_payload(item.type, item.body, item.version)
         blobs = await self._blobs([payload])
         return wire_pending(item, main_thread_id=main_thread_id, blobs=blobs)
+
+    async def _names(self, view: View, shown: Iterable[Event]) -> Mapping[str, str]:
+        """Whose threads they are, if one of them tells how its thread stands."""
+        if all(view.type_of(event) == event.type for event in shown):
+            return {}
+        made = await self.log.read(view.session_id, types=[_THREAD_CREATED])
+        births = [each.payload for each in made]
+        return {
+            each.session_thread_id: each.agent_name
+            for each in births
+            if isinstance(each, events.ThreadCreated)
+        }
 
     async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:
         blobs: dict[str, bytes] = {}
@@ -220,7 +258,16 @@ def _is_of(view: View, event: Event, known: Verdicts) -> bool:
     if event.thread_id == (view.thread_id or view.main_thread_id):
         return True
     verdict = known.get(event.id)
-    return event.type in _CROSS_POSTED or (verdict is not None and verdict.is_for_clients)
+    is_posted = view.type_of(event) in CROSS_POSTED
+    return is_posted or (verdict is not None and verdict.is_for_clients)
+
+
+def _post(view: View, event: Event, fields: WireEvent, names: Mapping[str, str]) -> None:
+    """What is different about an event because of where it is shown."""
+    if (type_ := view.type_of(event)) != event.type:
+        fields |= {"type": type_, "agent_name": names.get(event.thread_id, "")}
+    elif event.thread_id == view.thread_id and event.type in _OF_ITS_OWN:
+        fields.pop("session_thread_id", None)  # only where it is not at home
 
 
 def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> WireEvent:

@@ -33,8 +33,8 @@ from mainspring.core.events import (
     StopReason,
     UserMessage,
 )
-from mainspring.harness.abandoned import abandoned
-from mainspring.harness.thread import Thread
+from mainspring.harness.abandoned import abandoned, closing
+from mainspring.harness.ensemble import Ensemble
 from mainspring.log.records import Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
@@ -177,18 +177,21 @@ class Parking:
             _LOG.exception("session %s was parked, and not everybody could be told", job.key)
 
     async def _close(self, writer: Writer, reason: str, failures: int) -> None:
-        thread = Thread(id=writer.thread_id)
-        for event in await self._log.read(writer.session_id):
-            thread.apply(event)
-        for event in await writer.stage_inbox():
-            thread.apply(event)
+        """All threads of it."""
+        ensemble = Ensemble.of(await self._log.read(writer.session_id), writer.thread_id)
+        for event in await writer.stage_inbox(ensemble.addressee):
+            ensemble.apply(event)
+        for member in ensemble.members.values():
+            thread = member.thread
+            if member is not ensemble.main and (thread.running or thread.unsettled()):
+                writer.stage(*closing(thread), thread_id=thread.id)
         error = ErrorDetail(
             type="unknown_error",
             message=f"{reason}; tried {failures} times. Send a message to try again.",
             retry_status=RetryStatus(type="exhausted"),
         )
         await writer.append(
-            *abandoned(thread, lambda _: "report"),
+            *abandoned(ensemble.main.thread, lambda _: "report"),
             SessionFailed(error=error),
             StatusIdle(
                 stop_reason=StopReason(type="retries_exhausted"), reason="parked", detail=reason

@@ -1,0 +1,1 @@
+"""Bills that are shared: amounts are whole cents, so that nothing is ever rounded away."""

@@ -1,0 +1,30 @@
+"""A compaction that somebody has asked for and that has not come yet: a fold of its thread."""
+
+from __future__ import annotations
+
+from mainspring.core.envelope import AnyPayload
+from mainspring.core.events import CompactionRequested, StatusIdle, UserInterrupt
+from mainspring.core.facts import LoopContinued, SessionForked, ThreadStopped
+
+_BEARING = (
+    CompactionRequested,
+    LoopContinued,
+    StatusIdle,
+    UserInterrupt,
+    ThreadStopped,
+    SessionForked,
+)
+
+
+def fold(wanted: CompactionRequested | None, payload: AnyPayload) -> CompactionRequested | None:
+    if not isinstance(payload, _BEARING):
+        return wanted
+    match payload:
+        case CompactionRequested():
+            return payload
+        case LoopContinued(reason=reason) if reason != "compacted_retry":
+            return wanted
+        case StatusIdle(reason=reason) if reason != "compacted":
+            return wanted
+        case _:
+            return None

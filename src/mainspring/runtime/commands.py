@@ -1,0 +1,319 @@
+"""Slash commands that mean the same to every client: their names, and what each reads or asks for.
+
+A command is a function over a session's log; what comes of it is a value, and showing that is the
+client's. What only a client can do (leave, begin anew) is named here and done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import (
+    ClientPayload,
+    CompactionRequested,
+    PermissionUpdate,
+    PermissionUpdated,
+    UserMessage,
+    UserToolConfirmation,
+)
+from mainspring.harness.context.anatomy import parts
+from mainspring.harness.ensemble import Ensemble, Member
+from mainspring.harness.permissions.always import always, update_of
+from mainspring.harness.permissions.meaning import MODES_IN_WORDS
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.rules import written
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime import outline
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.replies import (
+    Agents,
+    AgentType,
+    Context,
+    Cost,
+    Reply,
+    Said,
+    Sent,
+    Skills,
+    SkillView,
+    ThreadView,
+    Waiting,
+    WaitingCall,
+)
+from mainspring.runtime.xrays import read_shots
+
+APPROVED = "The plan is approved; carry it out."
+
+
+class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    about: str
+    hint: str = ""
+    """What may follow the name."""
+    kind: Literal["built-in", "skill", "command"] = "built-in"
+    is_clients: bool = False
+    """`perform` does not do it: it is about the client's own state."""
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.hint}".rstrip()
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(name="help", about="what can be typed", is_clients=True),
+    Command(
+        name="plan",
+        hint="[WHAT]",
+        about="plan first: nothing is changed until you approve the plan",
+    ),
+    Command(name="mode", hint="[MODE]", about="what may be done without asking"),
+    Command(
+        name="approve",
+        hint="[N] [yes|no|always] [WHY]",
+        about="what waits for you; or answer it (always: in this session)",
+    ),
+    Command(name="agents", about="subagents that can be called, and those that were"),
+    Command(name="skills", about="skills and commands of this agent"),
+    Command(name="context", about="what the last request was made of, in tokens"),
+    Command(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),
+    Command(name="cost", about="what the session took so far"),
+    Command(name="model", hint="NAME", about="go on with another model", is_clients=True),
+    Command(name="fork", about="go on in a copy; this session stays as it is", is_clients=True),
+    Command(name="clear", about="begin anew: another session of this agent", is_clients=True),
+    Command(name="exit", about="leave", is_clients=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    name: str
+    arguments: str
+
+
+def typed(message: str) -> Typed | None:
+    """The command that a message is; `//` begins a message, not a command."""
+    if not message.startswith("/") or message.startswith("//"):
+        return None
+    name, _, arguments = message[1:].partition(" ")
+    name, _, below = name.partition("\n")
+    return Typed(name.strip(), f"{below} {arguments}".strip())
+
+
+def unescaped(message: str) -> str:
+    """The words of a message that is no command."""
+    return message[1:] if message.startswith("//") else message
+
+
+def known(agent: Agent) -> list[Command]:
+    """Ours, then what the agent brings; a built-in cannot be replaced."""
+    taken = {command.name for command in COMMANDS}
+    brought = [
+        Command(
+            name=skill.name,
+            about=skill.description.partition("\n")[0],
+            hint=skill.argument_hint,
+            kind=skill.kind,
+        )
+        for skill in agent.skills
+        if skill.for_user and skill.name not in taken
+    ]
+    return [*COMMANDS, *brought]
+
+
+def near(name: str, commands: Iterable[Command]) -> list[str]:
+    """Names that somebody may have meant."""
+    names = [command.name for command in commands]
+    begun = [each for each in names if name and each.startswith(name)]
+    alike = get_close_matches(name, names, n=3, cutoff=0.6)
+    return list(dict.fromkeys((*begun, *alike)))[:3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """Where a command is given."""
+
+    log: SessionLog
+    session_id: str
+    agent: Agent
+    window: int | None = None
+    """Of the agent's model, in tokens."""
+
+    async def submit(self, *payloads: ClientPayload) -> None:
+        for payload in payloads:
+            await self.log.submit(self.session_id, payload)
+
+
+async def perform(at: At, name: str, arguments: str = "") -> Reply | None:
+    """Do a built-in command; `None`: there is none of that name, or it is the client's to do.
+
+    Raises:
+        InvalidInput: what follows the name cannot be understood; nothing was done.
+    """
+    act = _ACTS.get(name)
+    return None if act is None else await act(at, arguments.strip())
+
+
+async def _compact(at: At, keep: str) -> Reply:
+    await at.submit(CompactionRequested(instructions=keep or None))
+    return Sent(text="what is old is summed up", is_work=True)
+
+
+async def _plan(at: At, task: str) -> Reply:
+    await at.submit(mode_update("plan"))
+    if task:
+        await at.submit(UserMessage(content=(TextBlock(task),)))
+    return Sent(text=f"mode plan: {MODES_IN_WORDS['plan']}", is_work=bool(task))
+
+
+async def _mode(at: At, name: str) -> Reply:
+    if not name:
+        mode = await outline.mode_of(at.log, at.session_id)
+        return Said(text=f"mode {mode}: {MODES_IN_WORDS[mode]}")
+    mode = parse_mode(name)
+    if mode == "bubble":
+        raise InvalidInput("bubble is a mode of subagents")
+    await at.submit(mode_update(mode))
+    return Sent(text=f"mode {mode}: {MODES_IN_WORDS[mode]}")
+
+
+def mode_update(mode: str) -> PermissionUpdated:
+    return PermissionUpdated(updates=(PermissionUpdate(type="setMode", mode=mode),))
+
+
+async def _cost(at: At, _: str) -> Reply:
+    stands = await outline.outline(at.log, await at.log.session(at.session_id))
+    return Cost(turns=stands.turns, usage=stands.usage, cost_usd=str(stands.cost_usd))
+
+
+async def _context(at: At, _: str) -> Reply:
+    shots = await read_shots(at.log, await at.log.session(at.session_id))
+    if not shots:
+        return Said(text="no model has been called yet")
+    last = shots[-1]
+    return Context(
+        model=last.request.model,
+        parts=parts(last),
+        messages=len(last.request.messages),
+        window=at.window,
+    )
+
+
+async def _agents(at: At, _: str) -> Reply:
+    session = await at.log.session(at.session_id)
+    ensemble = Ensemble.of(await at.log.read(session.id), session.thread_id)
+    return Agents(
+        types=tuple(
+            AgentType(
+                name=each.name, description=each.description, model=each.model, scope=each.scope
+            )
+            for each in at.agent.subagents
+        ),
+        threads=tuple(
+            _thread_view(each) for each in ensemble.members.values() if each.birth is not None
+        ),
+    )
+
+
+def _thread_view(member: Member) -> ThreadView:
+    thread = member.thread
+    return ThreadView(
+        id=member.id,
+        agent=member.name,
+        description=None if member.birth is None else member.birth.description,
+        parent_id=member.parent_id,
+        depth=member.depth,
+        status="running" if thread.running else thread.last_reason or "waiting",
+        turns=thread.turns,
+        cost_usd=str(member.account.spent.cost_usd),
+    )
+
+
+async def _skills(at: At, _: str) -> Reply:
+    return Skills(
+        skills=tuple(
+            SkillView(
+                name=each.name,
+                description=each.description,
+                kind=each.kind,
+                scope=each.scope,
+                is_trusted=each.is_trusted,
+                for_model=each.for_model,
+                for_user=each.for_user,
+            )
+            for each in at.agent.skills
+        )
+    )
+
+
+async def _approve(at: At, said: str) -> Reply:
+    calls = await _waiting(at)
+    if not said:
+        return Waiting(calls=tuple(calls))
+    meant, verdict, why = _answer(said, calls)
+    if verdict == "no":
+        await at.submit(
+            UserToolConfirmation(tool_use_id=meant.id, result="deny", deny_message=why or None)
+        )
+        return Sent(text=f"{meant.name} is denied", is_work=True)
+    rule = always(meant.name, meant.input) if verdict == "always" else None
+    if verdict == "always" and rule is None:
+        raise InvalidInput(f"no rule is narrow enough for this {meant.name}: say yes or no")
+    if rule is not None:
+        await at.submit(PermissionUpdated(updates=(update_of(rule),), tool_use_id=meant.id))
+    await at.submit(UserToolConfirmation(tool_use_id=meant.id, result="allow"))
+    also = "" if rule is None else f", and {written(rule)} from here on"
+    return Sent(text=f"{meant.name} is allowed{also}", is_work=True)
+
+
+def _answer(said: str, calls: Sequence[WaitingCall]) -> tuple[WaitingCall, str, str]:
+    number, rest = "1", said
+    if said.split(maxsplit=1)[0].isdigit():
+        number, _, rest = said.partition(" ")
+    elif len(calls) > 1:
+        raise InvalidInput(f"{len(calls)} calls wait: say which, as in /approve 1 yes")
+    verdict, _, why = rest.strip().partition(" ")
+    words = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+    if verdict.lower() not in words:
+        raise InvalidInput("say yes, no or always: /approve 1 yes")
+    found = [call for call in calls if call.number == int(number)]
+    if not found:
+        raise InvalidInput("nothing waits" if not calls else f"there is no call {number}")
+    if found[0].is_question:
+        raise InvalidInput(f"{found[0].name} wants an answer of its own, not a yes or a no")
+    return found[0], words[verdict.lower()], why.strip()
+
+
+async def _waiting(at: At) -> list[WaitingCall]:
+    found = await outline.waiting(at.log, await at.log.session(at.session_id))
+    return [
+        WaitingCall(
+            number=number,
+            id=each.call.id,
+            thread_id=each.thread_id,
+            path=each.path,
+            name=each.call.name,
+            input=dict(each.call.input),
+            reason=each.call.reason,
+            preview=each.call.preview,
+            is_question=each.call.kind != "tool",
+        )
+        for number, each in enumerate(found, 1)
+    ]
+
+
+_ACTS: dict[str, Callable[[At, str], Awaitable[Reply]]] = {
+    "compact": _compact,
+    "plan": _plan,
+    "mode": _mode,
+    "cost": _cost,
+    "context": _context,
+    "agents": _agents,
+    "skills": _skills,
+    "approve": _approve,
+}

@@ -1,0 +1,131 @@
+"""Where threads work that work apart: a git worktree for each, until somebody closes it.
+
+What is true of them is in the log and on the disk; what is kept here is what was looked up last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import HandsError
+from mainspring.core.events import ThreadCreated
+from mainspring.core.facts import WorktreeClosed, WorktreeOpened
+from mainspring.harness.ensemble import Member
+from mainspring.runtime.kit import Closed, Worktree, Worktrees
+
+_MOST_NAMED = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Lodgings:
+    worktrees: Worktrees | None
+    """`None`: nobody can work apart here."""
+    session_id: str
+    note: Callable[[str, KnownPayload], None]
+    """Puts a fact into the log of a thread."""
+    changed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By thread: what differs in its worktree from what it began with."""
+
+    async def found_for(self, birth: ThreadCreated, parent: Member) -> tuple[WorktreeOpened, ...]:
+        """A worktree, if a thread that is to be born wants one; the same one if it is asked again.
+
+        Raises:
+            HandsError: it cannot have one.
+        """
+        if birth.isolation != "worktree":
+            return ()
+        if self.worktrees is None:
+            raise HandsError("There are no worktrees here: call it with the isolation shared.")
+        if parent.worktree is not None:
+            raise HandsError(
+                "You work in a worktree yourself, and there are none of those: call it with the"
+                " isolation shared, to work where you do."
+            )
+        opened = await self.worktrees.open(_name(birth, self.session_id))
+        return (
+            WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),
+        )
+
+    async def lodge(self, member: Member, parent: Member) -> None:
+        """One that was closed is opened anew for a thread that goes on.
+
+        Raises: HandsError.
+        """
+        if member.worktree is None and member.birth is not None:
+            for opened in await self.found_for(member.birth, parent):
+                self.note(member.id, opened)
+
+    async def look(self, member: Member) -> tuple[str, ...]:
+        """Paths in the workspace that would change if its worktree were merged.
+
+        Raises: HandsError.
+        """
+        if self.worktrees is None or member.worktree is None:
+            return ()
+        self.changed[member.id] = tuple(await self.worktrees.changes(_worktree(member.worktree)))
+        return self.changed[member.id]
+
+    async def tidy(self, member: Member) -> None:
+        """After a run: a worktree in which nothing was changed is not kept."""
+        try:
+            if not await self.look(member):
+                await self.close(member, merge=False)
+        except HandsError:
+            self.changed.pop(member.id, None)  # whoever wants to close it is told what is wrong
+
+    async def close(self, member: Member, *, merge: bool) -> Closed | None:
+        """Bring what was done into the workspace, or throw it away; `None`: it has no worktree.
+
+        Raises: HandsError.
+        """
+        opened, birth = member.worktree, member.birth
+        if self.worktrees is None or opened is None or birth is None:
+            return None
+        message = birth.description or f"Work of {birth.agent_name}"
+        closed = await self.worktrees.close(_worktree(opened), merge=merge, message=message)
+        self.note(
+            member.id,
+            WorktreeClosed(
+                path=opened.path,
+                outcome=closed.outcome,
+                commit=closed.commit,
+                reason=closed.reason,
+            ),
+        )
+        self.changed.pop(member.id, None)
+        return closed
+
+    def told(self, member: Member) -> str:
+        """What whoever has called a thread is told of its worktree."""
+        if member.worktree is None:
+            return ""
+        what = _counted(self.changed.get(member.id, ()))
+        return f"[worktree {member.worktree.branch}{what}. close_worktree merges or discards it.]"
+
+
+def named(paths: tuple[str, ...]) -> str:
+    more = len(paths) - _MOST_NAMED
+    return ", ".join((*paths[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else ())))
+
+
+def _counted(changed: tuple[str, ...]) -> str:
+    if not changed:
+        return ""
+    files = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    return f": {files} changed: {named(changed)}"
+
+
+def _name(birth: ThreadCreated, session_id: str) -> str:
+    """The same for a thread whenever it is asked; a fork of the session has the same threads."""
+    kind = re.sub(r"[^A-Za-z0-9]+", "-", birth.agent_name or "").strip("-")[:40] or "agent"
+    whole = f"{session_id}/{birth.session_thread_id}"
+    return f"{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+
+
+def _worktree(opened: WorktreeOpened) -> Worktree:
+    return Worktree(path=Path(opened.path), branch=opened.branch, commit=opened.commit)

@@ -1,0 +1,70 @@
+"""The text of a skill, as the model gets it: from its file, within bounds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.frontmatter import read_head, read_text
+from mainspring.runtime.skills.injecting import RunCommand, injected
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.substitution import Filling
+
+MAX_CHARS = 20_000
+"""Of a skill's text that the model is given at once: about 5,000 tokens."""
+_MAX_FILES = 50
+
+
+async def brought_up(skill: Skill, filling: Filling, run: RunCommand) -> str:
+    """Its text with what it is called with, and what else there is in its folder.
+
+    Raises:
+        InvalidInput: it is not what the session began with.
+    """
+    body = await to_thread.run_sync(read_body, skill)
+    text = (await injected(body, filling, run)).strip() + filling.rest()
+    return shown(skill, text, await to_thread.run_sync(_files, skill))
+
+
+def read_body(skill: Skill) -> str:
+    """Blocking.
+
+    Raises:
+        InvalidInput: it is not what the session began with.
+    """
+    text = read_text(Path(skill.file), skill.name) if skill.file else ""
+    if isinstance(text, Finding) or hashlib.sha256(text.encode()).hexdigest() != skill.hash:
+        raise InvalidInput(
+            f"the skill {skill.name} has changed since this session began; start a new session"
+        )
+    return read_head(text).body
+
+
+def shown(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
+    if len(text) > MAX_CHARS:
+        text = f"{text[:MAX_CHARS]}\n[... cut here: the rest stands in {skill.file}]"
+    listed = f"\nFiles in {skill.folder}: {', '.join(files)}" if files else ""
+    return f"<skill name={quoteattr(skill.name)}>\n{text}\n</skill>{listed}"
+
+
+def _files(skill: Skill) -> list[str]:
+    """What is in its folder besides, so that the model can read and run it. Blocking."""
+    if skill.kind != "skill":
+        return []
+    found: list[str] = []
+    for folder, folders, files in os.walk(skill.folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            if path != skill.file and not name.startswith("."):
+                found.append(Path(path).relative_to(skill.folder).as_posix())
+        if len(found) > _MAX_FILES:
+            return [*found[:_MAX_FILES], "..."]
+    return found

@@ -1,0 +1,277 @@
+"""A skill is used: by the model with the tool `skill`, or by a user as `/name`.
+
+Its text comes from the file, which must still be what the session began with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from mainspring.core.content import Block, TextBlock
+from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import SkillUsed
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.harness.context.globs import expanded, is_match
+from mainspring.harness.context.instructions import Section
+from mainspring.harness.ensemble import Member
+from mainspring.harness.permissions.rules import parse_rule
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.built_in import GENERAL
+from mainspring.runtime.crew.calling import CALLING, Wanted, call_out, refused
+from mainspring.runtime.crew.crew import Crew
+from mainspring.runtime.skills.body import MAX_CHARS, brought_up
+from mainspring.runtime.skills.injecting import at_desk, refusing
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.substitution import Facts, Filling, with_facts
+
+_COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
+_READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
+_RUNNING = Traits(max_chars=2 * MAX_CHARS)
+_UNTRUSTED = "nobody has vouched for this skill as it is now"
+_ITSELF = "run it yourself, if you need it"
+_SPEC = ToolSpec(
+    name="skill",
+    description=(
+        "Bring up a skill: you get its instructions, and follow them. Some are carried out by a"
+        " subagent instead, and you get what it says in the end."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Of a skill that you were told of."},
+            "arguments": {"type": "string", "description": "What it is to be used on or with."},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+)
+
+
+def skill_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
+    """The tool `skill`, for a thread that has any to use."""
+    if agent.is_coordinator or not any(skill.for_model for skill in agent.skills):
+        return []
+    return [_skill_tool(crew, member, agent)]
+
+
+async def expand_command(
+    text: str, *, skills: Sequence[Skill], facts: Facts
+) -> tuple[tuple[Block, ...], SkillUsed] | None:
+    """What a user's `/name arguments` is to the model, and the fact of it; `None` if a text is no
+    command.
+
+    Raises:
+        InvalidInput: there is no such command, it is not for users, or its file has changed.
+    """
+    called = _called(text, skills)
+    if called is None:
+        return None
+    skill, arguments = called
+    if not skill.for_user:
+        raise InvalidInput(f"{skill.name} is for the agent to use by itself")
+    named = TextBlock(
+        f"<command-name>/{skill.name}</command-name>\n<command-args>{arguments}</command-args>"
+    )
+    if skill.context == "fork":
+        said = (
+            f"The user wants the skill {skill.name} to be used: call the tool skill with this name"
+            " and these arguments, and tell what came of it."
+        )
+    else:
+        said = await brought_up(skill, Filling(arguments, skill, facts), refusing(_ITSELF))
+    return (named, TextBlock(said)), used(skill, facts, by="user")
+
+
+def folders_of(agent: Agent) -> list[Path]:
+    """What skills bring with them: to be read and run by whoever uses one, and not changed."""
+    kept = (skill for skill in agent.skills if skill.kind == "skill" and skill.file)
+    return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in kept)]
+
+
+def brought_by_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
+    """Which skills are about a file: their names and what they are for, not their text. Those that
+    name paths stand in no list before."""
+    about = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
+
+    def bring(path: str) -> list[Section]:
+        return [
+            Section(f"skill:{skill.name}", _hint(skill), skill.scope)
+            for skill, globs in about
+            if any(is_match(glob, path) for glob in globs)
+        ]
+
+    return bring
+
+
+def used(
+    skill: Skill,
+    facts: Facts,
+    *,
+    by: Literal["model", "user"],
+    tool_use_id: str | None = None,
+) -> SkillUsed:
+    """What it allows counts only if somebody has vouched for it; what it forbids, always."""
+    allowed = skill.allowed_tools if skill.is_trusted else ()
+    return SkillUsed(
+        name=skill.name,
+        hash=skill.hash,
+        by=by,
+        tool_use_id=tool_use_id,
+        allowed_tools=tuple(with_facts(rule, skill, facts) for rule in allowed),
+        disallowed_tools=tuple(rule for rule in skill.disallowed_tools if _is_rule(rule)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One call of the tool."""
+
+    crew: Crew
+    member: Member
+    agent: Agent
+    call: Call
+
+    async def of(self, skill: Skill) -> Outcome:
+        facts = self._facts()
+        arguments = str(self.call.input.get("arguments") or "")
+        fact = used(skill, facts, by="model", tool_use_id=self.call.id)
+        filling = Filling(arguments, skill, facts)
+        if skill.context == "fork":
+            return await self._by_another(skill, filling, fact)
+        desk = self.crew.desk_of(self.member)
+        if desk is None or not skill.is_trusted:
+            text = await brought_up(skill, filling, refusing(_UNTRUSTED))
+            return Outcome((TextBlock(text),), facts=(fact,))
+        desk.note(fact)  # what it allows, it allows its own commands
+        return Outcome.text(await brought_up(skill, filling, at_desk(desk, self.call)))
+
+    async def _by_another(self, skill: Skill, filling: Filling, fact: SkillUsed) -> Outcome:
+        """Its text is a subagent's task, and what it allows is for that one."""
+        is_called = self.crew.ensemble.called_by(self.call.id) is not None
+        prompt = "" if is_called else await brought_up(skill, filling, refusing(_ITSELF))
+        wanted = Wanted(
+            kind=_kind(skill, self.agent),
+            description=skill.name,
+            prompt=prompt,
+            model=skill.model,
+            is_background=skill.is_background,
+        )
+        return await call_out(self.crew, self.member, self.call, wanted, fact)
+
+    def _facts(self) -> Facts:
+        sandbox = self.crew.ensemble.main.thread.gear.sandbox
+        return Facts(
+            session_id=self.call.session_id,
+            project="" if sandbox is None else sandbox.workspace,
+            effort=self.agent.effort,
+        )
+
+
+def _kind(skill: Skill, agent: Agent) -> str:
+    """The type that it names, ours or Claude Code's: `Explore` is `explore`."""
+    named = (skill.agent or "").casefold()
+    known = {kind.name.casefold(): kind.name for kind in agent.subagents}
+    return known.get(named, GENERAL.name)
+
+
+def _skill_tool(crew: Crew, member: Member, agent: Agent) -> Tool:
+    skills = {skill.name: skill for skill in agent.skills}
+
+    async def run(call: Call) -> Outcome:
+        skill = skills[_name(call.input)]
+        if not skill.for_model and not _is_called_for(member, skill):
+            return refused(
+                f"{skill.name} is for the user to call, as /{skill.name}. Do not do what it says"
+                " by other means; say that they can call it."
+            )
+        try:
+            return await _Use(crew, member, agent, call).of(skill)
+        except InvalidInput as error:
+            return refused(f"Not used: {error}.")
+
+    def traits(given: Mapping[str, object]) -> Traits:
+        skill = skills.get(_name(given))
+        if skill is not None and skill.context == "fork":
+            return CALLING
+        return _RUNNING if skill is not None and skill.is_trusted else _READING
+
+    return Tool(
+        spec=_SPEC, run=run, traits=traits, invalid=lambda given: _wrong(_name(given), skills)
+    )
+
+
+def _name(given: Mapping[str, object]) -> str:
+    return str(given.get("name", "")).removeprefix("/")
+
+
+def _is_called_for(member: Member, skill: Skill) -> bool:
+    """The user has called it in this run, and it takes a subagent to do it."""
+    return any(each.name == skill.name and each.by == "user" for each in member.thread.gear.skills)
+
+
+def _wrong(name: str, skills: Mapping[str, Skill]) -> str | None:
+    if name in skills:
+        return None
+    usable = [skill.name for skill in skills.values() if skill.for_model]
+    return f"The input is not valid:\n- name: there is no skill {name!r}{_near(name, usable)}"
+
+
+def _called(text: str, skills: Iterable[Skill]) -> tuple[Skill, str] | None:
+    """The skill with the longest name that a text begins with, and what follows.
+
+    Raises:
+        InvalidInput: it looks like a command, and there is none.
+    """
+    said = text.strip()
+    if not said.startswith("/"):
+        return None
+    named = [skill for skill in skills if _begins(said[1:], skill.name)]
+    if named:
+        skill = max(named, key=lambda each: len(each.name))
+        return skill, said[1 + len(skill.name) :].strip()
+    found = _COMMAND.match(said)
+    if found is None:
+        return None  # a path, or a comment
+    usable = [skill.name for skill in skills if skill.for_user]
+    raise InvalidInput(f"there is no command /{found[1]}{_near(found[1], usable, '/')}")
+
+
+def _begins(said: str, name: str) -> bool:
+    return said.startswith(name) and (len(said) == len(name) or said[len(name)].isspace())
+
+
+def _near(name: str, known: Sequence[str], mark: str = "") -> str:
+    near = get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(f'{mark}{each}' for each in near)}?" if near else ""
+
+
+def _globs(skill: Skill) -> list[str]:
+    found: list[str] = []
+    for glob in skill.paths:
+        try:
+            found += expanded(glob)
+        except InvalidInput:
+            continue  # it stands for too many to be meant
+    return found
+
+
+def _hint(skill: Skill) -> str:
+    return (
+        f"The skill {skill.name} is about this file: {skill.description}\n"
+        "Use it before you go on, if that is what you do."
+    )
+
+
+def _is_rule(text: str) -> bool:
+    """What cannot be read would make a person be asked about everything."""
+    try:
+        parse_rule(text, behavior="deny")
+    except InvalidInput:
+        return False
+    return True

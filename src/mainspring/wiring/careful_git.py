@@ -1,0 +1,225 @@
+"""Git on the host in a repository that nobody vouches for: what it says is data, and runs nothing.
+
+Hooks, filters, merge drivers and the like are named by the repository's own configuration and would
+run outside of any sandbox. What is done with the repository is not decided here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import DEVNULL, CompletedProcess
+
+import anyio
+from anyio import to_thread
+
+from mainspring.core.errors import HandsError
+
+_SECONDS = 300.0
+_TOLD_CHARACTERS = 500
+_WHO = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Mainspring agent"), ("EMAIL", "agent@mainspring.invalid"))
+}
+_SAFE = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ALLOW_PROTOCOL": "none",  # what a partial clone lacks is not fetched
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_EDITOR": ":",
+    "LC_ALL": "C",
+    **_WHO,
+}
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "merge.autoStash": "false",
+    "merge.verifySignatures": "false",
+    "submodule.recurse": "false",
+}
+_PROGRAMS = (
+    (re.compile(r"filter\..*\.(clean|smudge|process)", re.DOTALL), ""),
+    (re.compile(r"filter\..*\.required", re.DOTALL), "false"),
+    (re.compile(r"merge\..*\.driver", re.DOTALL), "false"),  # the program: all is a conflict
+    (re.compile(r"branch\..*\.mergeoptions", re.DOTALL), ""),
+)
+"""What a configuration may name to be run, and what stands in for it."""
+_LINKABLE = ("HEAD", "config", "objects", "refs", "worktrees")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Git:
+    """One working tree. Where its repository is, is never left to what stands in the tree."""
+
+    top: Path
+    folder: Path
+    """Of the repository: of this tree's own HEAD and index."""
+    common: Path
+    """The same for all trees of the repository."""
+    settings: Mapping[str, str]
+
+    async def run(self, *arguments: str, given: bytes = b"") -> CompletedProcess[bytes]:
+        where = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.top)}
+        return await _run(arguments, self.top, where, self.settings, given)
+
+    async def said(self, *arguments: str, given: bytes = b"") -> str:
+        """
+        Raises:
+            HandsError: what git says instead.
+        """
+        done = await self.run(*arguments, given=given)
+        if done.returncode != 0:
+            raise HandsError(f"git says: {complaint(done)}")
+        return os.fsdecode(done.stdout).removesuffix("\n")
+
+    async def listed(self, *arguments: str) -> list[str]:
+        """What it names one after the other; `-z` is among the arguments.
+
+        Raises: HandsError.
+        """
+        return split_names(await self.said(*arguments))
+
+    async def commit_of(self, name: str) -> str | None:
+        done = await self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
+        return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
+
+    async def is_in(self, commit: str, other: str) -> bool:
+        """Whether a commit is part of another's history."""
+        return (await self.run("merge-base", "--is-ancestor", commit, other)).returncode == 0
+
+    async def at(self, top: Path, folder: Path) -> Git:
+        """Another tree of the same repository.
+
+        Raises: HandsError.
+        """
+        return await _without_programs(replace(self, top=top, folder=folder))
+
+
+def split_names(listed: str) -> list[str]:
+    return [name for name in listed.split("\0") if name]
+
+
+async def open_repository(workspace: Path) -> Git:
+    """The repository whose working tree a folder is in.
+
+    Raises:
+        HandsError: it is in none, or in one that cannot be worked in safely; it says why.
+    """
+    asked = ("rev-parse", "--is-bare-repository", "--absolute-git-dir", "--git-common-dir")
+    done = await _run(asked, workspace, {}, _SETTINGS)
+    if done.returncode != 0:
+        if b"not a git repository" in done.stderr:
+            raise HandsError(
+                f"{workspace} is in no git repository, and a worktree is of one: run `git init`"
+                " there and commit, or do without isolation"
+            )
+        raise HandsError(f"git says: {complaint(done)}")
+    is_bare, folder, common = os.fsdecode(done.stdout).splitlines()
+    if is_bare == "true":
+        raise HandsError(f"{folder} is a bare repository: work in a clone of it")
+    found = await to_thread.run_sync(_checked, workspace, Path(folder), workspace / common)
+    return await _without_programs(found)
+
+
+def _checked(workspace: Path, folder: Path, common: Path) -> Git:
+    """What git has found is what stands in the workspace or above it, and knows that it does."""
+    folder, common = folder.resolve(), common.resolve()
+    top = next((each for each in (workspace, *workspace.parents) if _has(each / ".git")), None)
+    if top is None:
+        raise HandsError(f"{workspace} is in no working tree of {folder}")
+    entry = top / ".git"
+    if entry.is_symlink() or any((common / name).is_symlink() for name in _LINKABLE):
+        raise HandsError(f"{entry} is a link, or has links in it: that is not followed")
+    if entry.is_dir():
+        is_own = folder == entry == common and not _has(entry / "commondir")
+    else:
+        is_own = entry in (_leads_to(folder / "gitdir"), _work_tree(folder) / ".git")
+    if not is_own:
+        raise HandsError(f"{entry} leads to {folder}, which is the repository of another folder")
+    return Git(top=top, folder=folder, common=common, settings=_SETTINGS)
+
+
+def _has(path: Path) -> bool:
+    return os.path.lexists(path)
+
+
+def _leads_to(file: Path) -> Path | None:
+    """Where git says, in a file of a worktree's, that its tree is."""
+    try:
+        return (file.parent / file.read_text().strip()).resolve()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _work_tree(folder: Path) -> Path:
+    """Of a submodule: its repository says where its tree is."""
+    try:
+        config = (folder / "config").read_text()
+    except (OSError, UnicodeDecodeError):
+        return folder
+    said = re.search(r"^[ \t]{0,20}worktree[ \t]{0,20}=[ \t]{0,20}(\S.*)$", config, re.MULTILINE)
+    return folder if said is None else (folder / said[1].strip()).resolve()
+
+
+def worktree_folder(common: Path, top: Path) -> Path | None:
+    """What a repository keeps of one of its worktrees."""
+    for each in sorted((common / "worktrees").glob("*")):
+        if not each.is_symlink() and _leads_to(each / "gitdir") == top / ".git":
+            return each
+    return None
+
+
+async def _without_programs(git: Git) -> Git:
+    """A repository may have other settings in each tree and on each branch."""
+    named = await git.listed("config", "--list", "--name-only", "-z")
+    stands_in = {
+        name: value for name in named for pattern, value in _PROGRAMS if pattern.fullmatch(name)
+    }
+    return replace(git, settings={**_SETTINGS, **stands_in})
+
+
+async def _run(
+    arguments: Sequence[str],
+    at: Path,
+    where: Mapping[str, str],
+    settings: Mapping[str, str],
+    given: bytes = b"",
+) -> CompletedProcess[bytes]:
+    program = shutil.which("git")
+    if program is None:
+        raise HandsError("git is not installed on this machine")
+    environment = {"PATH": os.defpath, **_SAFE, **where, **_by_environment(settings)}
+    try:
+        with anyio.fail_after(_SECONDS):
+            if given:
+                return await anyio.run_process(
+                    [program, *arguments], cwd=at, env=environment, input=given, check=False
+                )
+            return await anyio.run_process(
+                [program, *arguments], cwd=at, env=environment, stdin=DEVNULL, check=False
+            )
+    except TimeoutError:
+        raise HandsError(f"git {arguments[0]} took more than {_SECONDS:.0f} s") from None
+    except OSError as error:
+        raise HandsError(f"git cannot be run in {at}: {error.strerror}") from error
+
+
+def _by_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Not by arguments, where a name may not have every character."""
+    told = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for index, (name, value) in enumerate(settings.items()):
+        told |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
+    return told
+
+
+def complaint(done: CompletedProcess[bytes]) -> str:
+    said = done.stderr or done.stdout
+    return said.decode(errors="replace").strip()[:_TOLD_CHARACTERS] or f"exit {done.returncode}"

@@ -1,0 +1,277 @@
+"""Git worktrees of a workspace for threads that work apart: opened, looked at, merged, removed.
+
+Every step looks at what is there first, so that all of it can be done again after a kill anywhere.
+The workspace is changed by one fast-forward, once a merge without conflicts is a commit already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from mainspring.core.errors import HandsError
+from mainspring.runtime.kit import Closed, Worktree
+from mainspring.wiring.careful_git import (
+    Git,
+    complaint,
+    open_repository,
+    split_names,
+    worktree_folder,
+)
+from mainspring.wiring.shares import remove_below
+
+_BRANCHES = "mainspring/"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_MOST_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tree:
+    """One worktree as it is found."""
+
+    name: str
+    repository: Git
+    """The workspace's."""
+    top: Path
+    folder: Path | None
+    """What the repository keeps of it; `None`: it does not know of it."""
+    tip: str | None
+    """What its branch is at."""
+
+    @property
+    def branch(self) -> str:
+        return f"{_BRANCHES}{self.name}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its files are there: git writes the index after them."""
+        return self.folder is not None and self.top.is_dir() and (self.folder / "index").is_file()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged:
+    """What is in a worktree, as git would keep it."""
+
+    git: Git
+    tree: str
+    apart: tuple[str, ...]
+    """Repositories in it, which cannot be kept in another."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitWorktrees:
+    """`Worktrees` of one workspace, each in a folder of `place`, which is no part of its work."""
+
+    workspace: Path
+    place: Path
+    _turn: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
+
+    async def open(self, name: str) -> Worktree:
+        async with self._turn:
+            found = await self._found(name)
+            head = await found.repository.commit_of("HEAD")
+            if head is None:
+                raise HandsError(
+                    f"{found.repository.top} has no commit yet, and a worktree begins with one:"
+                    " commit something first, or do without isolation"
+                )
+            if not found.is_whole:
+                found = await self._made(found, head)
+            tip = found.tip or head
+            done = await found.repository.run("merge-base", tip, head)
+            begun = os.fsdecode(done.stdout).strip() if done.returncode == 0 else tip
+            path = await to_thread.run_sync(self._matching, found)
+            return Worktree(path=path, branch=found.branch, commit=begun)
+
+    async def changes(self, worktree: Worktree) -> list[str]:
+        async with self._turn:
+            found = await self._found(_name_of(worktree))
+            staged = await _stage(found)
+            now = found.tip if staged is None else staged.tree
+            if now is None:
+                return []
+            differ = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
+            changed = await found.repository.listed(*differ, worktree.commit, now)
+            return sorted((*changed, *(staged.apart if staged is not None else ())))
+
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> Closed:
+        async with self._turn:
+            found = await self._found(_name_of(worktree))
+            if not merge:
+                await self._remove(found)
+                return Closed(outcome="discarded")
+            return await self._merge(found, worktree, message)
+
+    async def _merge(self, found: _Tree, worktree: Worktree, message: str) -> Closed:
+        git = found.repository
+        staged = await _stage(found)
+        if staged is not None and staged.apart:
+            names = _told(staged.apart)
+            return _kept(found, found.tip, f"{names}: a repository of its own is not merged")
+        tip = await _committed(found, staged, worktree.commit, message)
+        head = await git.commit_of("HEAD")
+        if head is None:
+            return _kept(found, tip, f"{git.top} has no commit to merge it into")
+        if tip is None or await git.is_in(tip, head):
+            merged = await _merged_before(found, worktree, head, tip)
+            await self._remove(found)
+            if merged is None:
+                return Closed(outcome="discarded", reason="nothing was changed")
+            return Closed(outcome="merged", commit=merged)
+        made = await _merge_commit(found, head, tip, message)
+        if isinstance(made, Closed):
+            return made
+        forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", made)
+        done = await git.run(*forward)
+        if done.returncode != 0:
+            return _kept(found, tip, f"git says: {complaint(done)}")
+        await self._remove(found)
+        return Closed(outcome="merged", commit=made)
+
+    async def _found(self, name: str) -> _Tree:
+        if not _NAME.fullmatch(name):
+            raise HandsError(f"{name!r} is no name for a worktree")
+        repository = await open_repository(self.workspace.resolve())
+        top = self.place.resolve() / name
+        folder = await to_thread.run_sync(worktree_folder, repository.common, top)
+        tip = await repository.commit_of(f"refs/heads/{_BRANCHES}{name}")
+        return _Tree(name=name, repository=repository, top=top, folder=folder, tip=tip)
+
+    async def _made(self, found: _Tree, head: str) -> _Tree:
+        """Nobody has worked in it yet, or its folder is gone; its branch is kept if there is one.
+
+        Its files come last and in a step of their own, when its own settings can be looked at.
+        """
+        git = found.repository
+        await to_thread.run_sync(self._clear, found)
+        new = ("--no-checkout", "-b", found.branch, "--", str(found.top), head)
+        again = ("--no-checkout", "--", str(found.top), found.branch)
+        await git.said("worktree", "add", "--quiet", *(new if found.tip is None else again))
+        made = await self._found(found.name)
+        if made.folder is None:
+            raise HandsError(f"git has made no worktree at {made.top}")
+        own = await git.at(made.top, made.folder)
+        await own.said("reset", "--quiet", "--hard")
+        return made
+
+    def _clear(self, found: _Tree) -> None:
+        """Make room for it.
+
+        Raises:
+            HandsError: somebody's files are there.
+        """
+        if found.folder is None and found.top.is_dir() and any(found.top.iterdir()):
+            raise HandsError(
+                f"{found.top} is no worktree of {found.repository.common} any more, and has files:"
+                " look at them and remove the folder"
+            )
+        self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._remove_folders(found)
+
+    def _matching(self, found: _Tree) -> Path:
+        """The folder in it that is to it what the workspace is to its repository."""
+        path = found.top / self.workspace.resolve().relative_to(found.repository.top)
+        if path.resolve() != path:
+            raise HandsError(f"{path} is a link in the last commit: that is not followed")
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    async def _remove(self, found: _Tree) -> None:
+        await to_thread.run_sync(self._remove_folders, found)
+        if found.tip is not None:
+            # git refuses if somebody has it checked out: then it is theirs by now
+            await found.repository.run("branch", "--quiet", "-D", "--", found.branch)
+
+    def _remove_folders(self, found: _Tree) -> None:
+        """First out of the way as a whole: what is half removed would look like a change."""
+        gone = f"{found.name}_gone"
+        remove_below(self.place, gone)
+        try:
+            if found.top.exists():
+                found.top.rename(found.top.with_name(gone))
+            if found.folder is not None:
+                shutil.rmtree(found.folder)
+        except OSError as error:
+            raise HandsError(f"{found.top} cannot be removed: {error.strerror}") from error
+        remove_below(self.place, gone)
+
+
+async def _stage(found: _Tree) -> _Staged | None:
+    """What would be committed now; `None`: there are no files to look at.
+
+    By plumbing only: porcelain would go into other repositories that stand in the tree, with
+    whatever their settings have it run.
+    """
+    if found.folder is None or not found.is_whole:
+        return None
+    git = await found.repository.at(found.top, found.folder)
+    looked = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
+    named = list(dict.fromkeys(await git.listed(*looked)))
+    apart = [name for name in named if name.endswith("/")]
+    given = "".join(f"{name}\0" for name in named if name not in apart)
+    if given:
+        taken = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        await git.said(*taken, given=os.fsencode(given))
+    return _Staged(git=git, tree=await git.said("write-tree"), apart=tuple(apart))
+
+
+async def _committed(found: _Tree, staged: _Staged | None, begun: str, message: str) -> str | None:
+    """The tip of its branch, with all that is in the worktree; should somebody have removed the
+    branch, then from what it began with."""
+    if staged is None:
+        return found.tip
+    git, tip = staged.git, found.tip or begun
+    if staged.tree == await git.said("rev-parse", f"{tip}^{{tree}}"):
+        return tip
+    parents = ("-p", tip)
+    made = await git.said("commit-tree", staged.tree, *parents, "-F", "-", given=message.encode())
+    await git.said("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
+    return made
+
+
+async def _merge_commit(found: _Tree, head: str, tip: str, message: str) -> str | Closed:
+    """Both together, as a commit that nothing leads to yet; or why it is none."""
+    git = found.repository
+    how = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+    done = await git.run(*how, head, tip)
+    if done.returncode not in (0, 1):
+        return _kept(found, tip, f"git says: {complaint(done)} (2.38 or newer is needed)")
+    tree, *conflicts = split_names(os.fsdecode(done.stdout))
+    if done.returncode == 1:
+        return _kept(found, tip, f"it conflicts with the workspace in {_told(conflicts)}")
+    words = f"{_subject(found)}\n\n{message}\n".encode()
+    return await git.said("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", given=words)
+
+
+async def _merged_before(
+    found: _Tree, worktree: Worktree, head: str, tip: str | None
+) -> str | None:
+    """By which commit it has come into the workspace already; `None`: there was nothing to come."""
+    whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(found)}")
+    ours = await found.repository.said("rev-list", *whose, head, f"^{worktree.commit}")
+    return ours or (tip if tip != worktree.commit else None)
+
+
+def _subject(found: _Tree) -> str:
+    return f"Merge {found.branch}"
+
+
+def _kept(found: _Tree, commit: str | None, why: str) -> Closed:
+    reason = f"{why}. All of it is on the branch {found.branch}."
+    return Closed(outcome="kept", commit=commit, reason=reason)
+
+
+def _told(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_TOLD
+    return ", ".join((*names[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else ())))
+
+
+def _name_of(worktree: Worktree) -> str:
+    return worktree.branch.removeprefix(_BRANCHES)

@@ -1,0 +1,66 @@
+"""A session with subagents and a model that answers each thread by what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mainspring import Agent, Runtime, open_runtime
+from mainspring.capabilities.providers.scripted import Answer, Scripted, says
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import Event
+from mainspring.core.model import Assistant, Request, ToolResult, User
+from mainspring.runtime.crew.built_in import BUILT_IN
+
+Play = Callable[[Request], Answer]
+
+
+def task_of(request: Request) -> str:
+    """The first words that a thread was given."""
+    first = request.messages[0]
+    assert isinstance(first, User)
+    return "\n".join(part.text for part in first.content if isinstance(part, TextBlock))
+
+
+def newest(request: Request) -> str:
+    """All that came since the model spoke last: results and words."""
+    last = request.messages[-1]
+    assert isinstance(last, User)
+    texts: list[str] = []
+    for part in last.content:
+        blocks = part.content if isinstance(part, ToolResult) else (part,)
+        texts += [block.text for block in blocks if isinstance(block, TextBlock)]
+    return "\n".join(texts)
+
+
+def turn_of(request: Request) -> int:
+    """How often the model has spoken in this conversation."""
+    return sum(isinstance(message, Assistant) for message in request.messages)
+
+
+def troupe(parts: Mapping[str, Play], *, latency_seconds: float = 0) -> Scripted:
+    """Each part answers the threads whose task has its name in it."""
+
+    def answer(request: Request) -> Answer:
+        task = task_of(request)
+        for name, play in parts.items():
+            if name in task:
+                return play(request)
+        return says(f"no part for {task!r}")
+
+    return Scripted(otherwise=answer, latency_seconds=latency_seconds)
+
+
+LEAD = Agent(name="lead", instructions="Lead.", subagents=BUILT_IN)
+
+
+@asynccontextmanager
+async def staged(folder: Path, model: Scripted) -> AsyncGenerator[Runtime, None]:
+    async with open_runtime(store=str(folder / "log.db")) as runtime:
+        runtime.models.put(LEAD.model, model)
+        yield runtime
+
+
+def kinds_of(events: list[Event], thread_id: str) -> list[str]:
+    return [event.type for event in events if event.thread_id == thread_id]
