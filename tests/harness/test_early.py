@@ -143,3 +143,13 @@ async def test_a_reply_that_says_something_else_in_the_end_counts(tmp_path: Path
         with anyio.fail_after(10):
             await play.play("go")
         assert texts(await play.events(), "agent.tool_result") == ["read 9"]
+
+
+async def test_a_read_that_was_asked_for_by_another_name_runs_once(tmp_path: Path):
+    ran: list[str] = []
+    go_on = anyio.Event()
+    model = Streaming(use("Read", 1), go_on=go_on)
+    async with stage(tmp_path, model, reading(ran, go_on), aliases={"Read": "read"}) as play:
+        with anyio.fail_after(10):
+            assert await play.play("go") == Ended("completed")
+    assert ran == ["1"]

@@ -23,6 +23,8 @@ from mainspring.log.background import unwrapped
 class Begun:
     """One call that did not wait for the end of the reply."""
 
+    use: ToolUse
+    """As the model has asked, perhaps by another name than ours."""
     call: Call
     scope: anyio.CancelScope
     decision: Decision | None = None
@@ -53,7 +55,7 @@ class Early:
         authorize: Callable[[], Awaitable[Decision]],
         perform: Callable[[], Awaitable[Outcome]],
     ) -> None:
-        begun = Begun(call, anyio.CancelScope())
+        begun = Begun(use, call, anyio.CancelScope())
         self._by_use[use.id] = self._by_call[call.id] = begun
 
         async def run() -> None:
@@ -80,7 +82,7 @@ class Early:
     def known(self, use: ToolUse) -> Call | None:
         """What was begun for a part of the reply, if that is still what the reply says."""
         begun = self._by_use.get(use.id)
-        if begun is None or (begun.call.name, begun.call.input) != (use.name, use.input):
+        if begun is None or (begun.use.name, begun.use.input) != (use.name, use.input):
             return None
         return begun.call
 

@@ -158,8 +158,10 @@ class Ensemble:
                 _note_status(member, status)
             case events.UserInterrupt() | facts.SessionForked() if member is self.main:
                 self._end_all(event.payload)
-            case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
-                member.worktree = change if isinstance(change, facts.WorktreeOpened) else None
+            case facts.WorktreeOpened() as opened:
+                member.worktree = opened
+            case facts.WorktreeClosed(outcome="merged" | "discarded"):
+                member.worktree = None
             case _:
                 pass
 
@@ -171,6 +173,7 @@ class Ensemble:
                 continue
             if isinstance(why, facts.SessionForked):
                 each.thread.disown()
+                each.worktree = None
                 each.thread.transcript.is_answered = True
                 each.is_reported = True
             elif why.session_thread_id is None:

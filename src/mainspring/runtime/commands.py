@@ -6,6 +6,7 @@ client's. What only a client can do (leave, begin anew) is named here and done t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -48,6 +49,7 @@ from mainspring.runtime.replies import (
 )
 from mainspring.runtime.xrays import read_shots
 
+_NAMED = re.compile(r"/(?P<name>[\w.:-]{0,128})(?P<arguments>\s.*)?$", re.DOTALL)
 APPROVED = "The plan is approved; carry it out."
 
 
@@ -97,12 +99,9 @@ class Typed:
 
 
 def typed(message: str) -> Typed | None:
-    """The command that a message is; `//` begins a message, not a command."""
-    if not message.startswith("/") or message.startswith("//"):
-        return None
-    name, _, arguments = message[1:].partition(" ")
-    name, _, below = name.partition("\n")
-    return Typed(name.strip(), f"{below} {arguments}".strip())
+    """The command that a message is; what begins with `//` or with a path is none."""
+    found = _NAMED.match(message)
+    return None if found is None else Typed(found["name"], (found["arguments"] or "").strip())
 
 
 def unescaped(message: str) -> str:
@@ -144,9 +143,10 @@ class At:
     window: int | None = None
     """Of the agent's model, in tokens."""
 
-    async def submit(self, *payloads: ClientPayload) -> None:
-        for payload in payloads:
-            await self.log.submit(self.session_id, payload)
+    async def submit(self, *payloads: ClientPayload) -> tuple[str, ...]:
+        """Put events into the inbox; their ids."""
+        items = [await self.log.submit(self.session_id, payload) for payload in payloads]
+        return tuple(item.event_id for item in items)
 
 
 async def perform(at: At, name: str, arguments: str = "") -> Reply | None:
@@ -160,15 +160,16 @@ async def perform(at: At, name: str, arguments: str = "") -> Reply | None:
 
 
 async def _compact(at: At, keep: str) -> Reply:
-    await at.submit(CompactionRequested(instructions=keep or None))
-    return Sent(text="what is old is summed up", is_work=True)
+    sent = await at.submit(CompactionRequested(instructions=keep or None))
+    return Sent(text="what is old is summed up", is_work=True, event_ids=sent)
 
 
 async def _plan(at: At, task: str) -> Reply:
-    await at.submit(mode_update("plan"))
-    if task:
-        await at.submit(UserMessage(content=(TextBlock(task),)))
-    return Sent(text=f"mode plan: {MODES_IN_WORDS['plan']}", is_work=bool(task))
+    sent = await at.submit(
+        mode_update("plan"), *([UserMessage(content=(TextBlock(task),))] if task else ())
+    )
+    text = f"mode plan: {MODES_IN_WORDS['plan']}"
+    return Sent(text=text, is_work=bool(task), event_ids=sent)
 
 
 async def _mode(at: At, name: str) -> Reply:
@@ -178,8 +179,8 @@ async def _mode(at: At, name: str) -> Reply:
     mode = parse_mode(name)
     if mode == "bubble":
         raise InvalidInput("bubble is a mode of subagents")
-    await at.submit(mode_update(mode))
-    return Sent(text=f"mode {mode}: {MODES_IN_WORDS[mode]}")
+    sent = await at.submit(mode_update(mode))
+    return Sent(text=f"mode {mode}: {MODES_IN_WORDS[mode]}", event_ids=sent)
 
 
 def mode_update(mode: str) -> PermissionUpdated:
@@ -207,16 +208,14 @@ async def _context(at: At, _: str) -> Reply:
 async def _agents(at: At, _: str) -> Reply:
     session = await at.log.session(at.session_id)
     ensemble = Ensemble.of(await at.log.read(session.id), session.thread_id)
-    return Agents(
-        types=tuple(
-            AgentType(
-                name=each.name, description=each.description, model=each.model, scope=each.scope
-            )
-            for each in at.agent.subagents
-        ),
-        threads=tuple(
-            _thread_view(each) for each in ensemble.members.values() if each.birth is not None
-        ),
+    called = [each for each in ensemble.members.values() if each.birth is not None]
+    return Agents(types=agent_types(at.agent), threads=tuple(map(_thread_view, called)))
+
+
+def agent_types(agent: Agent) -> tuple[AgentType, ...]:
+    return tuple(
+        AgentType(name=each.name, description=each.description, model=each.model, scope=each.scope)
+        for each in agent.subagents
     )
 
 
@@ -235,6 +234,10 @@ def _thread_view(member: Member) -> ThreadView:
 
 
 async def _skills(at: At, _: str) -> Reply:
+    return skills_of(at.agent)
+
+
+def skills_of(agent: Agent) -> Skills:
     return Skills(
         skills=tuple(
             SkillView(
@@ -246,7 +249,7 @@ async def _skills(at: At, _: str) -> Reply:
                 for_model=each.for_model,
                 for_user=each.for_user,
             )
-            for each in at.agent.skills
+            for each in agent.skills
         )
     )
 
@@ -257,18 +260,19 @@ async def _approve(at: At, said: str) -> Reply:
         return Waiting(calls=tuple(calls))
     meant, verdict, why = _answer(said, calls)
     if verdict == "no":
-        await at.submit(
-            UserToolConfirmation(tool_use_id=meant.id, result="deny", deny_message=why or None)
-        )
-        return Sent(text=f"{meant.name} is denied", is_work=True)
+        denial = UserToolConfirmation(tool_use_id=meant.id, result="deny", deny_message=why or None)
+        sent = await at.submit(denial)
+        return Sent(text=f"{meant.name} is denied", is_work=True, event_ids=sent)
     rule = always(meant.name, meant.input) if verdict == "always" else None
     if verdict == "always" and rule is None:
         raise InvalidInput(f"no rule is narrow enough for this {meant.name}: say yes or no")
+    answers: list[ClientPayload] = [UserToolConfirmation(tool_use_id=meant.id, result="allow")]
+    also = ""
     if rule is not None:
-        await at.submit(PermissionUpdated(updates=(update_of(rule),), tool_use_id=meant.id))
-    await at.submit(UserToolConfirmation(tool_use_id=meant.id, result="allow"))
-    also = "" if rule is None else f", and {written(rule)} from here on"
-    return Sent(text=f"{meant.name} is allowed{also}", is_work=True)
+        answers.insert(0, PermissionUpdated(updates=(update_of(rule),), tool_use_id=meant.id))
+        also = f", and {written(rule)} from here on"
+    sent = await at.submit(*answers)
+    return Sent(text=f"{meant.name} is allowed{also}", is_work=True, event_ids=sent)
 
 
 def _answer(said: str, calls: Sequence[WaitingCall]) -> tuple[WaitingCall, str, str]:

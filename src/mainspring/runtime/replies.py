@@ -17,6 +17,7 @@ class Sent(Struct, frozen=True, kw_only=True, tag_field="type", tag="sent"):
     """What it means, in words."""
     is_work: bool = False
     """Whether the session has something to do now; else it counts from its next run on."""
+    event_ids: tuple[str, ...] = ()
 
 
 class Cost(Struct, frozen=True, kw_only=True, tag_field="type", tag="cost"):

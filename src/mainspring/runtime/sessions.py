@@ -64,7 +64,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        return self.reason == "completed"
+        return self.reason in ("completed", "compacted")
 
 
 class Runtime:

@@ -26,8 +26,9 @@ from mainspring.wiring.policies import LoadedPolicy, load_policy
 from mainspring.wiring.wish import Wish
 
 if TYPE_CHECKING:
-    from mainspring.wiring import hooks
+    from mainspring.wiring import hooks, plugin_hooks
 else:
+    plugin_hooks = LazyModule("mainspring.wiring.plugin_hooks")
     hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
 
 
@@ -60,7 +61,10 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     )
     if opening.thread.gear.policy is not None:
         return await _kept(opening, loaded, wish)
-    kept_hooks, odd = hooks.read_hooks(loaded.hooks) if loaded.hooks else ((), ())
+    brought = loaded.hooks
+    if not wish.is_served:
+        brought += await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
+    kept_hooks, odd = hooks.read_hooks(brought) if brought else ((), ())
     policy = replace(
         loaded.policy,
         mode=wish.mode or loaded.policy.mode,

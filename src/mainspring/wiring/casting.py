@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -12,12 +12,23 @@ import msgspec
 
 from mainspring.capabilities.tools.client_hands import client_hands
 from mainspring.core.events import Permission
-from mainspring.core.model import ToolSpec
+from mainspring.core.model import Effort, ToolSpec
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.names import theirs
 from mainspring.harness.permissions.policy import HeldRule, Mode
 from mainspring.runtime.agent import Agent
-from mainspring.service.describing.agent_tools import BuiltinConfig, Policy, Toolset, toolset_of
+from mainspring.runtime.crew.built_in import GENERAL
+from mainspring.runtime.crew.subagent import Own, Subagent
+from mainspring.runtime.skills.skill import Skill
+from mainspring.service.describing.agent_model import ModelConfig
+from mainspring.service.describing.agent_tools import (
+    BuiltinConfig,
+    Policy,
+    Toolset,
+    together,
+    toolset_of,
+)
+from mainspring.service.describing.agents import AgentSkill
 from mainspring.service.describing.environments import (
     CloudConfig,
     Config,
@@ -25,7 +36,14 @@ from mainspring.service.describing.environments import (
     Packages,
     SelfHostedConfig,
 )
-from mainspring.service.sessions.agent import SessionAgent
+from mainspring.service.sessions.agent import (
+    SessionAgent,
+    ThreadAgent,
+    has_advisor,
+    may_improvise,
+    roster,
+    skills_of,
+)
 from mainspring.wiring.wish import Wish
 
 if TYPE_CHECKING:
@@ -46,6 +64,20 @@ class Part:
     notes: tuple[str, ...] = ()
     model: str | None = None
     """The operator's word, whatever the agent says."""
+    skills: Mapping[AgentSkill, Skill] = field(default_factory=dict[AgentSkill, Skill])
+    """Those of the agent, and of whom it may call, that are to be had here."""
+
+    @property
+    def is_remote(self) -> bool:
+        return isinstance(self.environment, SelfHostedConfig)
+
+    def skills_of(self, agent: SessionAgent | ThreadAgent) -> tuple[Skill, ...]:
+        """Of two with one name, the first."""
+        found: dict[str, Skill] = {}
+        for each in agent.skills:
+            if each in self.skills:
+                found.setdefault(self.skills[each].name, self.skills[each])
+        return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,32 +87,70 @@ class Cast:
 
 
 def cast_for(part: Part) -> Cast:
-    tools = toolset_of(part.agent)
-    is_remote = isinstance(part.environment, SelfHostedConfig)
-    effort = part.agent.model.effort
-    agent = Agent(
-        name=part.agent.name,
-        instructions=part.agent.system or "",
-        model=part.model or part.agent.model.id,
-        tools=client_hands(tools.builtins) if is_remote else (),
-        built_ins=() if is_remote else tuple(tools.builtins),
-        client_tools=[
-            ToolSpec(name=each.name, description=each.description, input_schema=each.input_schema)
-            for each in tools.custom
-        ],
-        limits=Limits(max_cost_usd=part.max_cost_usd),
-        effort="none" if effort is None else effort.type,
-    )
+    called = [toolset_of(each) for each in roster(part.agent).values()]
+    tools = together([toolset_of(part.agent), *called])
     wish = Wish(
         workspace=part.workspace,
-        mode=_mode(tools, is_remote=is_remote),
+        mode=_mode(tools, is_remote=part.is_remote),
         is_served=True,
         rules=tuple(_rules(tools)),
         sandbox=_sandbox(part.environment),
         credentials=part.credentials,
-        notes=(*part.notes, *_notes(tools, part.environment)),
+        notes=(*part.notes, *_notes(tools, part)),
     )
-    return Cast(agent=agent, wish=wish)
+    return Cast(agent=agent_for(part), wish=wish)
+
+
+def agent_for(part: Part) -> Agent:
+    """Who runs the session's main thread, and whom it may call."""
+    tools = toolset_of(part.agent)
+    return Agent(
+        name=part.agent.name,
+        description=part.agent.description or "",
+        instructions=part.agent.system or "",
+        model=part.model or part.agent.model.id,
+        tools=client_hands(tools.builtins) if part.is_remote else (),
+        built_ins=() if part.is_remote else tuple(tools.builtins),
+        client_tools=_client_tools(tools),
+        limits=Limits(max_cost_usd=part.max_cost_usd),
+        effort=_effort(part.agent.model),
+        subagents=tuple(_subagents(part)),
+        skills=part.skills_of(part.agent),
+    )
+
+
+def _subagents(part: Part) -> Iterator[Subagent]:
+    """Each is an agent in its own right: with its own system, model, tools and skills, and nothing
+    of the session's agent. It calls nobody itself."""
+    for name, member in roster(part.agent).items():
+        tools = toolset_of(member)
+        yield Subagent(
+            name=name,
+            description=member.description or f"The agent {member.name}.",
+            prompt=member.system or "",
+            reads_instructions=False,
+            model=None if part.model is not None else member.model.id,
+            effort=_effort(member.model),
+            tools=(*tools.builtins, *(each.name for each in tools.custom)),
+            own=Own(
+                built_ins=() if part.is_remote else tuple(tools.builtins),
+                client_tools=_client_tools(tools),
+                skills=part.skills_of(member),
+            ),
+        )
+    if may_improvise(part.agent):
+        yield GENERAL
+
+
+def _client_tools(tools: Toolset) -> tuple[ToolSpec, ...]:
+    return tuple(
+        ToolSpec(name=each.name, description=each.description, input_schema=each.input_schema)
+        for each in tools.custom
+    )
+
+
+def _effort(model: ModelConfig) -> Effort:
+    return "none" if model.effort is None else model.effort.type
 
 
 def _mode(tools: Toolset, *, is_remote: bool) -> Mode:
@@ -133,8 +203,9 @@ def _sandbox(config: Config) -> Mapping[str, object]:
     return {"networking": msgspec.to_builtins(config.networking)}
 
 
-def _notes(tools: Toolset, config: Config) -> Iterator[str]:
+def _notes(tools: Toolset, part: Part) -> Iterator[str]:
     """What was asked for and is not to be had: better said than found out."""
+    config = part.environment
     if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
         yield f"These packages were asked for; look whether they are installed: {missing}."
     if "web_search" in tools.builtins:
@@ -142,6 +213,10 @@ def _notes(tools: Toolset, config: Config) -> Iterator[str]:
     if tools.mcp:
         names = ", ".join(each.server.name for each in tools.mcp)
         yield f"The MCP servers {names} are not connected here."
+    if unknown := [each.skill_id for each in skills_of(part.agent) if each not in part.skills]:
+        yield f"These skills are not to be had here: {', '.join(unknown)}."
+    if has_advisor(part.agent):
+        yield "There is no advisor to be asked here."
 
 
 def _packages(packages: Packages) -> str:

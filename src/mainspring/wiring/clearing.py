@@ -14,6 +14,7 @@ from mainspring.service.work.dispatch import Job
 from mainspring.wiring.environment import places_of
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.mounts import mounted_file
+from mainspring.wiring.session_skills import skills_folder
 from mainspring.wiring.shares import remove_below, remove_share
 
 CLEAR = "clear"
@@ -46,4 +47,5 @@ class Clearing:
             remove_below(places.state.parent, session_id)
         remove_share(session_id)
         mounted_file(workspace).unlink(missing_ok=True)
+        remove_below(workspace.parent, skills_folder(workspace).name)
         remove_below(workspace.parent, session_id)

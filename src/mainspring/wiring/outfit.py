@@ -31,6 +31,7 @@ from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.runtime.folder.surroundings import Surroundings
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.kit import Kit, Opening, Outfit, bare
 from mainspring.wiring.adopted import Adopted, adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
@@ -109,7 +110,7 @@ class Outfitter:
     @asynccontextmanager
     async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
         wish = self._wishes(opening)
-        places = self._places(opening, wish) if opening.agent.built_ins else None
+        places = self._places(opening, wish) if _has_hands(opening.agent) else None
         if places is None:
             async with self._handless(opening, wish)(opening) as kit:
                 yield kit
@@ -289,6 +290,12 @@ class Outfitter:
             classifier=asked_of(self._shelf, opening.agent.model),
             ceiling=opening.mode,
         )
+
+
+def _has_hands(agent: Agent) -> bool:
+    """Whether it, or somebody whom it may call, works in a folder."""
+    called = any(each.own is not None and each.own.built_ins for each in agent.subagents)
+    return bool(agent.built_ins) or called
 
 
 def _tree(places: Places, policy: Policy) -> Tree:

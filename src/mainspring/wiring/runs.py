@@ -43,6 +43,7 @@ from mainspring.wiring.models import Shelf
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.outfit import Outfitter
 from mainspring.wiring.scrub import passages, scrubber
+from mainspring.wiring.session_skills import SessionSkills
 from mainspring.wiring.vaults import known_secrets
 from mainspring.wiring.wish import Wish
 
@@ -69,6 +70,7 @@ class Backing:
     credentials: UsableCredentials
     seal: Seal
     mounts: Mounts
+    skills: SessionSkills
     deltas: Deltas
     observers: Observers
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
@@ -174,6 +176,7 @@ class Runs:
                 credentials=tuple(_credentials(usable)),
                 notes=notes,
                 model=self._model,
+                skills=await self._back.skills.of(tenant, asked),
             )
         )
 

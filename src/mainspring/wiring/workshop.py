@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import anyio
 
@@ -27,6 +28,7 @@ from mainspring.wiring.house import file_content, offer
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.rooms import House
 from mainspring.wiring.runs import Backing, Runs
+from mainspring.wiring.session_skills import SessionSkills
 from mainspring.wiring.telemetry import Telemetry
 
 _LOG = logging.getLogger("mainspring.worker")
@@ -68,6 +70,7 @@ async def open_workshop(
                     file_content=file_content(house.shelves.files),
                     cloning=Cloning(networks=ground.networks),
                 ),
+                skills=SessionSkills(Path(ground.settings.workspaces), house.shelves.skills),
                 deltas=ground.deltas,
                 observers=watching.observers,
                 after_run=partial(_after_run, house),

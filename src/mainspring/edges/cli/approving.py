@@ -17,7 +17,7 @@ from mainspring.edges.cli.render import Part, Screen, counted
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.permissions.always import always, update_of
 from mainspring.harness.permissions.rules import written
-from mainspring.runtime.outline import waiting_calls, workspace_of
+from mainspring.runtime.outline import Waiting, waiting, workspace_of
 from mainspring.runtime.sessions import Session
 from mainspring.wiring.policies import add_local_rules
 from mainspring.wiring.trust import LOCAL_FILE
@@ -41,22 +41,23 @@ class Approver:
         """Ask about every call that waits; False if there is none, or as soon as somebody leaves
         one for later."""
         row = await session.log.session(session.id)
-        waiting = await waiting_calls(session.log, row)
+        asked = await waiting(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
-        for call in waiting:
+        for each in asked:
             self.keyboard.forget()
             is_settled = (
-                await self._ask_user(session, call)
-                if call.kind == "custom"
-                else await self._ask(session, call, place)
+                await self._ask_user(session, each.call)
+                if each.call.kind == "custom"
+                else await self._ask(session, each, place)
             )
             if not is_settled:
                 return False
-        return bool(waiting)
+        return bool(asked)
 
-    async def _ask(self, session: Session, call: OpenCall, place: Path) -> bool:
+    async def _ask(self, session: Session, asked: Waiting, place: Path) -> bool:
+        call = asked.call
         lines = effect(call.preview, call.input)
-        self._show(call, lines)
+        self._show(asked, lines)
         rule = always(call.name, call.input)
         match self._verdict(rule, place, unseen=lines[_LONGEST:]):
             case "later":
@@ -73,16 +74,16 @@ class Approver:
                 await session.answer(call.id, "allow")
                 return True
 
-    def _show(self, call: OpenCall, lines: Sequence[Part]) -> None:
-        notes = self.notes
+    def _show(self, asked: Waiting, lines: Sequence[Part]) -> None:
+        notes, reason = self.notes, asked.call.reason
         notes.whole(("", ""))
-        notes.whole(("may it? ", "bold yellow"), (call.name, "bold"))
+        notes.whole(("may it? ", "bold yellow"), (who_asks(asked), "bold"))
         for part in lines[:_LONGEST]:
             notes.whole(part, indent=2)
         if len(lines) > _LONGEST:
             notes.whole((f"... {counted(len(lines) - _LONGEST, 'more line')}", "dim"), indent=2)
-        if call.reason:
-            notes.whole((f"asked because {call.reason}", "dim"))
+        if reason:
+            notes.whole((f"asked because {reason}", "dim"))
 
     def _verdict(self, rule: RuleText | None, place: Path, *, unseen: Sequence[Part]) -> Verdict:
         choices: dict[str, Verdict] = {"y": "once", "n": "no"}
@@ -145,6 +146,11 @@ class Approver:
         except (EOFError, KeyboardInterrupt):
             self.notes.whole(("", ""))
             return None
+
+
+def who_asks(asked: Waiting) -> str:
+    """A call, and the subagents that have come to it: `explore > bash`."""
+    return " > ".join((*asked.path, asked.call.name))
 
 
 def effect(preview: str | None, given: Mapping[str, object]) -> list[Part]:

@@ -38,6 +38,14 @@ class Screen:
         self.moves = self.width is not None and not self._console.is_dumb_terminal
         """Whether a line can be written again."""
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows as they are now: a terminal may be resized."""
+        return self._console.width, self._console.height
+
+    def dim(self, words: str) -> str:
+        return words if self._console.color_system is None else f"\x1b[2m{words}\x1b[0m"
+
     def line(self, *parts: Part) -> None:
         """One line, cut at the terminal's edge."""
         shown = [(one_line(words), style) for words, style in parts]

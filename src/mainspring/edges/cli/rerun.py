@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.crew_tree import CrewTree
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.log_keep import export
 from mainspring.edges.cli.render import Screen, counted
@@ -129,7 +130,8 @@ async def _go_on(settings: Settings, meant: str, options: Options) -> int:
 
 async def _play(settings: Settings, session: Session) -> int:
     notes = Screen(settings, stderr=True)
-    teller = Teller(settings)
+    row = await session.log.session(session.id)
+    teller = Teller(settings, crew=CrewTree.of(await session.events(), row.thread_id))
     result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
     teller.close()
     match result:

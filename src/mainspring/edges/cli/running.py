@@ -13,14 +13,15 @@ from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
-from mainspring.edges.cli.approving import Approver, is_somebody_there
+from mainspring.edges.cli.approving import Approver, is_somebody_there, who_asks
+from mainspring.edges.cli.crew_tree import CrewTree
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
 from mainspring.harness.reasons import Terminal
-from mainspring.runtime.outline import waiting_calls
+from mainspring.runtime.outline import mode_of, waiting
 from mainspring.runtime.sessions import Result, Session, unheard
 from mainspring.wiring.agents import Wanted
 
@@ -29,6 +30,7 @@ __all__ = ["Wanted", "run"]
 DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 STATUS: dict[Terminal, int] = {
     "completed": DONE,
+    "compacted": DONE,
     "requires_action": WAITS,
     "max_turns": LIMIT,
     "budget_reached": LIMIT,
@@ -36,6 +38,7 @@ STATUS: dict[Terminal, int] = {
     "interrupted_tools": INTERRUPTED,
 }
 """Exit status; any other reason is a failure."""
+_CARRY_OUT = 'mainspring run --resume {} --mode default "go"'
 _GO_ON = "go on: mainspring run --resume {}"
 
 
@@ -73,10 +76,12 @@ async def attended(
     """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
     keyboard = keyboard or Keyboard(None, colour=settings.color)
     approver = Approver(settings, keyboard, Screen(settings, stderr=True))
-    teller = Teller(settings, own=own)
+    row = await session.log.session(session.id)
+    crew = CrewTree.of(await session.events(), row.thread_id)
+    teller = Teller(settings, own=own, crew=crew)
     while True:
-        for call in await waiting_calls(session.log, await session.log.session(session.id)):
-            teller.know(call.id, call.name, call.input)
+        for each in await waiting(session.log, row):
+            teller.know(each.call.id, each.call.name, each.call.input)
         try:
             result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
         finally:
@@ -152,6 +157,8 @@ async def _report(
         case Result():
             await report_end(notes, session, result)
             tell_status(notes, result, command="mainspring run")
+            if result.reason == "completed" and await mode_of(session.log, session.id) == "plan":
+                say(f"carry the plan out: {_CARRY_OUT.format(name)}", "dim")
             return STATUS.get(result.reason, FAILED)
 
 
@@ -174,7 +181,7 @@ async def report_end(notes: Screen, session: Session, result: Result) -> None:
     """Why it ended, unless it is simply done; and what waits for whom."""
     _say(notes, "", "")
     match result.reason:
-        case "completed":
+        case "completed" | "compacted":
             return
         case "requires_action":
             await _tell_waiting(notes, session)
@@ -187,11 +194,10 @@ async def report_end(notes: Screen, session: Session, result: Result) -> None:
 
 async def _tell_waiting(notes: Screen, session: Session) -> None:
     name = session.id if notes.width is None else short(session.id)
-    for call in await waiting_calls(session.log, await session.log.session(session.id)):
-        call_name = call.id if notes.width is None else short(call.id)
-        notes.line(
-            ("waits ", "bold yellow"), (call.name, "bold"), (f" {key_argument(call.input)}", "")
-        )
+    for each in await waiting(session.log, await session.log.session(session.id)):
+        call_name = each.call.id if notes.width is None else short(each.call.id)
+        about = f" {key_argument(each.call.input)}"
+        notes.line(("waits ", "bold yellow"), (who_asks(each), "bold"), (about, ""))
         _say(notes, f"  mainspring sessions answer {name} {call_name} allow|deny", "")
 
 

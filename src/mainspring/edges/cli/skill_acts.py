@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from mainspring.edges.cli.skill_report import (
     require_consent,
     summary,
 )
+from mainspring.edges.cli.skill_usage import UseView, in_words, usage_here, use_view
 from mainspring.edges.cli.speech import clean
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.frontmatter import read_head
@@ -42,6 +43,7 @@ from mainspring.runtime.skills.scan import Report
 from mainspring.runtime.skills.scan import scan as look_into
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.strict import check_strict
+from mainspring.runtime.skills.usage import SkillUse
 from mainspring.wiring.agents import scopes_of
 
 __all__ = ["Consent", "Wanted", "check", "install", "ls", "new", "remove", "scan", "show"]
@@ -74,6 +76,7 @@ class SkillView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """About: of the line that the model always sees."""
     file: str
     description: str
+    uses: int = 0
     source: str = ""
     commit: str = ""
 
@@ -82,6 +85,7 @@ class ShownView(Struct, frozen=True, kw_only=True):
     skill: Skill
     trust: Trust
     report: Report
+    usage: UseView
     body: str
 
 
@@ -119,7 +123,8 @@ async def ls(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
     scopes, pins = scopes_of(settings), _pins(settings)
     found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.vouched))
-    views = await to_thread.run_sync(lambda: [_view(skill, pins) for skill in found.skills])
+    used = await usage_here(settings)
+    views = await to_thread.run_sync(lambda: [_view(skill, pins, used) for skill in found.skills])
     screen = Screen(settings)
     if json:
         for view in views:
@@ -133,7 +138,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
         notes.whole(("no skills here; `mainspring skill new NAME` begins one", "dim"))
         return 0
     screen.table(
-        ["NAME", "SCOPE", "TRUST", "TOKENS", "WHERE", "DESCRIPTION"],
+        ["NAME", "SCOPE", "TRUST", "TOKENS", "USES", "WHERE", "DESCRIPTION"],
         [_row(view, scopes) for view in views],
     )
     for view in views:
@@ -149,15 +154,17 @@ async def show(settings: Settings, *, name: str, json: bool) -> int:
     report = await to_thread.run_sync(look_into, _place(skill))
     text = await to_thread.run_sync(partial(Path(skill.file).read_text, errors="replace"))
     trust, body = _trust(skill, pins), read_head(text).body
+    use = (await usage_here(settings)).get(skill.name, SkillUse())
     screen = Screen(settings)
     if json:
-        view = ShownView(skill=skill, trust=trust, report=report, body=body)
+        view = ShownView(skill=skill, trust=trust, report=report, usage=use_view(use), body=body)
         screen.json(msgspec.json.encode(view))
         return 0
     screen.line((skill.name, "bold"), (f"  {skill.scope} {skill.kind}", ""))
     screen.whole((skill.description, ""))
     screen.line((skill.file, "dim"))
     screen.whole((trust, _TRUST_STYLES[trust]), (f"; a scan says: {summary(report)}", ""))
+    screen.line((in_words(use), "dim"))
     if skill.allowed_tools:
         screen.whole(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
     print_files(screen, report)
@@ -318,7 +325,7 @@ def _trust(skill: Skill, pins: Pins) -> Trust:
     return "trusted" if skill.is_trusted else "not trusted"
 
 
-def _view(skill: Skill, pins: Pins) -> SkillView:
+def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
     pin = pins.of(_place(skill))
     return SkillView(
         name=skill.name,
@@ -328,6 +335,7 @@ def _view(skill: Skill, pins: Pins) -> SkillView:
         tokens=round(len(render_catalogue([skill]).encode()) / _BYTES_PER_TOKEN),
         file=skill.file,
         description=skill.description,
+        uses=used[skill.name].uses if skill.name in used else 0,
         source=pin.source if pin else "",
         commit=pin.commit if pin else "",
     )
@@ -339,6 +347,7 @@ def _row(view: SkillView, scopes: Scopes) -> list[Part]:
         (view.scope, ""),
         (view.trust, _TRUST_STYLES[view.trust]),
         (str(view.tokens), "dim"),
+        (str(view.uses), "dim"),
         (scopes.shown(Path(view.file)), "dim"),
         (cut(view.description), ""),
     ]

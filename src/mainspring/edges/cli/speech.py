@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from mainspring.core.lazy import LazyModule
@@ -20,10 +20,12 @@ else:
     marked = LazyModule("mainspring.edges.cli.marked")
 
 _ERASE = "\r\x1b[2K"
+_ERASE_ABOVE = "\x1b[1A\x1b[2K"
 
 
 class Speech:
-    """Writes text to a screen. At its end is a tail: what is not complete yet, in one dim line."""
+    """Writes text to a screen. At its end is a tail: what is not complete yet, in one dim line; and
+    below that a foot, of as many lines as it is given. Both are written again in place."""
 
     def __init__(self, screen: Screen, begin: Callable[[str], None]) -> None:
         """`begin` is told of each `prose` and `code` before it is shown."""
@@ -31,7 +33,10 @@ class Speech:
         self._begin = begin
         self._blocks = Blocks()
         self._code: Syntax | None = None
-        self._has_tail = False
+        self._tail = ""
+        self._foot: tuple[str, ...] = ()
+        self._drawn: tuple[str, ...] = ()
+        self._drawn_width = 0
         self._is_open = False
         self._ends_line = True
 
@@ -56,32 +61,56 @@ class Speech:
             self._is_open, self._ends_line = False, True
             return
         self._show(self._blocks.close())
-        self.untail()
+        self._tail = ""
+        self._erase()
+
+    def restore(self) -> None:
+        """The foot comes back, after `end` and what was written then."""
+        self._draw()
 
     def tail(self, text: str) -> None:
         """Something is under way: show its end until something complete takes its place."""
-        if self._screen.width is None or not self._screen.moves:
+        if not self._screen.moves:
             return
-        words, room = one_line(text).strip(), self._screen.width - 2
+        words, room = one_line(text).strip(), self._screen.size[0] - 2
         if cell_len(words) > room:
             words = words[-room + 1 :]
             while cell_len(words) >= room:  # characters may be two columns wide
                 words = words[1:]
             words = f"…{words}"
-        if words:
-            self._screen.raw(f"{_ERASE}\x1b[2m{words}\x1b[0m")
-            self._has_tail = True
-        else:
-            self.untail()
+        self._tail = words
+        self._draw()
 
-    def untail(self) -> None:
-        if self._has_tail:
-            self._screen.raw(_ERASE)
-            self._has_tail = False
+    def foot(self, lines: Sequence[str]) -> None:
+        """What stands below all else from now on; nothing, if there are no lines."""
+        if self._screen.moves:
+            room = self._screen.size[0] - 2
+            self._foot = tuple(_cut(one_line(line), room) for line in lines)
+            self._draw()
+
+    def _draw(self) -> None:
+        lines = (*([self._tail] if self._tail else []), *self._foot)
+        if lines == self._drawn and self._drawn_width == self._screen.size[0]:
+            return
+        written = "\n".join(map(self._screen.dim, lines))
+        self._screen.raw(self._erasure() + written)  # at once, so that nothing flickers
+        self._drawn, self._drawn_width = lines, self._screen.size[0]
+
+    def _erase(self) -> None:
+        if self._drawn:
+            self._screen.raw(self._erasure())
+            self._drawn = ()
+
+    def _erasure(self) -> str:
+        if not self._drawn:
+            return ""
+        if self._screen.size[0] < self._drawn_width:
+            return "\n"  # narrower than they were, nobody knows on how many rows they stand now
+        return _ERASE + _ERASE_ABOVE * (len(self._drawn) - 1)
 
     def _show(self, pieces: list[Piece]) -> None:
         if pieces:
-            self.untail()
+            self._erase()
         for piece in pieces:
             match piece:
                 case Prose(text):
@@ -100,6 +129,10 @@ class Speech:
         )
         shown.rstrip()
         self._screen.show(shown)
+
+
+def _cut(words: str, room: int) -> str:
+    return words if cell_len(words) <= room else f"{set_cell_size(words, room - 1).rstrip()}…"
 
 
 def clean(text: str) -> str:

@@ -18,6 +18,7 @@ from mainspring.core.model import (
     ToolInputDelta,
     ToolOutput,
 )
+from mainspring.edges.cli.crew_tree import Branch, CrewTree
 from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, seconds_shown
 from mainspring.edges.cli.speech import Speech
@@ -25,6 +26,7 @@ from mainspring.edges.cli.speech import Speech
 _KEYS = ("command", "path", "file_path", "query", "pattern", "url", "code", "prompt", "name")
 """Arguments that tell most about a call, the most telling first."""
 _THOUGHT = 300
+_TALLEST = 14
 _MUTE_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
 
@@ -47,12 +49,18 @@ class Teller:
     """Ids of messages that need not be told: whoever reads this has typed them."""
     is_whole: bool = False
     """All of it goes to standard output: it is what was asked for."""
+    crew: CrewTree | None = None
+    """Subagents: they are shown as a tree, and what they say is not told as the agent's words.
+    Without it, all events are taken for the agent's own."""
     _out: Screen = field(init=False)
     _notes: Screen = field(init=False)
     _speech: Speech = field(init=False)
     _calls: dict[str, _Call] = field(default_factory=dict[str, _Call], init=False)
     _thought: str = field(default="", init=False)
     _has_spoken: bool = field(default=False, init=False)
+    _is_replying: bool = field(default=False, init=False)
+    _turns: list[str] = field(default_factory=list[str], init=False)
+    """What subagents have begun and ended while the agent spoke: nobody cuts it short."""
     _has_output: bool = field(default=False, init=False)
     _last: str = field(default="", init=False)
 
@@ -82,6 +90,12 @@ class Teller:
                 pass
 
     def event(self, event: Event) -> None:
+        if self.crew is not None:
+            self._follow(self.crew, event)
+        if self.crew is None or event.thread_id == self.crew.main_id:
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         payload = event.payload
         match payload:
             case events.UserMessage(content=content):
@@ -94,6 +108,7 @@ class Teller:
                 self._said(plain_text(content))
             case events.ModelRequestStarted():
                 self._has_spoken = False
+                self._is_replying = payload.purpose is None
             case events.ModelRequestEnded():
                 self._ended(payload)
             case _:
@@ -106,6 +121,8 @@ class Teller:
     def close(self) -> None:
         """What was under way is not any more."""
         self._thought = ""
+        if self.crew is not None:
+            self._put_away(self.crew)
         self._speech.end()
 
     def note(self, words: str, style: str = "dim") -> None:
@@ -117,6 +134,7 @@ class Teller:
         self._begin("user")
         for line in lines:
             self._notes.whole((f"> {line}", "bold green"))
+        self._speech.restore()
 
     def _said(self, text: str) -> None:
         if not self._has_spoken or not self.is_live:
@@ -129,6 +147,7 @@ class Teller:
             self._thought = ""
 
     def _ended(self, end: events.ModelRequestEnded) -> None:
+        self._is_replying = False
         self._end_thought()
         self._speech.end()
         if end.is_error and self._has_spoken and end.stop_reason not in _MUTE_FAILURES:
@@ -168,6 +187,8 @@ class Teller:
         | events.UserCustomToolResult,
     ) -> None:
         call = self._calls.pop(call_id, None) or _Call(short(call_id), "")
+        if self.crew is not None and self.crew.has_borne(call_id) and not result.is_error:
+            return  # the tree has told it
         mark: Part = ("✗ ", "red") if result.is_error else ("✓ ", "green")
         took = "" if call.started is None else seconds_shown(event.time - call.started)
         about = f" {call.about}" if call.about else ""
@@ -187,6 +208,10 @@ class Teller:
                 self.note(f"context compacted ({payload.layer}): {freed} tokens freed")
             case events.SessionFailed(error=error):
                 self.note(error.message, "bold red")
+            case events.ThreadMessageReceived(content=content, from_agent_name=str(name)):
+                self._show(
+                    (f"{name} reports: ", "dim"), (cut(plain_text(content)), ""), is_cut=True
+                )
             case facts.SessionWoken() if self.is_live:
                 self.note("goes on where it stopped")
             case facts.ToolCallInDoubt(tool_use_id=call_id):
@@ -201,6 +226,32 @@ class Teller:
         self._speech.end()
         self._begin(kind)
         (self._notes.line if is_cut else self._notes.whole)(*parts)
+        self._speech.restore()
+
+    def _follow(self, crew: CrewTree, event: Event) -> None:
+        turned = crew.apply(event)
+        if turned is not None and turned.state != "waiting":
+            self._turns.append(f"{crew.path(turned)}: {_turned(turned)}")
+        if crew.is_live and self._out.moves:
+            if isinstance(event.payload, events.ThreadCreated):
+                self._speech.tail("")  # the call that has borne it
+            rows = crew.lines(most=min(_TALLEST, self._out.size[1] // 2))
+            self._speech.foot(["".join(words for words, _ in row) for row in rows])
+        elif not self._is_replying:
+            self._put_away(crew)
+
+    def _put_away(self, crew: CrewTree) -> None:
+        """What was live becomes history: the tree as it is now stays on the screen."""
+        rows = crew.lines()
+        if not self._out.moves:
+            total = rows[-1:] if self._turns and not crew.is_live else []
+            rows = [*([(each, "dim")] for each in self._turns), *total]
+        self._turns = []
+        self._speech.foot(())
+        for row in rows:
+            self._show(*row, kind="crew", is_cut=True)
+        if self._out.moves or not crew.is_live:
+            crew.put_away()
 
     def _begin(self, kind: str) -> None:
         """An empty line between things of different kinds, and between blocks of words."""
@@ -212,6 +263,16 @@ class Teller:
             self._out.raw("\n")
         self._has_output = self._has_output or kind == "prose"
         self._last = kind
+
+
+def _turned(branch: Branch) -> str:
+    match branch.state:
+        case "running":
+            return "started" if not branch.turns else "goes on"
+        case "ended":
+            return f"{branch.reason}, {branch.took}"
+        case _:
+            return branch.doing
 
 
 def key_argument(given: Mapping[str, object]) -> str:

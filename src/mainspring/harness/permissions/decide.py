@@ -77,7 +77,8 @@ class _Case:
             return False  # that it is read-only is only the word of whoever runs the server
         if judged.tool in _READ_ANYTHING and self.has_secrets:
             return False
-        return judged.traits.read_only or judged.tool in INWARD
+        is_inward = judged.tool in INWARD and not judged.paths  # a merge is an edit
+        return judged.traits.read_only or is_inward
 
     @property
     def has_secrets(self) -> bool:

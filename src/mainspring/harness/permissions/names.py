@@ -28,7 +28,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 """What a tool of ours is called elsewhere -> what it is called here."""
 
 READING = frozenset(("read", "glob", "grep"))
-EDITING = frozenset(("edit", "write", "notebook_edit"))
+EDITING = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
 SHELLS = frozenset(("bash", "service_start"))
 """Tools whose `command` is run by a shell."""
 _FOREIGN = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}

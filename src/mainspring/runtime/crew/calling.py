@@ -58,7 +58,7 @@ async def call_out(
     await crew.wait_for(child)
     if waiting := crew.waiting_for(child):
         return Outcome((), waits_for=tuple(waiting))
-    return outcome_of(child)
+    return outcome_of(child, crew.lodgings.told(child))
 
 
 def refused(why: str) -> Outcome:

@@ -41,9 +41,7 @@ def cast_as(kind: Subagent, parent: Agent, birth: ThreadCreated, models: Models)
     own = kind.own
     if own is None:
         return cast
-    return replace(
-        cast, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills
-    )
+    return replace(cast, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills)
 
 
 def is_for(kind: Subagent, tool: str) -> bool:

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.events import StatusIdle, ThreadCreated, ThreadMessageSent, UserInterrupt
+from mainspring.core.errors import HandsError
 from mainspring.core.facts import ThreadStopped
 from mainspring.harness import occasions
 from mainspring.harness.abandoned import closing
@@ -26,6 +27,7 @@ from mainspring.harness.reasons import Ended, stop_reason
 from mainspring.log.background import unwrapped
 from mainspring.runtime.crew.report import report_of
 from mainspring.runtime.crew.seating import Seating
+from mainspring.runtime.crew.worktrees import Lodgings, instructed
 
 MAX_AT_ONCE = 20
 """Subagents of a session, at whatever depth."""
@@ -52,6 +54,11 @@ class Crew:
         self._news = anyio.Event()
         self._has_run = False
         """Whether a thread was run beside the main one."""
+        self.lodgings = Lodgings(
+            worktrees=seating.kit.worktrees,
+            session_id=seating.office.session_id,
+            note=self._note,
+        )
 
     @property
     def ensemble(self) -> Ensemble:
@@ -102,9 +109,15 @@ class Crew:
         if known is not None:
             return known
         self._expected.add(birth.session_thread_id)
+        try:
+            lodging = await self.lodgings.found_for(birth, is_within=self._is_within(parent))
+        except HandsError:
+            self._expected.discard(birth.session_thread_id)
+            raise
         self._note(parent.id, birth)
         born = self.ensemble.members[birth.session_thread_id]
-        self._note(born.id, self._seating.task_of(born, parent, prompt), *facts)
+        task = self._seating.task_of(born, parent, instructed(prompt, lodging))
+        self._note(born.id, *lodging, task, *facts)
         await self._record.commit()
         return born
 
@@ -205,7 +218,7 @@ class Crew:
         for member in list(self.ensemble.members.values()):
             if not self._is_apart(member) or member.id in self._posts:
                 continue
-            if member.thread.running or self._can_go_on(member):
+            if member.thread.running or self._can_go_on(member) or self._is_untidy(member):
                 self.set_to_work(member)
             else:
                 self._report(member)
@@ -220,6 +233,11 @@ class Crew:
             or any(call.is_answered or self.is_answerable(call) for call in thread.unsettled())
         )
 
+    def _is_untidy(self, member: Member) -> bool:
+        """Whether nobody has looked yet what it left in its worktree."""
+        is_known = member.worktree is None or member.id in self.lodgings.changed
+        return not is_known and _is_over(member) and not member.is_reported
+
     async def _in_background(self, member: Member) -> None:
         await self._work(member)
         self._report(member)
@@ -229,24 +247,49 @@ class Crew:
 
     async def _work(self, member: Member) -> None:
         post = self._posts[member.id]
-        is_first = not member.thread.running and member.thread.turns == 0
         try:
-            async with self._seating.seated(member, self) as desk:
-                post.desk = desk
-                if is_first and member.name is not None:
-                    await desk.ask_hooks(occasions.subagent_started(member.name))
-                await run(desk)
+            if await self._is_lodged(member):
+                await self._run(member, post)
+                if _is_over(member) and not self.has_others_below(member):
+                    await self.lodgings.tidy(member)
         finally:
             self._posts.pop(member.id, None)
             if post.left is not None:
                 post.left.set()
 
+    async def _is_lodged(self, member: Member) -> bool:
+        """Whether it has a place to work in; if not, it ends, and its parent is told why."""
+        parent = self.ensemble.members[member.parent_id or self.ensemble.main.id]
+        try:
+            await self.lodgings.lodge(member, is_within=self._is_within(parent))
+        except HandsError as error:
+            self._note(member.id, *self.ensemble.mail_for(member.id), *closing(member.thread))
+            self.send(member, parent, f"{member.name} {member.id} cannot go on: {error}")
+            return False
+        return True
+
+    async def _run(self, member: Member, post: _Post) -> None:
+        is_first = not member.thread.running and member.thread.turns == 0
+        async with self._seating.seated(member, self) as desk:
+            post.desk = desk
+            if is_first and member.name is not None:
+                await desk.ask_hooks(occasions.subagent_started(member.name))
+            await run(desk)
+
+    def _is_within(self, member: Member) -> bool:
+        """Whether a thread works in a worktree: its own, or that of who has called it."""
+        return any(each.worktree is not None for each in self.ensemble.upwards(member))
+
+    def has_others_below(self, member: Member) -> bool:
+        """Whether a thread is at work that this one has called, or one that was called by it."""
+        others = [self.ensemble.members[each] for each in self._posts if each != member.id]
+        return any(each is member for other in others for each in self.ensemble.upwards(other))
+
     def _report(self, member: Member) -> None:
         """Silence is for those who wait, and for those whom somebody has stopped."""
-        is_over = member.thread.last_reason not in (None, "requires_action")
-        if is_over and not member.is_reported and member.parent_id is not None:
+        if _is_over(member) and not member.is_reported and member.parent_id is not None:
             parent = self.ensemble.members[member.parent_id]
-            self.send(member, parent, report_of(member))
+            self.send(member, parent, report_of(member, self.lodgings.told(member)))
 
     def _take_post(self, member: Member) -> None:
         self._expected.discard(member.id)
@@ -269,6 +312,11 @@ class Crew:
     def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
         for event in self._record.writer.stage(*payloads, thread_id=thread_id):
             self._record.take(event)
+
+
+def _is_over(member: Member) -> bool:
+    """Whether its last run has ended, and for nobody to wait for."""
+    return member.thread.last_reason not in (None, "requires_action")
 
 
 def _halt(post: _Post) -> None:

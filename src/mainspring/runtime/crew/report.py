@@ -21,17 +21,19 @@ _STOPPED = {
 }
 
 
-def report_of(member: Member) -> str:
-    """Its last words, and how to reach it again."""
+def report_of(member: Member, note: str = "") -> str:
+    """Its last words, how to reach it again, and what else there is to know."""
     thread = member.thread
     words = thread.transcript.last_words().strip() or "(it said nothing)"
     why = _STOPPED.get(thread.last_reason or "")
     ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
     spent = member.account.spent
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
-    return f"{ended}\n\n[{member.name} {member.id}: {spent.turns} turns{cost}]"
+    told = f"{ended}\n\n[{member.name} {member.id}: {spent.turns} turns{cost}]"
+    return f"{told}\n{note}" if note else told
 
 
-def outcome_of(member: Member) -> Outcome:
+def outcome_of(member: Member, note: str = "") -> Outcome:
     is_done = member.thread.last_reason == "completed"
-    return Outcome.text(report_of(member), ok=is_done, error=None if is_done else "failed")
+    told = report_of(member, note)
+    return Outcome.text(told, ok=is_done, error=None if is_done else "failed")

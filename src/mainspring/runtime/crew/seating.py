@@ -121,7 +121,8 @@ class Seating:
         return [Tier(each.account, self.agent_of(each).limits) for each in chain]
 
     def _kit_for(self, member: Member, agent: Agent, kind: Subagent):  # noqa: ANN202
-        worktree = member.worktree
+        chain = self.office.record.ensemble.upwards(member)
+        worktree = next((each.worktree for each in chain if each.worktree is not None), None)
         opening = Opening(
             agent=agent,
             thread=member.thread,

@@ -11,8 +11,10 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.ensemble import Member
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.addressing import addressed, addressee
 from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.crew.calling import CALLING, MAX_DEPTH, Wanted, call_out, refused
+from mainspring.runtime.crew.calling import CALLING, MAX_DEPTH, Wanted, call_out
+from mainspring.runtime.crew.closing import close_worktree
 from mainspring.runtime.crew.crew import Crew
 from mainspring.runtime.crew.seating import FORK
 from mainspring.runtime.crew.subagent import Subagent
@@ -25,7 +27,12 @@ def crew_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
     is_too_deep = member.depth >= MAX_DEPTH and member.name != FORK  # its tools are its parent's
     if not agent.subagents or is_too_deep:
         return []
-    return [_agent(crew, member, agent.subagents), _send_message(crew, member), _stop(crew, member)]
+    tools = [
+        _agent(crew, member, agent.subagents),
+        _send_message(crew, member),
+        _stop(crew, member),
+    ]
+    return [*tools, close_worktree(crew, member)] if crew.lodgings.worktrees else tools
 
 
 def _wanted(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> Wanted:
@@ -103,7 +110,8 @@ def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool) -> ToolSpec:
                 "isolation": {
                     "type": "string",
                     "enum": ["shared", "worktree"],
-                    "description": "worktree: it works in a git worktree of its own.",
+                    "description": "worktree: in a git worktree of its own, which begins with the"
+                    " last commit; you merge it afterwards.",
                 },
             },
             "required": ["description", "prompt"],
@@ -114,7 +122,7 @@ def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool) -> ToolSpec:
 
 def _send_message(crew: Crew, member: Member) -> Tool:
     async def run(call: Call) -> Outcome:
-        to = _found(crew, member, call)
+        to = addressee(crew, member, call.input)
         if isinstance(to, Outcome):
             return to
         crew.send(member, to, str(call.input.get("message", "")))
@@ -127,7 +135,7 @@ def _send_message(crew: Crew, member: Member) -> Tool:
                 "Send a message to a subagent that you have called: more to know, another task. One"
                 " that has ended begins again where it stopped. Its answer comes as a message."
             ),
-            input_schema=_to({"message": {"type": "string"}}),
+            input_schema=addressed({"message": {"type": "string"}}),
         ),
         run=run,
         traits=lambda _: _TELLING,
@@ -136,7 +144,7 @@ def _send_message(crew: Crew, member: Member) -> Tool:
 
 def _stop(crew: Crew, member: Member) -> Tool:
     async def run(call: Call) -> Outcome:
-        to = _found(crew, member, call)
+        to = addressee(crew, member, call.input)
         if isinstance(to, Outcome):
             return to
         await crew.stop(to, member)
@@ -146,30 +154,8 @@ def _stop(crew: Crew, member: Member) -> Tool:
         spec=ToolSpec(
             name="stop_agent",
             description="End a subagent that you have called, with all that it has called.",
-            input_schema=_to({}),
+            input_schema=addressed({}),
         ),
         run=run,
         traits=lambda _: _TELLING,
     )
-
-
-def _to(more: Mapping[str, object]) -> dict[str, object]:
-    to = {"type": "string", "description": "Its id, as you were told it; or its type, if one."}
-    return {
-        "type": "object",
-        "properties": {"to": to, **more},
-        "required": ["to", *more],
-        "additionalProperties": False,
-    }
-
-
-def _found(crew: Crew, member: Member, call: Call) -> Member | Outcome:
-    """Whom a call means: somebody that this thread has called."""
-    wanted = str(call.input.get("to", ""))
-    below = crew.ensemble.below(member.id)
-    meant = [each for each in below if wanted in (each.id, each.name)]
-    if len(meant) == 1 or (meant and meant[-1].id == wanted):
-        return meant[-1]
-    known = ", ".join(f"{each.id} ({each.name})" for each in below) or "none yet"
-    what = "is not clear" if meant else "is nobody that you have called"
-    return refused(f"{wanted!r} {what}. You have called: {known}.")

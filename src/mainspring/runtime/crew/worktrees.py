@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,8 +31,11 @@ class Lodgings:
     changed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """By thread: what differs in its worktree from what it began with."""
 
-    async def found_for(self, birth: ThreadCreated, parent: Member) -> tuple[WorktreeOpened, ...]:
+    async def found_for(
+        self, birth: ThreadCreated, *, is_within: bool
+    ) -> tuple[WorktreeOpened, ...]:
         """A worktree, if a thread that is to be born wants one; the same one if it is asked again.
+        `is_within`: whoever calls it works in one.
 
         Raises:
             HandsError: it cannot have one.
@@ -41,23 +44,21 @@ class Lodgings:
             return ()
         if self.worktrees is None:
             raise HandsError("There are no worktrees here: call it with the isolation shared.")
-        if parent.worktree is not None:
+        if is_within:
             raise HandsError(
                 "You work in a worktree yourself, and there are none of those: call it with the"
                 " isolation shared, to work where you do."
             )
         opened = await self.worktrees.open(_name(birth, self.session_id))
-        return (
-            WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),
-        )
+        return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
 
-    async def lodge(self, member: Member, parent: Member) -> None:
+    async def lodge(self, member: Member, *, is_within: bool) -> None:
         """One that was closed is opened anew for a thread that goes on.
 
         Raises: HandsError.
         """
         if member.worktree is None and member.birth is not None:
-            for opened in await self.found_for(member.birth, parent):
+            for opened in await self.found_for(member.birth, is_within=is_within):
                 self.note(member.id, opened)
 
     async def look(self, member: Member) -> tuple[str, ...]:
@@ -108,9 +109,20 @@ class Lodgings:
         return f"[worktree {member.worktree.branch}{what}. close_worktree merges or discards it.]"
 
 
-def named(paths: tuple[str, ...]) -> str:
-    more = len(paths) - _MOST_NAMED
-    return ", ".join((*paths[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else ())))
+def named(paths: tuple[str, ...], most: int = _MOST_NAMED) -> str:
+    more = len(paths) - most
+    return ", ".join((*paths[:most], *([f"and {more} more"] if more > 0 else ())))
+
+
+def instructed(prompt: str, lodging: Sequence[WorktreeOpened]) -> str:
+    """A task, for whoever works apart; a fork would take what it was told before for true."""
+    notes = [
+        f"[From here on you work in {each.path}: a git worktree of your own, which began with the"
+        f" last commit, {each.commit[:12]}. Leave what you do there, uncommitted: whoever has called"
+        " you merges it.]"
+        for each in lodging
+    ]
+    return "\n\n".join((prompt, *notes))
 
 
 def _counted(changed: tuple[str, ...]) -> str:

@@ -22,13 +22,17 @@ MAX_CHARS = 20_000
 _MAX_FILES = 50
 
 
-async def brought_up(skill: Skill, filling: Filling, run: RunCommand) -> str:
-    """Its text with what it is called with, and what else there is in its folder.
-
+async def body_of(skill: Skill) -> str:
+    """
     Raises:
         InvalidInput: it is not what the session began with.
     """
-    body = await to_thread.run_sync(read_body, skill)
+    return await to_thread.run_sync(read_body, skill)
+
+
+async def filled(body: str, filling: Filling, run: RunCommand) -> str:
+    """A skill's text with what it is called with, and what else there is in its folder."""
+    skill = filling.skill
     text = (await injected(body, filling, run)).strip() + filling.rest()
     return shown(skill, text, await to_thread.run_sync(_files, skill))
 

@@ -25,8 +25,8 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import GENERAL
 from mainspring.runtime.crew.calling import CALLING, Wanted, call_out, refused
 from mainspring.runtime.crew.crew import Crew
-from mainspring.runtime.skills.body import MAX_CHARS, brought_up
-from mainspring.runtime.skills.injecting import at_desk, refusing
+from mainspring.runtime.skills.body import MAX_CHARS, body_of, filled
+from mainspring.runtime.skills.injecting import at_desk, has_commands, refusing
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import Facts, Filling, with_facts
 
@@ -34,6 +34,10 @@ _COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
 _READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
 _RUNNING = Traits(max_chars=2 * MAX_CHARS)
 _UNTRUSTED = "nobody has vouched for this skill as it is now"
+_APART = (
+    "The user wants the skill {name} to be used: call the tool skill with this name and these"
+    " arguments, and tell what came of it."
+)
 _ITSELF = "run it yourself, if you need it"
 _SPEC = ToolSpec(
     name="skill",
@@ -55,7 +59,7 @@ _SPEC = ToolSpec(
 
 def skill_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
     """The tool `skill`, for a thread that has any to use."""
-    if agent.is_coordinator or not any(skill.for_model for skill in agent.skills):
+    if agent.is_coordinator or not any(map(_is_for_tool, agent.skills)):
         return []
     return [_skill_tool(crew, member, agent)]
 
@@ -79,13 +83,11 @@ async def expand_command(
         f"<command-name>/{skill.name}</command-name>\n<command-args>{arguments}</command-args>"
     )
     if skill.context == "fork":
-        said = (
-            f"The user wants the skill {skill.name} to be used: call the tool skill with this name"
-            " and these arguments, and tell what came of it."
-        )
-    else:
-        said = await brought_up(skill, Filling(arguments, skill, facts), refusing(_ITSELF))
-    return (named, TextBlock(said)), used(skill, facts, by="user")
+        fact = SkillUsed(name=skill.name, hash=skill.hash, by="user")
+        return (named, TextBlock(_APART.format(name=skill.name))), fact
+    body = await body_of(skill)
+    text = await filled(body, Filling(arguments, skill, facts), refusing(_ITSELF))
+    return (named, TextBlock(text)), used(skill, facts, by="user")
 
 
 def folders_of(agent: Agent) -> list[Path]:
@@ -144,21 +146,22 @@ class _Use:
         filling = Filling(arguments, skill, facts)
         if skill.context == "fork":
             return await self._by_another(skill, filling, fact)
+        body = await body_of(skill)
         desk = self.crew.desk_of(self.member)
-        if desk is None or not skill.is_trusted:
-            text = await brought_up(skill, filling, refusing(_UNTRUSTED))
+        if desk is None or not skill.is_trusted or not has_commands(body):
+            text = await filled(body, filling, refusing(_UNTRUSTED))
             return Outcome((TextBlock(text),), facts=(fact,))
         desk.note(fact)  # what it allows, it allows its own commands
-        return Outcome.text(await brought_up(skill, filling, at_desk(desk, self.call)))
+        return Outcome.text(await filled(body, filling, at_desk(desk, self.call)))
 
     async def _by_another(self, skill: Skill, filling: Filling, fact: SkillUsed) -> Outcome:
         """Its text is a subagent's task, and what it allows is for that one."""
         is_called = self.crew.ensemble.called_by(self.call.id) is not None
-        prompt = "" if is_called else await brought_up(skill, filling, refusing(_ITSELF))
+        text = "" if is_called else await filled(await body_of(skill), filling, refusing(_ITSELF))
         wanted = Wanted(
             kind=_kind(skill, self.agent),
             description=skill.name,
-            prompt=prompt,
+            prompt=text,
             model=skill.model,
             is_background=skill.is_background,
         )
@@ -208,6 +211,10 @@ def _skill_tool(crew: Crew, member: Member, agent: Agent) -> Tool:
 
 def _name(given: Mapping[str, object]) -> str:
     return str(given.get("name", "")).removeprefix("/")
+
+
+def _is_for_tool(skill: Skill) -> bool:
+    return skill.for_model or (skill.for_user and skill.context == "fork")
 
 
 def _is_called_for(member: Member, skill: Skill) -> bool:

@@ -247,7 +247,7 @@ class Door:
         if skill_id is None:
             return
         session = await self._sessions.get(who.tenant, who.session_id or "")
-        if skill_id not in skills_of(session.agent):
+        if skill_id not in {each.skill_id for each in skills_of(session.agent)}:
             raise NotFound("skill", skill_id)
 
     async def _check_halts(self, who: Principal) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, assert_never, get_args
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.service.describing.agent_web import (
@@ -23,6 +24,8 @@ BuiltinName: TypeAlias = Literal[
 ]
 BUILTINS: tuple[BuiltinName, ...] = get_args(BuiltinName)
 PolicyName: TypeAlias = Literal["always_allow", "always_ask", "auto"]
+
+_STRICTNESS: tuple[PolicyName, ...] = ("always_allow", "auto", "always_ask")
 
 ServerName = Annotated[str, Meta(min_length=1, max_length=255)]
 ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
@@ -271,6 +274,34 @@ def toolset_of(agent: Equipped) -> Toolset:
             case _:
                 assert_never(tool)
     return Toolset(builtins=builtins, custom=tuple(custom), mcp=tuple(mcp))
+
+
+def together(toolsets: Sequence[Toolset]) -> Toolset:
+    """What agents of one session have between them: of a tool that several have, the strictest
+    that is said of it holds for all."""
+    builtins: dict[BuiltinName, BuiltinConfig] = {}
+    for each in toolsets:
+        for name, config in each.builtins.items():
+            builtins[name] = _stricter(builtins.get(name, config), config)
+    servers = {tools.server.name: tools for each in toolsets for tools in each.mcp}
+    return Toolset(
+        builtins=builtins,
+        custom=tuple(tool for each in toolsets for tool in each.custom),
+        mcp=tuple(servers.values()),
+    )
+
+
+def _stricter(one: BuiltinConfig, other: BuiltinConfig) -> BuiltinConfig:
+    policies = (one.permission_policy, other.permission_policy)
+    blocked = {*(one.blocked_domains or ()), *(other.blocked_domains or ())}
+    allowed = [each for each in (one.allowed_domains, other.allowed_domains) if each is not None]
+    common = [each for each in allowed[0] if each in allowed[-1]] if allowed else ()
+    return replace(
+        one,
+        permission_policy=max(policies, key=lambda policy: _STRICTNESS.index(policy.type)),
+        blocked_domains=tuple(sorted(blocked)) or None,
+        allowed_domains=tuple(common) if allowed else None,
+    )
 
 
 def _enabled(toolset: AgentToolset) -> dict[BuiltinName, BuiltinConfig]:

@@ -273,6 +273,19 @@ class Agents:
             multiagent=await self._resolved_multiagent(tenant, known, asked.multiagent),
         )
 
+    async def pinned(self, tenant: str, agent: AgentObject) -> AgentObject:
+        """With those versions of its skills that are the latest now."""
+        return replace(agent, skills=tuple([await self._pin(tenant, one) for one in agent.skills]))
+
+    async def _pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
+        if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
+            return skill
+        try:
+            latest = await self._skills.version(tenant, skill.skill_id, LATEST)
+        except NotFound:  # deleted since; sessions go without it
+            return skill
+        return replace(skill, version=latest.id)
+
     async def _resolved_skills(
         self,
         tenant: str,

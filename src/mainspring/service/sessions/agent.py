@@ -53,6 +53,10 @@ class AgentBook(Protocol):
         """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
         ...
 
+    async def pinned(self, tenant: str, agent: AgentObject) -> AgentObject:
+        """With those versions of its skills that are the latest now."""
+        ...
+
 
 class ThreadAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
     """An agent as a thread has it."""
@@ -166,6 +170,7 @@ async def snapshot(agents: AgentBook, who: Principal, choice: AgentChoice) -> Se
             tools=choice.tools,
         )
         agent = await agents.altered(tenant, agent, asked)
+    agent = await agents.pinned(tenant, agent)
     return SessionAgent(
         id=agent.id,
         name=agent.name,
@@ -231,22 +236,19 @@ def may_improvise(agent: SessionAgent) -> bool:
 
 def models_of(agent: SessionAgent) -> frozenset[str]:
     """All that may be asked in the session, for what is known when it is made."""
-    advisors: list[str] = []
-    match agent.multiagent:
-        case SessionCoordinator(agents=roster):
-            advisors = [each.model for each in roster if isinstance(each, Advisor)]
-        case SessionMultiagent20261001(advisor=AdvisorEnabled(model=model)):
-            advisors = [model]
-        case _:
-            pass
     members = _members(agent.multiagent)
+    advisors = _advisors(agent.multiagent)
     return frozenset([agent.model.id, *advisors, *(each.model.id for each in members)])
 
 
-def skills_of(agent: SessionAgent) -> frozenset[str]:
-    """Ids of those that its threads may have."""
+def has_advisor(agent: SessionAgent) -> bool:
+    return bool(_advisors(agent.multiagent))
+
+
+def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
+    """All that its threads may have, each once."""
     every = (agent, *_members(agent.multiagent))
-    return frozenset(skill.skill_id for each in every for skill in each.skills)
+    return dict.fromkeys(skill for each in every for skill in each.skills)
 
 
 def _as_thread(agent: SessionAgent | AgentObject) -> ThreadAgent:
@@ -262,6 +264,16 @@ def _as_thread(agent: SessionAgent | AgentObject) -> ThreadAgent:
         description=agent.description,
         system=agent.system,
     )
+
+
+def _advisors(multiagent: SessionMultiagent | None) -> list[str]:
+    match multiagent:
+        case SessionCoordinator(agents=agents):
+            return [each.model for each in agents if isinstance(each, Advisor)]
+        case SessionMultiagent20261001(advisor=AdvisorEnabled(model=model)):
+            return [model]
+        case _:
+            return []
 
 
 def _callable(multiagent: SessionMultiagent | None) -> Sequence[ThreadAgent]:
@@ -293,7 +305,8 @@ async def _resolved(
     agents: AgentBook, tenant: str, multiagent: Multiagent | None
 ) -> SessionMultiagent | None:
     async def found(reference: AgentReference) -> ThreadAgent:
-        return _as_thread(await agents.get(tenant, reference.id, reference.version))
+        agent = await agents.get(tenant, reference.id, reference.version)
+        return _as_thread(await agents.pinned(tenant, agent))
 
     async def delegation(known: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
         if isinstance(known, Disabled):
@@ -306,8 +319,8 @@ async def _resolved(
     match multiagent:
         case None:
             return None
-        case Coordinator(agents=roster):
-            members = [each if isinstance(each, Advisor) else await found(each) for each in roster]
+        case Coordinator(agents=listed):
+            members = [each if isinstance(each, Advisor) else await found(each) for each in listed]
             return SessionCoordinator(agents=tuple(members))
         case Multiagent20261001():
             return SessionMultiagent20261001(

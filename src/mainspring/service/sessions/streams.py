@@ -135,7 +135,9 @@ class Stream:
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
                 self._previewing.end(event.thread_id, event.seq)
             self.is_over = self.is_over or event.type == _DELETED
-        return [Told(each.wire["type"], _ENCODER.encode(each.wire), each.event.seq) for each in shown]
+        return [
+            Told(each.wire["type"], _ENCODER.encode(each.wire), each.event.seq) for each in shown
+        ]
 
     async def _preview(self) -> list[Told]:
         if self._previewing is None:

@@ -1,0 +1,50 @@
+"""Hooks that installed plugins bring: they count once somebody has vouched for the plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from mainspring.config import Settings
+from mainspring.runtime.folder.plugin import Plugin
+from mainspring.runtime.folder.plugins import installed
+from mainspring.runtime.skills.pins import PINS_FILE, Pins
+from mainspring.wiring.policies import HookSettings
+
+
+def plugin_hooks(settings: Settings, folder: Path) -> tuple[HookSettings, ...]:
+    """Of the user's plugins and of the folder's; in the order that they are found."""
+    home = Path(settings.home)
+    found = installed(folder, None if folder == home else home)
+    with_hooks = [plugin for plugin in found.plugins if plugin.hooks]
+    if not with_hooks:
+        return ()
+    pins = Pins(home / PINS_FILE)
+    return tuple(
+        hooks for plugin in with_hooks if pins.is_pinned(plugin.root) for hooks in _of(plugin)
+    )
+
+
+def _of(plugin: Plugin) -> Iterator[HookSettings]:
+    places = {
+        "${CLAUDE_PLUGIN_ROOT}": str(plugin.root),
+        "${CLAUDE_PLUGIN_DATA}": str(plugin.data),
+    }
+    for each in plugin.hooks:
+        said = cast("dict[str, object]", _placed(each.hooks, places))
+        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said)
+
+
+def _placed(said: object, places: dict[str, str]) -> object:
+    """Where the plugin is, wherever its hooks say so."""
+    if isinstance(said, str):
+        for name, place in places.items():
+            said = said.replace(name, place)
+        return said
+    if isinstance(said, dict):
+        entries = cast("dict[str, object]", said)
+        return {key: _placed(value, places) for key, value in entries.items()}
+    if isinstance(said, list):
+        return [_placed(each, places) for each in cast("list[object]", said)]
+    return said

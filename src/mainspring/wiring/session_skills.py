@@ -1,0 +1,93 @@
+"""Skills of the service's sessions: what was uploaded, as folders beside each one's workspace.
+
+Not in it: programs of the session may read and run what is there, and change nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.core.errors import NotFound
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.folder.scopes import Place
+from mainspring.runtime.skills.archive import LIMITS, MANIFEST, checked_files, unpacked
+from mainspring.runtime.skills.reading import read_skill
+from mainspring.runtime.skills.skill import Skill
+from mainspring.service.describing.agents import AgentSkill, CustomSkill
+from mainspring.service.describing.skills import Skills
+from mainspring.service.sessions.agent import skills_of
+from mainspring.service.sessions.record import SessionRecord
+from mainspring.wiring.casting import Part, agent_for
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSkills:
+    workspaces: Path
+    skills: Skills
+
+    async def of(self, tenant: str, session: SessionRecord) -> dict[AgentSkill, Skill]:
+        """Those that are to be had, of all that its agent has and whom it may call. What a session
+        has got once it keeps, whatever becomes of the upload."""
+        place = skills_folder(self.workspaces / session.id)
+        found: dict[AgentSkill, Skill] = {}
+        for wanted in skills_of(session.agent):
+            if isinstance(wanted, CustomSkill):
+                skill = await self._unpacked(tenant, place, wanted)
+                found |= {} if skill is None else {wanted: skill}
+        return found
+
+    async def agent(self, tenant: str, session: SessionRecord) -> Agent:
+        """The agent of a session, with its skills."""
+        part = Part(
+            agent=session.agent,
+            environment=session.environment,
+            workspace=self.workspaces / session.id,
+            skills=await self.of(tenant, session),
+        )
+        return agent_for(part)
+
+    async def _unpacked(self, tenant: str, place: Path, wanted: CustomSkill) -> Skill | None:
+        folder = place / f"{wanted.skill_id}-{wanted.version}"
+        if not await to_thread.run_sync(folder.is_dir):
+            try:
+                _, archive = await self.skills.archive(tenant, wanted.skill_id, wanted.version)
+            except NotFound:
+                return None
+            await to_thread.run_sync(_unpack, archive, folder)
+        return await to_thread.run_sync(_read, folder)
+
+
+def skills_folder(workspace: Path) -> Path:
+    return workspace.with_name(f"{workspace.name}-skills")
+
+
+def _unpack(archive: bytes, folder: Path) -> None:
+    """All of it, or nothing."""
+    files = checked_files(list(unpacked(folder.name, archive, LIMITS)), LIMITS)
+    folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
+    try:
+        fresh.chmod(0o755)  # a sandbox that has a user of its own must get in
+        for path, upload in files.items():
+            file = fresh / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(upload.content)
+            file.chmod(0o755 if upload.is_executable else 0o644)
+        with suppress(OSError):  # another worker was as quick
+            fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _read(folder: Path) -> Skill | None:
+    """It is content, whoever has uploaded it: nobody has vouched for what it would allow."""
+    for file in sorted(folder.glob(f"*/{MANIFEST}")):
+        skill, _ = read_skill(file, Place(folder, "project"), f"{file.parent.name}/{MANIFEST}")
+        return skill
+    return None

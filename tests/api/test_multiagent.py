@@ -1,0 +1,176 @@
+"""Agents that call others, by a program with the official SDK and `mainspring serve`."""
+# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# as its users write: with dictionaries, and without telling kinds of events apart by their classes
+
+import json
+
+import anthropic
+
+ALLOWED = {
+    "type": "agent_toolset_20260401",
+    "default_config": {"permission_policy": {"type": "always_allow"}},
+}
+CAREFUL = {
+    "type": "agent_toolset_20260401",
+    "default_config": {"permission_policy": {"type": "always_allow"}},
+    "configs": [{"name": "write", "permission_policy": {"type": "always_ask"}}],
+}
+
+
+def called(kind: str, task: str, **more: object) -> str:
+    given = {"description": kind, "prompt": task, "subagent_type": kind, **more}
+    return f"call agent {json.dumps(given)}"
+
+
+def team(client: anthropic.Anthropic, name: str, *members: object, **fields: object):
+    agent = client.beta.agents.create(
+        name=name,
+        model="claude-sonnet-4-5",
+        multiagent={"type": "coordinator", "agents": list(members)},
+        **fields,
+    )
+    environment = client.beta.environments.create(name=f"{name}-environment")
+    return client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
+
+
+def member(client: anthropic.Anthropic, name: str, *tools: object) -> str:
+    agent = client.beta.agents.create(
+        name=name, model="claude-haiku-4-5", system=f"You are {name}.", tools=tools
+    )
+    return agent.id
+
+
+def message(text: str):
+    return {"type": "user.message", "content": [{"type": "text", "text": text}]}
+
+
+def sent(client: anthropic.Anthropic, session_id: str, event: object):
+    """Every event that this leads to, until the session is idle."""
+    events = []
+    with client.beta.sessions.events.stream(session_id) as stream:
+        client.beta.sessions.events.send(session_id, events=[event])
+        for each in stream:
+            events.append(each)
+            if each.type == "session.status_idle":
+                return events
+    raise AssertionError("the stream has ended before the session was idle")
+
+
+def of_type(events: list, type_: str) -> list:
+    return [each for each in events if each.type == type_]
+
+
+def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
+    scout, clerk = member(client, "scout"), member(client, "clerk", ALLOWED)
+    session = team(client, "lead", scout, {"type": "agent", "id": clerk, "version": 1})
+    counting = called("clerk", 'call bash {"command": "echo 3"}\nsay Three.')
+    events = sent(client, session.id, message(f"{called('scout', 'say Land.')} && {counting}"))
+
+    assert events[-1].stop_reason.type == "end_turn"
+    assert len(of_type(events, "session.status_idle")) == 1
+    made = of_type(events, "session.thread_created")
+    assert {each.agent_name for each in made} == {"scout", "clerk"}
+    ids = {each.agent_name: each.session_thread_id for each in made}
+    idled = of_type(events, "session.thread_status_idle")
+    assert {(each.agent_name, each.session_thread_id) for each in idled} == set(ids.items())
+    assert len(of_type(events, "session.thread_status_running")) == 2
+    assert {each.name for each in of_type(events, "agent.tool_use")} == {"agent"}
+    results = [each.content[0].text for each in of_type(events, "agent.tool_result")]
+    assert any("Land." in each for each in results)
+    assert any("Three." in each for each in results)
+
+    threads = {each.agent.name: each for each in client.beta.sessions.threads.list(session.id)}
+    assert set(threads) == {"lead", "scout", "clerk"}
+    main = threads["lead"]
+    assert threads["clerk"].agent.id == clerk
+    assert threads["clerk"].agent.system == "You are clerk."
+    assert {each.parent_thread_id for each in threads.values()} == {None, main.id}
+    assert {each.status for each in threads.values()} == {"idle"}
+    assert all(each.usage.output_tokens and each.stats.duration_seconds for each in threads.values())
+    whole = client.beta.sessions.retrieve(session.id)
+    assert whole.status == "idle"
+    spent = sum(each.usage.output_tokens for each in threads.values())
+    assert whole.usage.output_tokens == spent
+
+    own = list(client.beta.sessions.threads.events.list(ids["clerk"], session_id=session.id))
+    assert own[0].type == "agent.thread_message_received"
+    [use] = of_type(own, "agent.tool_use")
+    assert (use.name, use.session_thread_id) == ("bash", None)
+    assert [each.type for each in own].count("session.thread_status_idle") == 1
+    assert not of_type(own, "session.status_idle")
+    listed = client.beta.sessions.events.list(session.id, types=["session.thread_status_idle"])
+    assert {each.session_thread_id for each in listed} == set(ids.values())
+    [idle] = client.beta.sessions.events.list(session.id, types=["session.status_idle"])
+    assert idle.id == events[-1].id
+
+
+def test_a_call_of_another_is_answered_by_the_ids_that_the_session_waits_for(
+    client: anthropic.Anthropic,
+):
+    session = team(client, "careful-lead", member(client, "writer", CAREFUL), tools=[ALLOWED])
+    task = 'call write {"file_path": "note.txt", "content": "tea"}\nsay Written.'
+    events = sent(client, session.id, message(f"{called('writer', task)}\nsay All done."))
+    stop = events[-1].stop_reason
+    [use] = [each for each in of_type(events, "agent.tool_use") if each.name == "write"]
+    assert (stop.type, stop.event_ids) == ("requires_action", [use.id])
+    [made] = of_type(events, "session.thread_created")
+    assert use.session_thread_id == made.session_thread_id
+    waiting = client.get("/v1/mainspring/approvals", cast_to=object)["data"]
+    [approval] = [each for each in waiting if each["session_id"] == session.id]
+    assert (approval["tool_use_id"], approval["subagent"]) == (use.id, "writer")
+    assert approval["session_thread_id"] == made.session_thread_id
+
+    yes = {"type": "user.tool_confirmation", "tool_use_id": use.id, "result": "allow"}
+    events = sent(client, session.id, yes)
+    assert events[-1].stop_reason.type == "end_turn"
+    [confirmed] = of_type(events, "user.tool_confirmation")
+    assert confirmed.session_thread_id == made.session_thread_id
+    assert of_type(events, "agent.message")[-1].content[0].text == "All done."
+    [result] = of_type(events, "agent.tool_result")
+    assert "Written." in result.content[0].text
+
+
+def test_a_client_runs_a_tool_of_another(client: anthropic.Anthropic):
+    lookup = {
+        "type": "custom",
+        "name": "lookup",
+        "description": "Looks a word up.",
+        "input_schema": {"type": "object", "properties": {"word": {"type": "string"}}},
+    }
+    session = team(client, "reader", member(client, "librarian", lookup))
+    task = 'call lookup {"word": "tea"}\nsay A drink.'
+    events = sent(client, session.id, message(called("librarian", task)))
+    [use] = of_type(events, "agent.custom_tool_use")
+    assert events[-1].stop_reason.event_ids == [use.id]
+    assert use.session_thread_id
+    given = {"type": "text", "text": "a hot drink"}
+    found = {"type": "user.custom_tool_result", "custom_tool_use_id": use.id, "content": [given]}
+    events = sent(client, session.id, found)
+    assert events[-1].stop_reason.type == "end_turn"
+    assert "A drink." in of_type(events, "agent.tool_result")[0].content[0].text
+
+
+def test_one_thread_is_interrupted_and_archived_and_the_rest_goes_on(client: anthropic.Anthropic):
+    session = team(client, "captain", member(client, "sleeper", ALLOWED), {"type": "self"})
+    sleeping = called("sleeper", 'call bash {"command": "sleep 60"}')
+    awake = called("captain", "say I am here.")
+    with client.beta.sessions.events.stream(session.id) as stream:
+        client.beta.sessions.events.send(session.id, events=[message(f"{sleeping} && {awake}")])
+        for event in stream:
+            if event.type == "session.thread_created" and event.agent_name == "sleeper":
+                sleeper = event.session_thread_id
+            if event.type == "session.thread_status_idle" and event.agent_name == "captain":
+                stop = {"type": "user.interrupt", "session_thread_id": sleeper}
+                client.beta.sessions.events.send(session.id, events=[stop])
+            if event.type == "session.status_idle":
+                assert event.stop_reason.type == "end_turn"
+                break
+    listed = list(client.beta.sessions.events.list(session.id))
+    results = [each.content[0].text for each in of_type(listed, "agent.tool_result")]
+    assert any("I am here." in each for each in results)
+    assert any("stopped" in each for each in results)
+    archived = client.beta.sessions.threads.archive(sleeper, session_id=session.id)
+    assert archived.status == "terminated"
+    wake = f'call send_message {{"to": "{sleeper}", "message": "say Again."}}'
+    events = sent(client, session.id, message(wake))
+    assert not of_type(events, "session.thread_status_running")

@@ -1,0 +1,46 @@
+"""What a session's threads are, as the runtime has them and as their log alone tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.envelope import Event
+from mainspring.harness.ensemble import Ensemble, Member
+from mainspring.runtime.sessions import Session
+
+
+def told(member: Member) -> tuple[object, ...]:
+    """All that is decided by."""
+    thread = member.thread
+    transcript = thread.transcript
+    messages = (transcript.messages, transcript.upcoming(), transcript.spans)
+    return (
+        msgspec.json.encode(messages),
+        thread.round,
+        (thread.running, thread.interrupted, thread.redirected, thread.is_answered),
+        (thread.turns, thread.messages, thread.last_reason, thread.tries),
+        (thread.open_request, thread.open_reservation, thread.prefix, thread.status),
+        (member.account.spent, member.account.usage),
+        (member.birth, member.depth, member.is_reported, member.worktree),
+    )
+
+
+def state(ensemble: Ensemble) -> dict[str, object]:
+    return {
+        thread_id: (told(member), ensemble.mail_for(thread_id))
+        for thread_id, member in ensemble.members.items()
+    }
+
+
+async def check_live(session: Session) -> None:
+    """What the runtime would go on with is what another process would read."""
+    known = session._known  # pyright: ignore[reportPrivateUsage] (there is no other way to see it)
+    assert known is not None
+    events = await session.events()
+    assert state(known.ensemble) == state(folded(events))
+
+
+def folded(events: Sequence[Event]) -> Ensemble:
+    return Ensemble.of(events, events[0].thread_id)

@@ -1,0 +1,155 @@
+"""Lives of a worker whose session has several threads: forked, killed, lived again to the end.
+
+`python -m tests.runtime.crew.lives` forks one for each order. The model needs no memory: what each
+thread says next is seen from what it was told so far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import anyio
+from msgspec import Struct
+from tests.harness.lives import Fuse, Fused, Streaming, begin, ended, serve
+from tests.harness.standin import Ledger, told, tools
+from tests.runtime.crew.live_ensemble import check_live
+from tests.runtime.crew.troupe import newest, task_of, troupe, turn_of
+
+from mainspring import Agent, calls, open_runtime, says
+from mainspring.capabilities.providers.scripted import Answer, Line
+from mainspring.capabilities.tools.wrap import renamed, with_approval
+from mainspring.config import read_settings
+from mainspring.core.model import Request
+from mainspring.core.tool import Tool
+from mainspring.log.store import Store
+from mainspring.runtime.crew.built_in import BUILT_IN
+from mainspring.runtime.sessions import Runtime, Session
+
+CROWD = 20
+EFFECTS = {
+    "Do all of it.": ("deep", "noted", "paid", "signed"),
+    "Ask the crowd.": tuple(f"crowd-{number:02}" for number in range(CROWD)),
+}
+"""What is done once, by the first message of a session."""
+_LIFE_SECONDS = 30
+_THREAD = re.compile(r"\[general (sthr_\w+):")
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    store: str
+    session_id: str
+    ledger: str
+    where: str = ""
+    number: int = 0
+
+
+def ask(task: str, **more: object) -> Line:
+    return calls("agent", description=task, prompt=f"task {task}", **more)
+
+
+def lead(request: Request) -> Answer:
+    """Four at once, one of them in the background; then more for one that has ended."""
+    if turn_of(request) == 0:
+        line = ask("nest") + ask("pay") + ask("sign") + ask("slow", run_in_background=True)
+        return says("I call four.") + line
+    results = {each.use.input.get("description"): each.text for each in told(request)}
+    if None not in results:  # nothing was sent yet
+        found = _THREAD.search(results["pay"])
+        assert found is not None, results
+        return calls("send_message", to=found[1], message="once more, please")
+    return says(f"Heard {turn_of(request)}.")
+
+
+def crowd(request: Request) -> Answer:
+    if turn_of(request):
+        return says("All of them have answered.")
+    line = ask("crowd-00")
+    for number in range(1, CROWD):
+        line += ask(f"crowd-{number:02}")
+    return line
+
+
+def nest(request: Request) -> Answer:
+    if turn_of(request) == 0:
+        return ask("deep")
+    return says(f"nested: {newest(request)}")
+
+
+def doing(*plan: Line) -> Callable[[Request], Answer]:
+    """One thing after the other; what is not known is looked up, and done if it is missing."""
+
+    def play(request: Request) -> Answer:
+        states = {str(each.use.input["step"]): each.state for each in told(request)}
+        for line in plan:
+            [use] = [part for part in line.content if not isinstance(part, str)]
+            step = str(getattr(use, "input", {})["step"])
+            match states.get(step):
+                case None | "missing":
+                    return line
+                case "unknown":
+                    return calls("check", step=step)
+                case _:
+                    pass
+        return says(f"{task_of(request)} is done, after {newest(request)[-30:]!r}")
+
+    return play
+
+
+def crowded(request: Request) -> Answer:
+    return doing(calls("note", step=task_of(request).removeprefix("task ")))(request)
+
+
+PARTS = {
+    "Do all of it.": lead,
+    "Ask the crowd.": crowd,
+    "task nest": nest,
+    "task deep": doing(calls("note", step="deep")),
+    "task pay": doing(calls("note", step="noted"), calls("pay", step="paid")),
+    "task sign": doing(calls("approve", step="signed")),
+    "task slow": lambda _: says("slow, but here"),
+    "task crowd": crowded,
+}
+
+
+def agent(ledger: Ledger) -> Agent:
+    made = tools(ledger)
+    approve: Tool = with_approval(renamed(made["note"], "approve"))
+    brought = [made["note"], made["pay"], made["check"], approve]
+    return Agent(name="lead", model="scripted:crew", tools=brought, subagents=BUILT_IN)
+
+
+async def live(order: Order, fuse: Fuse) -> None:
+    """Run the session and be the person whom it asks, until it has completed."""
+    ledger = Ledger(Path(order.ledger), fuse.near)
+    folder = Path(order.ledger).parent
+    settings = read_settings(store=order.store, environ={}, folder=folder)
+    async with open_runtime(settings) as runtime:
+        runtime.log.store = cast("Store", Fused(runtime.log.store, fuse, ledger.log_was_written))
+        session = await _resumed(runtime, order, ledger, fuse)
+        for _ in range(5):
+            result = await session.run()
+            await check_live(session)
+            if result is None or result.reason == "completed":
+                return
+            assert result.reason == "requires_action", result
+            for call_id in result.waiting_for:
+                await session.answer(call_id, "allow", client_id=f"{call_id} yes")
+        raise AssertionError("it waits and waits")
+
+
+async def _resumed(runtime: Runtime, order: Order, ledger: Ledger, fuse: Fuse) -> Session:
+    made = agent(ledger)
+    runtime.models.put(made.model, Streaming(troupe(PARTS), fuse))
+    return await runtime.resume(made, order.session_id)
+
+
+async def _live(order: Order) -> None:
+    with anyio.fail_after(_LIFE_SECONDS):
+        await live(order, Fuse(order.where, order.number))
+
+
+if __name__ == "__main__":
+    serve(Order, lambda order: ended(begin(_live, order)))

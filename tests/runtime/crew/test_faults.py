@@ -1,0 +1,206 @@
+"""What goes wrong beside the main thread: it ends there, is told, and nothing else suffers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+from tests.harness.world import Killed
+from tests.runtime.crew.live_ensemble import folded
+from tests.runtime.crew.test_crew import ask, births, once, reply
+from tests.runtime.crew.troupe import LEAD, newest, staged, task_of, troupe, turn_of
+
+from mainspring import calls, says, tool
+from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.core.errors import Fenced, SandboxFailed, StoreFull
+from mainspring.core.events import AgentToolUse
+from mainspring.core.facts import SessionWoken
+from mainspring.core.model import Request
+from mainspring.harness.gates import OpenGates
+from mainspring.log.store import Append, InboxItem, SessionRow, Store
+from mainspring.runtime.kit import Kit, Opening
+from mainspring.runtime.sessions import Runtime
+
+
+class Faulty:
+    """A store that has no room for the first write with an event of a type on a child's thread."""
+
+    def __init__(self, store: Store, kind: str, error: Exception) -> None:
+        self._store = store
+        self._kind = kind
+        self._error: Exception | None = error
+        self.looks = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def append(self, append: Append) -> None:
+        is_meant = any(row.type == self._kind and "child" in row.body for row in append.rows)
+        if is_meant and (error := self._error) is not None:
+            self._error = None
+            raise error
+        await self._store.append(append)
+
+    async def session(self, session_id: str) -> SessionRow:
+        return await self._store.session(session_id)
+
+    async def pending(
+        self, session_id: str, *, types: frozenset[str] | None = None
+    ) -> list[InboxItem]:
+        self.looks += 1
+        return await self._store.pending(session_id, types=types)
+
+
+def without_a_place(runtime: Runtime) -> None:
+    """No thread but the main one finds a place to work."""
+
+    @asynccontextmanager
+    async def refused(_opening: Opening) -> AsyncGenerator[Kit, None]:
+        raise SandboxFailed("no room for it here")
+        yield
+
+    @asynccontextmanager
+    async def outfit(_opening: Opening) -> AsyncGenerator[Kit, None]:
+        yield Kit(gates=OpenGates(), for_thread=refused)
+
+    runtime.outfit = outfit
+
+
+@pytest.mark.parametrize("is_background", [False, True])
+async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
+    tmp_path: Path, is_background: bool
+):
+    def lead(request: Request) -> Answer:
+        if turn_of(request) == 0:
+            return ask("go", run_in_background=is_background)
+        return says(f"so: {newest(request)}")
+
+    async with staged(tmp_path, troupe({"begin": lead})) as runtime:
+        without_a_place(runtime)
+        session = await runtime.start(LEAD, "begin")
+        with anyio.fail_after(10):
+            result = await session.run()
+        assert result is not None
+        assert "no room for it here" in result.text
+        other = await runtime.resume(LEAD, session.id)
+        assert await other.run() is None, "nothing is left to be done"
+        events = await session.events()
+    [birth] = births(events)
+    member = folded(events).members[birth.session_thread_id]
+    assert (member.thread.running, member.is_reported) == (False, True)
+
+
+@pytest.mark.parametrize("kind", ["agent.message", "session.thread_created"])
+async def test_a_write_of_a_subagent_that_fails_ends_the_run_and_not_its_call(
+    tmp_path: Path, kind: str
+):
+    model = troupe({"begin": once(ask("child")), "task child": reply("a child speaks")})
+    async with staged(tmp_path, model) as runtime:
+        store = runtime.log.store
+        session = await runtime.start(LEAD, "begin")
+        runtime.log.store = cast("Store", Faulty(store, kind, StoreFull("no room")))
+        with anyio.fail_after(10), pytest.raises(StoreFull):
+            await session.run()
+        runtime.log.store = store
+        result = await (await runtime.resume(LEAD, session.id)).run()
+    assert result is not None
+    assert "a child speaks" in result.text
+
+
+async def test_a_lease_that_is_lost_in_a_subagent_ends_the_run(tmp_path: Path):
+    model = troupe({"begin": once(ask("child")), "task child": reply("a child speaks")})
+    async with staged(tmp_path, model) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        fenced = Fenced(session.id, epoch=1, current=2)
+        runtime.log.store = cast("Store", Faulty(runtime.log.store, "agent.message", fenced))
+        with anyio.fail_after(10), pytest.raises(Fenced):
+            await session.run()
+
+
+class Dying(Scripted):
+    """Its process dies at every second request of a subagent."""
+
+    is_mortal = True
+
+    async def stream(self, request: Request):
+        if "task" in task_of(request) and turn_of(request) and self.is_mortal:
+            self.is_mortal = False
+            raise Killed
+        self.is_mortal = True
+        async for delta in super().stream(request):
+            yield delta
+
+
+async def test_who_waits_for_a_subagent_that_goes_on_is_not_given_up_however_often_it_is_woken(
+    tmp_path: Path,
+):
+    @tool
+    def step(x: int) -> str:
+        """Go one step."""
+        return f"step {x}"
+
+    def answer(request: Request) -> Answer:
+        if "task" not in task_of(request):
+            return once(ask("walk"))(request)
+        at = turn_of(request)
+        return calls("step", x=at) if at < 9 else says("I have arrived")
+
+    lead = replace(LEAD, tools=[step])
+    async with staged(tmp_path, Dying(otherwise=answer)) as runtime:
+        session = await runtime.start(lead, "begin")
+        result = None
+        for _ in range(30):
+            with suppress(Killed):
+                result = await (await runtime.resume(lead, session.id)).run()
+                break
+        events = await session.events()
+    main = [event for event in events if event.thread_id == events[0].thread_id]
+    woken = [event for event in main if isinstance(event.payload, SessionWoken)]
+    assert len(woken) > 5
+    assert result is not None
+    assert "I have arrived" in result.text
+
+
+async def test_an_answer_for_a_thread_that_is_at_work_keeps_no_other_busy(tmp_path: Path):
+    is_holding, is_over = anyio.Event(), anyio.Event()
+
+    @tool
+    async def hold() -> str:
+        """Wait."""
+        is_holding.set()
+        await is_over.wait()
+        return "over"
+
+    def main(request: Request) -> Answer:
+        if turn_of(request) == 0:
+            return ask("hold", run_in_background=True)
+        return says(f"so: {newest(request)}")
+
+    lead = replace(LEAD, tools=[hold])
+    model = troupe({"begin": main, "task hold": once(calls("hold"), "held")})
+    async with staged(tmp_path, model) as runtime:
+        store = Faulty(runtime.log.store, "", StoreFull())
+        runtime.log.store = cast("Store", store)
+        session = await runtime.start(lead, "begin")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.run)
+                await is_holding.wait()
+                events = await session.events()
+                [held] = [
+                    event.id
+                    for event in events
+                    if isinstance(event.payload, AgentToolUse) and event.payload.name == "hold"
+                ]
+                await session.answer(held, "allow")
+                before = store.looks
+                for _ in range(50):  # the others have time to look
+                    await store.session(session.id)
+                looks = store.looks - before
+                is_over.set()
+    assert looks < 10

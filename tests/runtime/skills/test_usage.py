@@ -1,0 +1,78 @@
+"""What the log tells of how skills are used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import StatusIdle, StatusRunning, StopReason
+from mainspring.core.facts import BudgetSettled, SkillUsed
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.runtime.skills.usage import usage
+
+
+def used(name: str, call: str | None = None) -> SkillUsed:
+    return SkillUsed(name=name, hash="0", by="model" if call else "user", tool_use_id=call)
+
+
+def cost(dollars: str) -> BudgetSettled:
+    return BudgetSettled(reservation_id="r", cost_usd=dollars)
+
+
+def ended(reason: str) -> StatusIdle:
+    return StatusIdle(stop_reason=StopReason(type="end_turn"), reason=reason)
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncGenerator[SessionLog, None]:
+    async with open_sqlite(folder / "log.db") as store:
+        yield SessionLog(store)
+
+
+async def recorded(log: SessionLog, *payloads: KnownPayload) -> str:
+    session = await log.create()
+    writer = await log.hold(session.id, owner="worker")
+    writer.stage(*payloads)
+    await writer.commit()
+    await writer.release()
+    return session.id
+
+
+async def test_uses_are_counted_with_what_came_of_them_and_what_they_cost(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await recorded(
+            log,
+            StatusRunning(),
+            cost("1"),  # before it was used
+            used("deploy", "call_1"),
+            used("deploy", "call_1"),  # after a crash
+            cost("0.25"),
+            ended("requires_action"),
+            cost("0.5"),
+            ended("completed"),
+            cost("2"),  # another run
+            used("deploy"),
+            ended("max_turns"),
+        )
+        await recorded(log, used("deploy", "call_1"), used("review", "call_2"), cost("0.1"))
+        await recorded(log, cost("9"), ended("completed"))
+        found = await usage(log)
+    deploy, review = found["deploy"], found["review"]
+    assert sorted(found) == ["deploy", "review"]
+    assert (deploy.uses, deploy.by_model, deploy.by_user, deploy.sessions) == (3, 2, 1, 2)
+    assert (deploy.succeeded, deploy.failed) == (1, 1)  # the third one is under way
+    assert deploy.cost_usd == Decimal("0.85")
+    assert (review.uses, review.cost_usd) == (1, Decimal("0.1"))
+    assert deploy.last is not None
+
+
+async def test_what_a_fork_inherits_is_counted_once(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        session_id = await recorded(log, used("deploy", "call_1"), ended("completed"))
+        await log.fork(session_id)
+        found = await usage(log)
+    assert (found["deploy"].uses, found["deploy"].sessions) == (1, 1)
