@@ -14,6 +14,7 @@ import growth
 import skills
 import snapshots
 import streams
+import subagents
 import turns
 import workers
 from report import Measure, as_json, as_table, note
@@ -35,6 +36,7 @@ BENCHES = {
     "workers": workers.measure,
     "streams": streams.measure,
     "skills": skills.measure,
+    "subagents": subagents.measure,
 }
 
 

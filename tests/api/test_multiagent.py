@@ -1,5 +1,5 @@
 """Agents that call others, by a program with the official SDK and `mainspring serve`."""
-# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportOptionalMemberAccess=false, reportCallIssue=false, reportIndexIssue=false
 # as its users write: with dictionaries, and without telling kinds of events apart by their classes
 
 import json
@@ -86,7 +86,9 @@ def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
     assert threads["clerk"].agent.system == "You are clerk."
     assert {each.parent_thread_id for each in threads.values()} == {None, main.id}
     assert {each.status for each in threads.values()} == {"idle"}
-    assert all(each.usage.output_tokens and each.stats.duration_seconds for each in threads.values())
+    assert all(
+        each.usage.output_tokens and each.stats.duration_seconds for each in threads.values()
+    )
     whole = client.beta.sessions.retrieve(session.id)
     assert whole.status == "idle"
     spent = sum(each.usage.output_tokens for each in threads.values())
@@ -115,10 +117,6 @@ def test_a_call_of_another_is_answered_by_the_ids_that_the_session_waits_for(
     assert (stop.type, stop.event_ids) == ("requires_action", [use.id])
     [made] = of_type(events, "session.thread_created")
     assert use.session_thread_id == made.session_thread_id
-    waiting = client.get("/v1/mainspring/approvals", cast_to=object)["data"]
-    [approval] = [each for each in waiting if each["session_id"] == session.id]
-    assert (approval["tool_use_id"], approval["subagent"]) == (use.id, "writer")
-    assert approval["session_thread_id"] == made.session_thread_id
 
     yes = {"type": "user.tool_confirmation", "tool_use_id": use.id, "result": "allow"}
     events = sent(client, session.id, yes)
@@ -171,6 +169,23 @@ def test_one_thread_is_interrupted_and_archived_and_the_rest_goes_on(client: ant
     assert any("stopped" in each for each in results)
     archived = client.beta.sessions.threads.archive(sleeper, session_id=session.id)
     assert archived.status == "terminated"
-    wake = f'call send_message {{"to": "{sleeper}", "message": "say Again."}}'
-    events = sent(client, session.id, message(wake))
-    assert not of_type(events, "session.thread_status_running")
+
+
+def test_a_session_runs_as_long_as_somebody_works_in_the_background(client: anthropic.Anthropic):
+    session = team(client, "patient", member(client, "slow", ALLOWED), tools=[ALLOWED])
+    task = 'call bash {"command": "while [ ! -e go ]; do sleep 0.05; done"}\nsay At last.'
+    begin = called("slow", task, run_in_background=True)
+    go = 'call write {"file_path": "go", "content": "now"}'
+    sent(client, session.id, message(f"{begin}\nsay I wait."))
+    assert client.beta.sessions.retrieve(session.id).status == "running"
+    answers = []
+    with client.beta.sessions.events.stream(session.id) as stream:
+        client.beta.sessions.events.send(session.id, events=[message(f"{go}\nsay Went.")])
+        for event in stream:
+            if event.type == "agent.thread_message_received":
+                answers.append(event)
+            if event.type == "session.status_idle" and answers:
+                break
+    [answer] = answers
+    assert "At last." in answer.content[0].text
+    assert client.beta.sessions.retrieve(session.id).status == "idle"

@@ -2,18 +2,25 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anthropic
+import anyio
 import pytest
 from tests.api.sessions_served import House, house, message, session
+from tests.api.streaming import station
+from tests.log.stories import opened
 
 from mainspring import Scripted, says
+from mainspring.core.content import TextBlock
 from mainspring.core.events import (
+    AgentMessage,
     ModelRequestEnded,
+    StatusIdle,
+    StatusRunning,
     StopReason,
     ThreadCreated,
-    ThreadStatusIdle,
-    ThreadStatusRunning,
     Usage,
 )
+
+ENDED = StatusIdle(stop_reason=StopReason(type="end_turn"))
 
 
 @pytest.fixture
@@ -27,7 +34,7 @@ async def with_child(home: House, session_id: str) -> str:
     writer = await home.log.hold(session_id, owner="test")
     await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
     await writer.append(
-        ThreadStatusRunning(session_thread_id="sthr_2", agent_name="scout"),
+        StatusRunning(),
         ModelRequestEnded(
             model_request_start_id="sevt_0",
             model_usage=Usage(input_tokens=7, output_tokens=5),
@@ -79,7 +86,7 @@ async def test_threads_are_listed_by_status_and_in_pages(home: House):
         running = [each async for each in threads.list(made.id, statuses=["running"])]
         assert [each.id for each in running] == [child]
         whole = await client.beta.sessions.retrieve(made.id)
-        assert whole.usage.input_tokens == 7
+        assert (whole.status, whole.usage.input_tokens) == ("running", 7)
         with pytest.raises(anthropic.BadRequestError, match="page"):
             await threads.list(made.id, page="nonsense")
 
@@ -92,13 +99,7 @@ async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(home: Hou
         with pytest.raises(anthropic.ConflictError, match="interrupt"):
             await threads.archive(child, session_id=made.id)
         writer = await home.log.hold(made.id, owner="test")
-        await writer.append(
-            ThreadStatusIdle(
-                session_thread_id=child,
-                agent_name="scout",
-                stop_reason=StopReason(type="end_turn"),
-            )
-        )
+        await writer.append(ENDED, thread_id=child)
         idle = await threads.retrieve(child, session_id=made.id)
         assert idle.usage is not None
         assert idle.usage.list_cost is not None
@@ -125,3 +126,33 @@ async def test_a_thread_that_is_not_there_is_not_found(home: House):
             await threads.archive("sthr_x", session_id=made.id)
         with pytest.raises(anthropic.NotFoundError):
             await threads.events.list("sthr_x", session_id=made.id)
+
+
+async def test_how_a_thread_stands_is_told_on_its_stream_and_on_the_sessions(tmp_path: Path):
+    async with opened(tmp_path / "log.db") as log, station(log) as there, there.client() as client:
+        session = await log.create()
+        writer = await log.hold(session.id, owner="test")
+        await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+        sessions = client.beta.sessions
+        async with (
+            await sessions.threads.events.stream("sthr_2", session_id=session.id) as own,
+            await sessions.events.stream(session.id) as whole,
+        ):
+            said = AgentMessage(content=(TextBlock("Land."),))
+            await writer.append(StatusRunning(), said, ENDED, thread_id="sthr_2")
+            await writer.append(ENDED)
+            with anyio.fail_after(10):
+                theirs = [await anext(own) for _ in range(3)]
+                ours = [await anext(whole) for _ in range(3)]
+    assert [each.type for each in theirs] == [
+        "session.thread_status_running",
+        "agent.message",
+        "session.thread_status_idle",
+    ]
+    assert [each.type for each in ours] == [
+        "session.thread_status_running",
+        "session.thread_status_idle",
+        "session.status_idle",
+    ]
+    assert ours[0].type == "session.thread_status_running"
+    assert (ours[0].agent_name, ours[0].session_thread_id) == ("scout", "sthr_2")

@@ -16,8 +16,7 @@ from pathlib import Path
 from tests.nursery import Child, Order
 
 _SECONDS = 30
-_ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
-_STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
+_TOKEN = re.compile(r"\r?\n|\r\x1b\[2K|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
 
 
 class Terminal:
@@ -36,6 +35,12 @@ class Terminal:
         self._seen = at + len(words)
         return shown
 
+    def watch(self, words: str) -> None:
+        """Read on until the words are there, wherever; they may be gone again later."""
+        while words not in self.text:
+            if not self._read():
+                raise AssertionError(f"{words!r} did not come: {self.text!r}")
+
     def type(self, keys: str) -> None:
         os.write(self._handle, keys.encode())
 
@@ -49,6 +54,9 @@ class Terminal:
             elif not self._read():
                 return
 
+    def resize(self, columns: int) -> None:
+        _resize(self._handle, columns)
+
     def wait(self) -> int:
         """The exit status, once everything is read."""
         while self._read():
@@ -61,8 +69,23 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What it shows, without colours."""
-        return _STEERING.sub("", _ERASED.sub("", self.raw)).replace("\r\n", "\n")
+        """What it shows, without colours and without what was erased."""
+        lines, row, at = [""], 0, 0
+        for token in _TOKEN.finditer(self.raw):
+            lines[row] += self.raw[at : token.start()]
+            at = token.end()
+            match token[0]:
+                case "\n" | "\r\n":
+                    row += 1
+                    lines += [""] * (row == len(lines))
+                case "\x1b[2K" | "\r\x1b[2K":
+                    lines[row] = ""
+                case "\x1b[1A":
+                    row -= 1
+                case _:
+                    pass
+        lines[row] += self.raw[at:]
+        return "\n".join(lines[: row + 1])
 
     def _read(self) -> bool:
         ready, _, _ = select.select([self._handle], [], [], _SECONDS)
@@ -76,12 +99,16 @@ class Terminal:
         return bool(chunk)
 
 
+def _resize(handle: int, columns: int) -> None:
+    fcntl.ioctl(handle, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
+
 @contextmanager
 def at_terminal(
     *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 80
 ) -> Generator[Terminal, None, None]:
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    _resize(theirs, columns)
     order = Order(arguments=arguments, cwd=str(cwd), env=env, is_leader=True)
     child = Child(order, theirs, theirs, theirs)
     os.close(theirs)

@@ -70,7 +70,7 @@ def test_commands_tell_change_and_leave(chat: Chat, upstream: Upstream):
         terminal.expect("nothing yet")
         terminal.type("/modle\r")
         terminal.expect("there is no /modle")
-        terminal.expect("/model NAME")
+        terminal.expect("did you mean /mode or /model?")
         terminal.type("/model nonsense\r")
         terminal.expect("no model 'nonsense'")
         terminal.type("/model ollama:other\r")

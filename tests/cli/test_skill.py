@@ -12,7 +12,10 @@ from tests.cli.terminal import at_terminal
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
+from mainspring.core.facts import SkillUsed
 from mainspring.edges.cli import skill_acts as acts
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 PLAIN = "---\nname: {name}\ndescription: Does {name}.\n---\nDo it well.\n"
@@ -221,3 +224,20 @@ def test_the_options_are_understood(mainspring: Run, place: Path, tmp_path: Path
     scanned = mainspring("skill", "scan", "pdf", "--trust")
     assert scanned.returncode == 1
     assert "hint: read it; if you know why it is there, --trust-anyway" in scanned.stderr
+
+
+async def test_a_list_tells_how_often_each_skill_was_used(
+    settings: Settings, store: Path, capsys: pytest.CaptureFixture[str]
+):
+    skill_at(Path(settings.folder) / ".claude" / "skills" / "pdf")
+    assert [view.get("uses", 0) for view in await listed(settings, capsys)] == [0]
+    assert not store.exists()
+    async with open_sqlite(store) as opened:
+        log = SessionLog(opened)
+        writer = await log.hold((await log.create()).id, owner="worker")
+        writer.stage(SkillUsed(name="pdf", hash="0", by="user"))
+        await writer.commit()
+        await writer.release()
+    assert [view["uses"] for view in await listed(settings, capsys)] == [1]
+    assert await acts.show(settings, name="pdf", json=False) == 0
+    assert "used 1 time in 1 session, 1 of them by a user" in capsys.readouterr().out

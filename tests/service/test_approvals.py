@@ -3,12 +3,18 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.api.approvals_served import Office, erasing, office, person
-from tests.api.sessions_served import waiting
+from tests.api.sessions_served import session, waiting
 from tests.service.timed import Crash
 
 from mainspring import Scripted, calls, says
 from mainspring.core.errors import Forbidden, Stale
-from mainspring.core.events import AgentToolResult, UserToolConfirmation
+from mainspring.core.events import (
+    AgentToolResult,
+    AgentToolUse,
+    ThreadCreated,
+    UserToolConfirmation,
+)
+from mainspring.core.facts import ToolCallAuthorized
 from mainspring.log.background import running
 from mainspring.log.records import Change, Wanted
 from mainspring.service.approvals.approvals import Answer, Approvals
@@ -65,6 +71,23 @@ async def test_what_nobody_answers_in_time_is_denied_once_and_the_agent_is_told(
         assert [each.type for each in expired] == ["mainspring.approval_expired"]
         with pytest.raises(Stale, match="nobody in time"):
             await desk.approvals.answer(BOSS, approval.id, ALLOW)
+
+
+async def test_a_call_of_a_subagent_waits_under_its_name_and_thread(tmp_path: Path):
+    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
+        made = await session(client)
+        desk.home.worker.is_asleep = True
+        writer = await desk.home.log.hold(made.id, owner="test")
+        await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+        [call] = await writer.append(AgentToolUse(name="erase", input={}), thread_id="sthr_2")
+        asked = ToolCallAuthorized(tool_use_id=call.id, decision="ask", gate="rule")
+        await writer.append(asked, thread_id="sthr_2")
+        await desk.approvals.keeper.catch_up("acme", made.id)
+        [approval] = await approvals_of(desk)
+        assert (approval.subagent, approval.session_thread_id) == ("scout", "sthr_2")
+        await desk.approvals.answer(BOSS, approval.id, ALLOW)
+        [item] = await desk.home.log.store.pending(made.id)
+        assert item.thread_id == "sthr_2"
 
 
 async def test_what_is_left_waits_on_after_its_time(tmp_path: Path):

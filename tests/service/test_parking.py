@@ -13,7 +13,13 @@ from tests.service.working import known_session, say
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.core.events import ModelRequestStarted, SessionFailed, StatusIdle, StatusRunning
+from mainspring.core.events import (
+    ModelRequestStarted,
+    SessionFailed,
+    StatusIdle,
+    StatusRunning,
+    ThreadCreated,
+)
 from mainspring.core.facts import BudgetReserved
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -111,6 +117,20 @@ async def test_the_log_says_so_too(tmp_path: Path):
         assert isinstance(idle, StatusIdle)
         assert idle.stop_reason.type == "retries_exhausted"
         assert await scene.log.store.runnable() == []
+
+
+async def test_all_threads_of_a_parked_session_end(tmp_path: Path):
+    async with failing(tmp_path) as scene:
+        writer = await scene.log.hold(scene.session_id, owner="test")
+        await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+        await writer.append(StatusRunning(), ModelRequestStarted(), thread_id="sthr_2")
+        await writer.release()
+        await scene.wakes()
+        log = await scene.events()
+        own = [event.payload for event in log if event.thread_id == "sthr_2"]
+        assert isinstance(own[-1], StatusIdle)
+        assert isinstance(log[-1].payload, StatusIdle)
+        assert log[-1].thread_id != "sthr_2"
 
 
 async def test_a_parked_session_is_not_run(tmp_path: Path):

@@ -94,6 +94,8 @@ class Ensemble:
         member.thread.apply(event)
         for each in self.upwards(member):
             each.account.apply(event)
+        if _is_progress(event.payload):
+            self._encourage(member)
         self._notice(member, event)
 
     def upwards(self, member: Member) -> Iterator[Member]:
@@ -143,6 +145,12 @@ class Ensemble:
                 return each.id
         return None
 
+    def _encourage(self, member: Member) -> None:
+        """Who waits for a thread gets on as it does, however often a crash comes between."""
+        while self.is_awaited(member) and member.parent_id is not None:
+            member = self.members[member.parent_id]
+            member.thread.tries.wakes = 0
+
     def _notice(self, member: Member, event: Event) -> None:
         """What an event means for others than the thread that it is of."""
         match event.payload:
@@ -157,27 +165,26 @@ class Ensemble:
             case events.StatusRunning() | events.StatusIdle() as status:
                 _note_status(member, status)
             case events.UserInterrupt() | facts.SessionForked() if member is self.main:
-                self._end_all(event.payload)
-            case facts.WorktreeOpened() as opened:
-                member.worktree = opened
-            case facts.WorktreeClosed(outcome="merged" | "discarded"):
-                member.worktree = None
+                self._end_all(event.payload, event.seq)
+            case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
+                _note_worktree(member, change)
             case _:
                 pass
 
-    def _end_all(self, why: events.UserInterrupt | facts.SessionForked) -> None:
-        """An interrupt that names no thread is for all of them; of what was under way when a
-        session was forked nothing is the fork's."""
+    def _end_all(self, why: events.UserInterrupt | facts.SessionForked, seq: int) -> None:
+        """An interrupt that names no thread is for all of them, and for what they were sent; of
+        what was under way when a session was forked nothing is the fork's."""
         for each in self.members.values():
-            if each is self.main:
-                continue
-            if isinstance(why, facts.SessionForked):
-                each.thread.disown()
+            if isinstance(why, events.UserInterrupt):
+                if why.session_thread_id is None:
+                    each.thread.interrupt()
+                    each.thread.interrupted |= bool(self._mail.get(each.id))
+            elif each is not self.main:
+                each.thread.disown(seq)
+                each.thread.interrupted = bool(each.thread.unsettled())
                 each.worktree = None
                 each.thread.transcript.is_answered = True
                 each.is_reported = True
-            elif why.session_thread_id is None:
-                each.thread.interrupt()
 
     def _bear(self, parent: Member, birth: events.ThreadCreated) -> None:
         shared = self.main.thread.gear  # what a person says and allows is for all of them
@@ -204,6 +211,23 @@ class Ensemble:
         called = self.called_by(call_id)
         if called is not None and called.birth is not None and called.birth.mode != "background":
             called.is_reported = True
+
+
+def _note_worktree(member: Member, change: facts.WorktreeOpened | facts.WorktreeClosed) -> None:
+    if isinstance(change, facts.WorktreeOpened):
+        member.worktree = change
+    elif change.outcome != "kept":
+        member.worktree = None
+
+
+def _is_progress(payload: AnyPayload) -> bool:
+    match payload:
+        case ModelRequestEnded(is_error=is_error, purpose=None):
+            return not is_error
+        case events.AgentToolResult() | events.AgentMcpToolResult():
+            return True
+        case _:
+            return False
 
 
 def _note_status(member: Member, status: events.StatusRunning | events.StatusIdle) -> None:

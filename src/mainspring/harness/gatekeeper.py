@@ -6,13 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from msgspec import structs
-
 from mainspring.core.clock import Clock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import SkillUsed
 from mainspring.core.hook import Hooks, NoHooks, Occasion, Ruling
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import occasions
@@ -20,7 +17,8 @@ from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import classify
 from mainspring.harness.permissions.decide import addressed, decide
 from mainspring.harness.permissions.judged import Place, after, judged_call
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, stricter
+from mainspring.harness.permissions.policy import Mode, Policy, stricter
+from mainspring.harness.permissions.skills import with_skills
 from mainspring.harness.permissions.standing import (
     CLASSIFIER,
     Standing,
@@ -101,10 +99,7 @@ class Gatekeeper:
     def _policy_for(self, call: Call) -> Policy:
         """With what skills say that the thread uses in this run; they speak for no other."""
         used = self.thread.gear.skills if call.thread_id == self.thread.id else ()
-        if not used:
-            return self.policy
-        added = [rule for each in used for rule in _rules_of(each)]
-        return structs.replace(self.policy, rules=(*self.policy.rules, *added))
+        return with_skills(self.policy, used)
 
     async def _asked(self, call: Call, tool: Tool, decision: Decision) -> Decision:
         """Before a person is asked: the classifier, where the mode says so, and hooks."""
@@ -156,14 +151,6 @@ class Gatekeeper:
 
     async def before_compact(self, thread: Thread) -> None:
         self.on_compaction()
-
-
-def _rules_of(used: SkillUsed) -> list[HeldRule]:
-    source = f"skill {used.name}"
-    return [
-        *(HeldRule(text=text, behavior="allow", source=source) for text in used.allowed_tools),
-        *(HeldRule(text=text, behavior="deny", source=source) for text in used.disallowed_tools),
-    ]
 
 
 def _after_hooks(ruling: Ruling, decision: Decision) -> Decision:

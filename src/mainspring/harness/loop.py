@@ -6,6 +6,8 @@ goes on where the log ends.
 
 from __future__ import annotations
 
+import anyio
+
 from mainspring.core import facts as fact
 from mainspring.core.events import StatusIdle, StatusRunning
 from mainspring.core.tool import InDoubt, Outcome
@@ -128,6 +130,7 @@ async def _next_step(desk: Desk) -> Step | None:
 
 def _interrupt(desk: Desk) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
+    desk.halted = anyio.Event()  # it has been heard
     open_calls = desk.thread.unsettled()
     for call in open_calls:
         desk.others.abandon(call)

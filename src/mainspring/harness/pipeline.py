@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from mainspring.core import facts as fact
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
-from mainspring.core.errors import HandsError
+from mainspring.core.errors import Conflict, Fenced, HandsError, StoreFailed
 from mainspring.core.events import Failure
 from mainspring.core.model import INVALID_JSON, ToolUse
 from mainspring.core.tool import Call, Outcome, Tool, Traits
@@ -312,6 +312,8 @@ async def _performed(tool: Tool, call: Call) -> Outcome:
         return await tool.run(call)
     except HandsError as error:
         return Outcome.text(str(error), ok=False, error="unavailable")
+    except (Conflict, Fenced, StoreFailed):
+        raise  # a subagent could not write: what it has said and done is not in the log
     # The tool may be anybody's: whatever it raises is a value that the model reads, not a crash of
     # the session. Cancellation is not caught.
     except Exception as error:  # noqa: BLE001

@@ -34,13 +34,13 @@ class Record:
         Raises:
             Conflict: another's commit failed, and what stood on it is lost.
         """
+        if self.writer.loss is not None:  # whatever was staged since stands on what is gone
+            lost = max((event.seq for event in self._waiting), default=0)
+            conflict = Conflict(self.writer.session_id, expected=lost, actual=self.writer.head.seq)
+            raise conflict from self.writer.loss
         await self.writer.commit()
         durable = self.writer.head.seq
         told = [event for event in self._waiting if event.seq <= durable]
         del self._waiting[: len(told)]
-        if self._waiting and self.writer.is_clear:
-            lost = self._waiting[-1].seq
-            conflict = Conflict(self.writer.session_id, expected=lost, actual=durable)
-            raise conflict from self.writer.loss
         for event in told:
             self.tell(event)

@@ -91,9 +91,11 @@ class Thread:
         self.interrupted = self.running or not self.is_answered or bool(self.unsettled())
         self.redirected = False
 
-    def disown(self) -> None:
+    def disown(self, seq: int) -> None:
         """The session was forked here, and what was under way is the parent's: its run, its
-        request, its approvals, its effects."""
+        request, its approvals, its effects. What had come of a reply stays as it is."""
+        if self.open_request is not None and self.open_purpose is None:
+            self.transcript.end_reply(seq, is_error=True)
         self.running = self.interrupted = self.redirected = False
         self.open_request = self.open_purpose = self.open_reservation = None
         self.tries = Tries()
@@ -154,8 +156,8 @@ def _stopped(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -> No
     thread.interrupt()
 
 
-def _disowned(thread: Thread, _event: Event, _payload: facts.SessionForked) -> None:
-    thread.disown()
+def _disowned(thread: Thread, event: Event, _payload: facts.SessionForked) -> None:
+    thread.disown(event.seq)
 
 
 def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:

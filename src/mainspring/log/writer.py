@@ -16,6 +16,7 @@ from mainspring.core.errors import Conflict
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
 from mainspring.log.patience import patiently
+from mainspring.log.signals import Watch
 from mainspring.log.store import Append, Folded, InboxItem, Lease, SessionRow, Store
 from mainspring.log.upcast import read_payload
 
@@ -49,6 +50,10 @@ class Writer:
         self._folded: list[Folded] = []
         self._tip = session.head  # where the log will end once what is staged is committed
         self._heard: set[int] = set()  # positions of inbox items that were staged
+        self._looking = anyio.Lock(fast_acquire=True)
+        self._ear: Watch | None = None
+        self._seen: Sequence[InboxItem] = ()  # the inbox, as `hear` saw it last
+        self._seen_at = -1  # how often the session may have changed by then
         self._losses = 0  # commits that failed, each with all that was staged
         self.loss: BaseException | None = None
         """Why the last of them did."""
@@ -118,7 +123,7 @@ class Writer:
         """Stage what clients have sent, in order of arrival: what is for a thread that is taken
         for. `addressee` says which thread that is; whoever sent it need not know."""
         events: list[Event] = []
-        for item in await self._unheard():
+        for item in self._unheard(await self._store.pending(self.session_id)):
             draft = self._draft(item)
             meant = addressee(draft.payload, item.thread_id)
             if not takes(meant):
@@ -129,23 +134,39 @@ class Writer:
             events.append(event)
         return events
 
-    async def _unheard(self, types: frozenset[str] | None = None) -> list[InboxItem]:
+    def _unheard(self, pending: Sequence[InboxItem]) -> list[InboxItem]:
         """What is neither in the log nor staged."""
-        pending = await self._store.pending(self.session_id, types=types)
         return [item for item in pending if item.position not in self._heard]
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether nothing is staged."""
-        return not self._staged
-
-    async def hear(self, *types: str, is_for: Callable[[str], bool]) -> None:
+    async def hear(
+        self,
+        *types: str,
+        is_for: Callable[[str], bool],
+        addressee: Callable[[AnyPayload, str], str] = _as_sent,
+    ) -> None:
         """Return when a client's event waits in the inbox of a thread that is meant; of one of
         these types, if any are given."""
         watch = self._store.watch(self.session_id)
-        wanted = frozenset(types) or None
-        while not any(is_for(item.thread_id) for item in await self._unheard(wanted)):
+
+        def is_meant(item: InboxItem) -> bool:
+            if types and item.type not in types:
+                return False
+            payload = read_payload(item.type, item.body, item.version)
+            return is_for(addressee(payload, item.thread_id))
+
+        while not any(map(is_meant, self._unheard(await self._look()))):
             await watch.wait()
+
+    async def _look(self) -> Sequence[InboxItem]:
+        """The inbox as it is. Threads that wait beside each other are woken by every commit of any
+        of them: the first one looks for all."""
+        async with self._looking:
+            if self._ear is None:
+                self._ear = self._store.watch(self.session_id)
+            if self._seen_at != (now := self._ear.pokes):
+                self._seen = await self._store.pending(self.session_id)
+                self._seen_at = now
+            return self._seen
 
     async def commit(self) -> None:
         """Write what is staged, all or none; if that fails, what was staged is forgotten."""

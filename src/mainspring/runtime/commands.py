@@ -33,6 +33,7 @@ from mainspring.harness.permissions.rules import written
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime import outline
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.modes import mode_of
 from mainspring.runtime.replies import (
     Agents,
     AgentType,
@@ -69,24 +70,18 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 COMMANDS: tuple[Command, ...] = (
     Command(name="help", about="what can be typed", is_clients=True),
-    Command(
-        name="plan",
-        hint="[WHAT]",
-        about="plan first: nothing is changed until you approve the plan",
-    ),
+    Command(name="plan", hint="[WHAT]", about="plan: nothing is changed until you approve it"),
     Command(name="mode", hint="[MODE]", about="what may be done without asking"),
     Command(
-        name="approve",
-        hint="[N] [yes|no|always] [WHY]",
-        about="what waits for you; or answer it (always: in this session)",
+        name="approve", hint="[N yes|no|always]", about="what waits for you, or your answer to it"
     ),
-    Command(name="agents", about="subagents that can be called, and those that were"),
+    Command(name="agents", about="who can be called, and who was"),
     Command(name="skills", about="skills and commands of this agent"),
-    Command(name="context", about="what the last request was made of, in tokens"),
+    Command(name="context", about="what the last request was made of"),
     Command(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),
     Command(name="cost", about="what the session took so far"),
     Command(name="model", hint="NAME", about="go on with another model", is_clients=True),
-    Command(name="fork", about="go on in a copy; this session stays as it is", is_clients=True),
+    Command(name="fork", about="go on in a copy of this session", is_clients=True),
     Command(name="clear", about="begin anew: another session of this agent", is_clients=True),
     Command(name="exit", about="leave", is_clients=True),
 )
@@ -129,7 +124,7 @@ def near(name: str, commands: Iterable[Command]) -> list[str]:
     """Names that somebody may have meant."""
     names = [command.name for command in commands]
     begun = [each for each in names if name and each.startswith(name)]
-    alike = get_close_matches(name, names, n=3, cutoff=0.6)
+    alike = get_close_matches(name, names, n=3, cutoff=0.7)
     return list(dict.fromkeys((*begun, *alike)))[:3]
 
 
@@ -174,7 +169,7 @@ async def _plan(at: At, task: str) -> Reply:
 
 async def _mode(at: At, name: str) -> Reply:
     if not name:
-        mode = await outline.mode_of(at.log, at.session_id)
+        mode = await mode_of(at.log, at.session_id)
         return Said(text=f"mode {mode}: {MODES_IN_WORDS[mode]}")
     mode = parse_mode(name)
     if mode == "bubble":

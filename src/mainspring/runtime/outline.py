@@ -14,12 +14,9 @@ from mainspring.core.envelope import Event, payload_type
 from mainspring.core.events import Usage
 from mainspring.harness.ensemble import Account, Ensemble, Member
 from mainspring.harness.open_call import OpenCall
-from mainspring.harness.permissions.policy import Mode, parse_mode
-from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.log.upcast import read_payload
 from mainspring.runtime.owner import is_dead
 
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
@@ -27,9 +24,6 @@ Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "
 
 _OPENING = 20
 _OPENED = str(facts.SandboxOpened.__struct_config__.tag)
-_MODES = [
-    str(kind.__struct_config__.tag) for kind in (facts.PolicyAdopted, events.PermissionUpdated)
-]
 _TYPES = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -140,18 +134,6 @@ def _path(ensemble: Ensemble, member: Member) -> tuple[str, ...]:
 
 async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
     return [each.call for each in await waiting(log, session)]
-
-
-async def mode_of(log: SessionLog, session_id: str) -> Mode:
-    """The permission mode that the session is in, as its log and its inbox tell it."""
-    standing, begun_in = Standing(), "default"
-    for event in await log.read(session_id, types=_MODES):
-        standing = apply(standing, event.payload)
-        if isinstance(event.payload, facts.PolicyAdopted):
-            begun_in = event.payload.mode
-    for item in await log.store.pending(session_id):
-        standing = apply(standing, read_payload(item.type, item.body, item.version))
-    return standing.mode or parse_mode(begun_in)
 
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:

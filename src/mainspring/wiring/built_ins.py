@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ NAMES = frozenset(
 """What they are called, whether or not a session has them."""
 
 
+@lru_cache(maxsize=256)
 def judged(command: str) -> tuple[bool, bool]:
     """Whether a command only reads, and whether it destroys."""
     verdict = judge(command)

@@ -20,6 +20,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import GENERAL
 from mainspring.runtime.crew.subagent import Own, Subagent
 from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.using import reading_rules
 from mainspring.service.describing.agent_model import ModelConfig
 from mainspring.service.describing.agent_tools import (
     BuiltinConfig,
@@ -89,16 +90,17 @@ class Cast:
 def cast_for(part: Part) -> Cast:
     called = [toolset_of(each) for each in roster(part.agent).values()]
     tools = together([toolset_of(part.agent), *called])
+    agent = agent_for(part)
     wish = Wish(
         workspace=part.workspace,
         mode=_mode(tools, is_remote=part.is_remote),
         is_served=True,
-        rules=tuple(_rules(tools)),
+        rules=(*_rules(tools), *reading_rules(agent)),
         sandbox=_sandbox(part.environment),
         credentials=part.credentials,
         notes=(*part.notes, *_notes(tools, part)),
     )
-    return Cast(agent=agent_for(part), wish=wish)
+    return Cast(agent=agent, wish=wish)
 
 
 def agent_for(part: Part) -> Agent:

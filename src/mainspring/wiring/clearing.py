@@ -15,7 +15,8 @@ from mainspring.wiring.environment import places_of
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.mounts import mounted_file
 from mainspring.wiring.session_skills import skills_folder
-from mainspring.wiring.shares import remove_below, remove_share
+from mainspring.wiring.shares import remove_below, remove_hands, remove_share
+from mainspring.wiring.worktrees import place_of
 
 CLEAR = "clear"
 
@@ -44,7 +45,8 @@ class Clearing:
         if workspace.is_dir():
             places = places_of(self._settings, workspace, session_id)
             remove_below(places.snapshots.parent, places.snapshots.name)
-            remove_below(places.state.parent, session_id)
+            remove_hands(places.state.parent, session_id)
+            remove_below(place_of(places, session_id).parent, session_id)
         remove_share(session_id)
         mounted_file(workspace).unlink(missing_ok=True)
         remove_below(workspace.parent, skills_folder(workspace).name)

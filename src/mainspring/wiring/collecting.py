@@ -17,7 +17,8 @@ from mainspring.core.facts import SandboxOpened, WorkspaceRestored, WorkspaceSna
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.wiring.environment import Places, places_of
-from mainspring.wiring.shares import remove_below, remove_share
+from mainspring.wiring.shares import remove_below, remove_hands, remove_share
+from mainspring.wiring.worktrees import GitWorktrees, place_of
 
 _TYPES = ("sandbox.opened", "workspace.snapshotted", "workspace.restored")
 _PAGE = 200
@@ -56,9 +57,18 @@ async def collect(settings: Settings, log: SessionLog, gone: Collection[Traces])
         await to_thread.run_sync(remove_share, traces.session_id)
         for places in _places(settings, traces):
             hands = places.state.parent
-            await to_thread.run_sync(remove_below, hands, traces.session_id)
+            await to_thread.run_sync(remove_hands, hands, traces.session_id)
+            await _put_away(places, traces.session_id)
             with suppress(HandsError, InvalidInput):  # they are kept for longer than they need be
                 await _forget(places, traces.snapshots & unneeded)
+
+
+async def _put_away(places: Places, session_id: str) -> None:
+    place = place_of(places, session_id)
+    if await to_thread.run_sync(place.is_dir):
+        with suppress(HandsError):  # somebody has to look at them
+            await GitWorktrees(places.workspace, place).put_away()
+            await to_thread.run_sync(remove_below, place.parent, session_id)
 
 
 async def _unneeded(log: SessionLog, gone: Iterable[Traces]) -> frozenset[str]:

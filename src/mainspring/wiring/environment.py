@@ -88,6 +88,9 @@ class Places:
     beside: tuple[Path, ...] = ()
     """Outside of the workspace: programs may read it."""
 
+    def holds(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.workspace)
+
 
 def without_denied(places: Places, policy: Policy) -> Places:
     """Files that a rule forbids to read are not to be seen by programs either, and those that one
@@ -162,16 +165,21 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
     )
 
 
-def apart_from(places: Places, workspace: Path, thread_id: str) -> Places:
+def apart(session_id: str, thread_id: str) -> str:
+    """What the hands of a thread are called that has its own: short, for a path of a socket."""
+    return f"{session_id}-{thread_id[-12:]}"
+
+
+def apart_from(places: Places, workspace: Path, thread_id: str, repository: Path) -> Places:
     """Where a thread's hands work that has a folder of its own: a git worktree of the workspace.
     It sees the repository that the worktree is of, and does not change it."""
-    repository = places.workspace / ".git"
-    return Places(
+    return replace(
+        places,
         workspace=workspace,
-        state=places.state.with_name(f"{places.state.name}.{thread_id}"),
-        snapshots=places.snapshots.with_name(f"{places.snapshots.name}-{thread_id}"),
+        state=places.state.with_name(apart(places.state.name, thread_id)),
         hidden=(),
-        beside=(repository,) if repository.is_dir() else (),
+        protected=(),
+        beside=(repository,),
     )
 
 

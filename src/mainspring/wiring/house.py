@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 
 from mainspring.capabilities.network.rules import Network
 from mainspring.config import Settings, is_postgres
@@ -39,6 +40,7 @@ from mainspring.service.memory.versions import MemoryVersions
 from mainspring.service.self_hosted.queue import Terms, WorkQueue
 from mainspring.service.self_hosted.tokens import WorkTokens
 from mainspring.service.self_hosted.wanted import wanted_by
+from mainspring.service.sessions.commands import SessionCommands
 from mainspring.service.sessions.deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.ordering import Ordering
@@ -74,6 +76,7 @@ from mainspring.wiring.rooms import (
 )
 from mainspring.wiring.runtime import open_shelf
 from mainspring.wiring.seals import open_seal
+from mainspring.wiring.session_skills import SessionSkills
 from mainspring.wiring.stores import open_log
 
 
@@ -227,14 +230,17 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
             ),
             wake=wake,
             over=over,
+            actor=SessionSkills(Path(ground.settings.workspaces), shelves.skills).actor,
             may_override=Policies(ground.store.records).require_overriding,
             notify=mail.outbox.notify,
         ),
     )
     tokens = WorkTokens(ground.store.records, ground.seal)
+    sending = Sending(sessions)
     talk = Talk(
         sessions=sessions,
-        sending=Sending(sessions),
+        sending=sending,
+        commands=SessionCommands(sessions, sending),
         pages=EventPages(ground.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,15 +30,17 @@ from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Policy, remove_denied
-from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.kit import Kit, Opening, Outfit, bare
+from mainspring.runtime.folder.surroundings import Surroundings
+from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
+from mainspring.runtime.skills.using import folders_of
 from mainspring.wiring.adopted import Adopted, adopt
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
 from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
     Environment,
     Places,
+    apart,
     apart_from,
     places_of,
     read_environment,
@@ -51,8 +53,9 @@ from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
 
 if TYPE_CHECKING:
-    from mainspring.wiring import hooks
+    from mainspring.wiring import hooks, worktrees
 else:
+    worktrees = LazyModule("mainspring.wiring.worktrees")
     hooks = LazyModule("mainspring.wiring.hooks")  # most sessions have none
 
 
@@ -133,6 +136,8 @@ class Outfitter:
     ) -> AsyncGenerator[_Station, None]:
         """Hands and files in one folder, for as long as somebody works there."""
         key = _key(opening)
+        skills = [each for each in folders_of(opening.agent) if not places.holds(each)]
+        places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
         hands = await self._hands(key, places, shared)
         try:
@@ -140,12 +145,14 @@ class Outfitter:
                 key=key,
                 places=places,
                 hands=hands,
-                tree=_tree(places, shared.policy),
+                tree=_tree(places, shared.policy, skills),
                 surroundings=await self._around(key, places, shared),
             )
         finally:
             if hands is not None:
                 await self._bench.rest(key)
+            if opening.workspace is not None:  # the folder may be gone when it works there again
+                await self._bench.dismiss(key)
 
     @asynccontextmanager
     async def _kit(
@@ -197,6 +204,7 @@ class Outfitter:
                 overheard=overheard,
                 facts=facts,
                 for_thread=partial(self._for_thread, shared, station),
+                worktrees=self._worktrees(opening, station),
             )
 
     @asynccontextmanager
@@ -208,10 +216,11 @@ class Outfitter:
             async with self._kit(opening, shared, station) as kit:
                 yield kit
             return
-        apart = apart_from(station.places, opening.workspace, opening.thread.id)
+        repository = await worktrees.repository_of(station.places.workspace)
+        places = apart_from(station.places, opening.workspace, opening.thread.id, repository)
         moved = shared.moved(opening.workspace)
         async with (
-            self._station(opening, moved, apart) as elsewhere,
+            self._station(opening, moved, places) as elsewhere,
             self._kit(opening, moved, elsewhere) as kit,
         ):
             yield kit
@@ -256,6 +265,14 @@ class Outfitter:
             self._warn(shared.wish, f"no commands can be run here: {error}")
             return None
 
+    def _worktrees(self, opening: Opening, station: _Station) -> Worktrees | None:
+        """Of the session's own workspace; who works apart from it has none to give."""
+        if opening.workspace is not None:
+            return None
+        places = station.places
+        place = worktrees.place_of(places, opening.writer.session_id)
+        return worktrees.GitWorktrees(places.workspace, place)
+
     async def _around(self, key: str, places: Places, shared: _Shared) -> Surroundings:
         """Those of its last run, which know what was shown."""
         if (known := self._known_around.get(key)) is not None:
@@ -298,8 +315,9 @@ def _has_hands(agent: Agent) -> bool:
     return bool(agent.built_ins) or called
 
 
-def _tree(places: Places, policy: Policy) -> Tree:
+def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
     extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
+    extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
     return Tree(places.workspace, hidden=places.hidden, extra=extra)
 
 
@@ -329,7 +347,7 @@ def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[Know
 def _key(opening: Opening) -> str:
     """Whose hands they are: the session's, or a thread's that works apart."""
     session_id = opening.writer.session_id
-    return session_id if opening.workspace is None else f"{session_id}.{opening.thread.id}"
+    return session_id if opening.workspace is None else apart(session_id, opening.thread.id)
 
 
 def _told(places: Places, shared: _Shared, hands: Hands | None) -> str:

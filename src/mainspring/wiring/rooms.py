@@ -34,6 +34,7 @@ from mainspring.service.memory.stores import MemoryStores
 from mainspring.service.memory.versions import MemoryVersions
 from mainspring.service.self_hosted.queue import WorkQueue
 from mainspring.service.self_hosted.tokens import WorkTokens
+from mainspring.service.sessions.commands import SessionCommands
 from mainspring.service.sessions.deltas import Deltas
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.resources import SessionResources
@@ -118,6 +119,7 @@ class Talk:
     work_tokens: WorkTokens
     parking: Parking
     approvals: Approvals
+    commands: SessionCommands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

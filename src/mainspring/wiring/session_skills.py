@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from mainspring.core.errors import NotFound
-from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.scopes import Place
 from mainspring.runtime.skills.archive import LIMITS, MANIFEST, checked_files, unpacked
 from mainspring.runtime.skills.reading import read_skill
 from mainspring.runtime.skills.skill import Skill
 from mainspring.service.describing.agents import AgentSkill, CustomSkill
+from mainspring.service.describing.environments import SelfHostedConfig
 from mainspring.service.describing.skills import Skills
 from mainspring.service.sessions.agent import skills_of
+from mainspring.service.sessions.premises import Actor
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.wiring.casting import Part, agent_for
 
@@ -35,22 +37,25 @@ class SessionSkills:
         """Those that are to be had, of all that its agent has and whom it may call. What a session
         has got once it keeps, whatever becomes of the upload."""
         place = skills_folder(self.workspaces / session.id)
+        is_remote = isinstance(session.environment, SelfHostedConfig)
         found: dict[AgentSkill, Skill] = {}
         for wanted in skills_of(session.agent):
             if isinstance(wanted, CustomSkill):
                 skill = await self._unpacked(tenant, place, wanted)
-                found |= {} if skill is None else {wanted: skill}
+                if skill is not None:
+                    found[wanted] = _for_client(skill) if is_remote else skill
         return found
 
-    async def agent(self, tenant: str, session: SessionRecord) -> Agent:
-        """The agent of a session, with its skills."""
+    async def actor(self, tenant: str, session: SessionRecord) -> Actor:
+        """Who runs a session, with its skills."""
+        workspace = self.workspaces / session.id
         part = Part(
             agent=session.agent,
             environment=session.environment,
-            workspace=self.workspaces / session.id,
+            workspace=workspace,
             skills=await self.of(tenant, session),
         )
-        return agent_for(part)
+        return Actor(agent=agent_for(part), workspace="" if part.is_remote else str(workspace))
 
     async def _unpacked(self, tenant: str, place: Path, wanted: CustomSkill) -> Skill | None:
         folder = place / f"{wanted.skill_id}-{wanted.version}"
@@ -65,6 +70,11 @@ class SessionSkills:
 
 def skills_folder(workspace: Path) -> Path:
     return workspace.with_name(f"{workspace.name}-skills")
+
+
+def _for_client(skill: Skill) -> Skill:
+    """A worker of the client's own has put its files there."""
+    return replace(skill, folder=f"skills/{Path(skill.folder).name}")
 
 
 def _unpack(archive: bytes, folder: Path) -> None:

@@ -6,6 +6,7 @@ has a user of its own gets nowhere.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -38,7 +39,14 @@ def remove_share(session_id: str) -> None:
     """Of a session that is no more."""
     above = _place(session_id).parent
     if above.is_dir() and above.lstat().st_uid == _user():
-        remove_below(above, session_id)
+        remove_hands(above, session_id)
+
+
+def remove_hands(folder: Path, session_id: str) -> None:
+    """What a session's hands have there, and those of its threads that worked apart."""
+    remove_below(folder, session_id)
+    for each in folder.glob(f"{glob.escape(session_id)}-*"):
+        remove_below(folder, each.name)
 
 
 def remove_below(folder: Path, name: str) -> None:

@@ -7,10 +7,11 @@ The workspace is changed by one fast-forward, once a merge without conflicts is 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -25,11 +26,26 @@ from mainspring.wiring.careful_git import (
     split_names,
     worktree_folder,
 )
+from mainspring.wiring.environment import Places
 from mainspring.wiring.shares import remove_below
 
 _BRANCHES = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MOST_TOLD = 10
+_LEFT = "What a session that was deleted has left"
+
+
+def place_of(places: Places, session_id: str) -> Path:
+    """Where the worktrees of a session are: beside what its hands keep."""
+    return places.state.parent.with_name("worktrees") / session_id
+
+
+async def repository_of(workspace: Path) -> Path:
+    """What all worktrees of a workspace have in common.
+
+    Raises: HandsError.
+    """
+    return (await open_repository(workspace)).common
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +115,9 @@ class GitWorktrees:
                 return []
             differ = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
             changed = await found.repository.listed(*differ, worktree.commit, now)
-            return sorted((*changed, *(staged.apart if staged is not None else ())))
+            apart = staged.apart if staged is not None else ()
+            within = self._within(found.repository).as_posix()
+            return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
 
     async def close(self, worktree: Worktree, *, merge: bool, message: str) -> Closed:
         async with self._turn:
@@ -108,6 +126,21 @@ class GitWorktrees:
                 await self._remove(found)
                 return Closed(outcome="discarded")
             return await self._merge(found, worktree, message)
+
+    async def put_away(self) -> None:
+        """Of a session that is no more: all folders go; what is not merged stays on its branch.
+
+        Raises: HandsError.
+        """
+        async with self._turn:
+            for name in await to_thread.run_sync(_names_in, self.place):
+                found = await self._found(name)
+                head = await found.repository.commit_of("HEAD")
+                if head is None:
+                    continue
+                tip = await _committed(found, await _stage(found), head, _LEFT)
+                is_merged = tip is None or await found.repository.is_in(tip, head)
+                await self._remove(found if is_merged else replace(found, tip=None))
 
     async def _merge(self, found: _Tree, worktree: Worktree, message: str) -> Closed:
         git = found.repository
@@ -154,12 +187,12 @@ class GitWorktrees:
         new = ("--no-checkout", "-b", found.branch, "--", str(found.top), head)
         again = ("--no-checkout", "--", str(found.top), found.branch)
         await git.said("worktree", "add", "--quiet", *(new if found.tip is None else again))
-        made = await self._found(found.name)
-        if made.folder is None:
-            raise HandsError(f"git has made no worktree at {made.top}")
-        own = await git.at(made.top, made.folder)
+        folder = await to_thread.run_sync(worktree_folder, git.common, found.top)
+        if folder is None:
+            raise HandsError(f"git has made no worktree at {found.top}")
+        own = await git.at(found.top, folder)
         await own.said("reset", "--quiet", "--hard")
-        return made
+        return replace(found, folder=folder)
 
     def _clear(self, found: _Tree) -> None:
         """Make room for it.
@@ -177,11 +210,14 @@ class GitWorktrees:
 
     def _matching(self, found: _Tree) -> Path:
         """The folder in it that is to it what the workspace is to its repository."""
-        path = found.top / self.workspace.resolve().relative_to(found.repository.top)
+        path = found.top / self._within(found.repository)
         if path.resolve() != path:
             raise HandsError(f"{path} is a link in the last commit: that is not followed")
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def _within(self, repository: Git) -> Path:
+        return self.workspace.resolve().relative_to(repository.top)
 
     async def _remove(self, found: _Tree) -> None:
         await to_thread.run_sync(self._remove_folders, found)
@@ -271,6 +307,10 @@ def _kept(found: _Tree, commit: str | None, why: str) -> Closed:
 def _told(names: Sequence[str]) -> str:
     more = len(names) - _MOST_TOLD
     return ", ".join((*names[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else ())))
+
+
+def _names_in(place: Path) -> list[str]:
+    return sorted(each.name for each in place.glob("*") if _NAME.fullmatch(each.name))
 
 
 def _name_of(worktree: Worktree) -> str:

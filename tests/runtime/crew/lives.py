@@ -7,7 +7,6 @@ thread says next is seen from what it was told so far.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -16,22 +15,23 @@ from msgspec import Struct
 from tests.harness.lives import Fuse, Fused, Streaming, begin, ended, serve
 from tests.harness.standin import Ledger, told, tools
 from tests.runtime.crew.live_ensemble import check_live
-from tests.runtime.crew.troupe import newest, task_of, troupe, turn_of
+from tests.runtime.crew.troupe import Play, newest, task_of, troupe, turn_of
 
 from mainspring import Agent, calls, open_runtime, says
 from mainspring.capabilities.providers.scripted import Answer, Line
 from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.config import read_settings
-from mainspring.core.model import Request
+from mainspring.core.model import Request, ToolUse
 from mainspring.core.tool import Tool
 from mainspring.log.store import Store
 from mainspring.runtime.crew.built_in import BUILT_IN
 from mainspring.runtime.sessions import Runtime, Session
 
 CROWD = 20
+ALL, ASK_THE_CROWD = "Do all of it.", "Ask the crowd."
 EFFECTS = {
-    "Do all of it.": ("deep", "noted", "paid", "signed"),
-    "Ask the crowd.": tuple(f"crowd-{number:02}" for number in range(CROWD)),
+    ALL: ("deep", "noted", "paid", "signed"),
+    ASK_THE_CROWD: tuple(f"crowd-{number:02}" for number in range(CROWD)),
 }
 """What is done once, by the first message of a session."""
 _LIFE_SECONDS = 30
@@ -57,9 +57,9 @@ def lead(request: Request) -> Answer:
         return says("I call four.") + line
     results = {each.use.input.get("description"): each.text for each in told(request)}
     if None not in results:  # nothing was sent yet
-        found = _THREAD.search(results["pay"])
-        assert found is not None, results
-        return calls("send_message", to=found[1], message="once more, please")
+        found = _THREAD.search(results.get("pay", ""))
+        if found is not None:
+            return calls("send_message", to=found[1], message="once more, please")
     return says(f"Heard {turn_of(request)}.")
 
 
@@ -78,14 +78,14 @@ def nest(request: Request) -> Answer:
     return says(f"nested: {newest(request)}")
 
 
-def doing(*plan: Line) -> Callable[[Request], Answer]:
+def doing(*plan: Line) -> Play:
     """One thing after the other; what is not known is looked up, and done if it is missing."""
 
     def play(request: Request) -> Answer:
         states = {str(each.use.input["step"]): each.state for each in told(request)}
         for line in plan:
-            [use] = [part for part in line.content if not isinstance(part, str)]
-            step = str(getattr(use, "input", {})["step"])
+            [use] = [part for part in line.content if isinstance(part, ToolUse)]
+            step = str(use.input["step"])
             match states.get(step):
                 case None | "missing":
                     return line
@@ -102,9 +102,9 @@ def crowded(request: Request) -> Answer:
     return doing(calls("note", step=task_of(request).removeprefix("task ")))(request)
 
 
-PARTS = {
-    "Do all of it.": lead,
-    "Ask the crowd.": crowd,
+PARTS: dict[str, Play] = {
+    ALL: lead,
+    ASK_THE_CROWD: crowd,
     "task nest": nest,
     "task deep": doing(calls("note", step="deep")),
     "task pay": doing(calls("note", step="noted"), calls("pay", step="paid")),

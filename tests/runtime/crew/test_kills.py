@@ -17,7 +17,7 @@ from tests.harness.lives import Fuse, Lives, lives
 from tests.harness.standin import Ledger
 from tests.harness.test_kill_sweep import orphans
 from tests.runtime.crew.live_ensemble import folded
-from tests.runtime.crew.lives import CROWD, EFFECTS, Order, live
+from tests.runtime.crew.lives import ALL, ASK_THE_CROWD, CROWD, EFFECTS, Order, live
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -34,7 +34,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.testing.crash.stores import open_store
 
-ALL, ASK_THE_CROWD = EFFECTS
 _MAX_LIVES = 60
 
 
@@ -46,6 +45,7 @@ class Sweep:
         self._log = log
         self._process = process
         self._numbers = count(1)
+        self.deaths = 0
 
     async def order(self, message: str = ALL) -> Order:
         session = await self._log.create()
@@ -65,6 +65,7 @@ class Sweep:
         """Die once, then live to the end."""
         order = await self.order(message)
         if self._process.live(replace(order, where=where, number=number)):
+            self.deaths += 1
             assert not self._process.live(order)
         return await self.check(order, message)
 
@@ -158,7 +159,13 @@ async def test_the_session_that_is_killed_below_has_five_threads_beside_its_own(
         passed = await play.undisturbed()
         events = await play.die("", 0)
     born = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
-    assert sorted(each.description or "" for each in born) == ["deep", "nest", "pay", "sign", "slow"]
+    assert sorted(each.description or "" for each in born) == [
+        "deep",
+        "nest",
+        "pay",
+        "sign",
+        "slow",
+    ]
     assert [each.mode for each in born].count("background") == 1
     reports = [event for event in events if isinstance(event.payload, ThreadMessageSent)]
     assert len(reports) == 3, "to one that had ended, from it, and from the one in the background"
@@ -171,11 +178,11 @@ async def test_the_session_that_is_killed_below_has_five_threads_beside_its_own(
         pytest.param("before write", 1, marks=pytest.mark.slow),
         pytest.param("after write", 1, marks=pytest.mark.slow),
         pytest.param("delta", 1, marks=pytest.mark.slow),
-        ("before write", 7),
-        ("after write", 4),
-        ("before effect", 2),
-        ("after effect", 1),
-        ("delta", 9),
+        ("before write", 17),
+        ("after write", 7),
+        ("before effect", 3),
+        ("after effect", 2),
+        ("delta", 23),
     ],
 )
 async def test_all_answers_arrive_once_wherever_a_session_with_subagents_is_killed(
@@ -183,8 +190,10 @@ async def test_all_answers_arrive_once_wherever_a_session_with_subagents_is_kill
 ):
     async with sweep(process, tmp_path) as play:
         passed = await play.undisturbed()
-        for number in range(1, passed[where] + 1, every):
+        numbers = range(1, passed[where] + 1, every)
+        for number in numbers:
             await play.die(where, number)
+        assert play.deaths >= 0.8 * len(numbers), "threads race: not every life comes that far"
 
 
 @pytest.mark.parametrize("number", [11, 16])

@@ -243,7 +243,7 @@ def test_the_catalogue_has_a_line_for_each_skill_that_the_model_may_use():
         a_skill("hidden", for_model=False),
     ]
     assert render_catalogue(skills).splitlines() == [
-        "<skill name='a\"&lt;'>Does it.</skill>",
+        '<skill name="a&quot;&lt;">Does it.</skill>',
         '<skill name="b">Over lines &lt;/skill&gt; &amp; more</skill>',
     ]
     assert render_catalogue([]) == ""

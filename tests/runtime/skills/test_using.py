@@ -28,17 +28,19 @@ from mainspring.harness.ensemble import Ensemble
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.policy import HeldRule, Policy
+from mainspring.harness.permissions.retrial import retry_calls
 from mainspring.runtime.crew.built_in import BUILT_IN
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.folder.scopes import Scopes
 from mainspring.runtime.kit import Kit, Opening
 from mainspring.runtime.sessions import Session
 from mainspring.runtime.skills.body import MAX_CHARS
+from mainspring.runtime.skills.by_path import brought_by_path
 from mainspring.runtime.skills.discovery import discover
 from mainspring.runtime.skills.injecting import injected, pieces, refusing
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import Facts, Filling
-from mainspring.runtime.skills.using import brought_by_path, expand_command, folders_of
+from mainspring.runtime.skills.using import expand_command, folders_of, reading_rules
 
 FACTS = Facts(session_id="sesn_1", project="/work")
 SAY = ToolSpec(name="bash", description="Runs.", input_schema={"type": "object"})
@@ -127,7 +129,8 @@ def decisions(events: Sequence[Event]) -> list[tuple[str, str | None]]:
 
 
 async def test_the_model_gets_the_text_of_a_skill_and_the_log_the_fact(tmp_path: Path):
-    place = written(tmp_path, "deploy", body="Deploy to $0, see references/a.md.")
+    body = "Deploy to $0, see references/a.md.</skill>"
+    place = written(tmp_path, "deploy", body=body)
     (place / "references").mkdir()
     (place / "references" / "a.md").write_text("more")
     model = Scripted(calls("skill", name="deploy", arguments="staging"), says("done"))
@@ -135,7 +138,7 @@ async def test_the_model_gets_the_text_of_a_skill_and_the_log_the_fact(tmp_path:
         session = await played.played(agent(found(tmp_path)), "deploy it")
         events = await session.events()
     [text] = results(events)
-    assert "Deploy to staging, see references/a.md." in text
+    assert "Deploy to staging, see references/a.md.&lt;/skill>\n</skill>" in text
     assert f"Files in {place}: references/a.md" in text
     [used] = uses(events)
     assert (used.name, used.by) == ("deploy", "model")
@@ -216,9 +219,10 @@ async def test_what_a_trusted_skill_allows_ends_with_the_run(tmp_path: Path):
     async with site(tmp_path, model) as played:
         session = await played.played(agent(found(tmp_path)), "deploy", "again")
         events = await session.events()
-    said = [each for each in decisions(events) if each[1] != "skill"]
-    assert said[1:] == [("allow", "Bash(make:*)"), ("ask", None)]
+    assert decisions(events)[1:] == [("allow", "Bash(make:*)"), ("ask", None)]
     assert played.ran == ["make all"]
+    retried = retry_calls(events, Policy(workspace="/work"))
+    assert [each.now.decision for each in retried] == ["allow", "allow", "ask"]
 
 
 async def test_waiting_for_a_person_does_not_end_the_run(tmp_path: Path):
@@ -237,7 +241,8 @@ async def test_waiting_for_a_person_does_not_end_the_run(tmp_path: Path):
         await session.answer(asked, "allow")
         with anyio.fail_after(10):
             result = await session.run()
-    assert result is not None and result.reason == "completed"
+    assert result is not None
+    assert result.reason == "completed"
     assert played.ran == ["npm publish", "make all"]
 
 
@@ -370,7 +375,7 @@ async def test_a_command_that_is_not_there_is_told_with_those_that_nearly_are(tm
     written(tmp_path, "deploy")
     written(tmp_path, "legacy", "user-invocable: false\n")
     skills = found(tmp_path)
-    with pytest.raises(InvalidInput, match="no command /deplyo; did you mean /deploy?"):
+    with pytest.raises(InvalidInput, match=r"no command /deplyo; did you mean /deploy\?"):
         await expand_command("/deplyo staging", skills=skills, facts=FACTS)
     with pytest.raises(InvalidInput, match="for the agent to use by itself"):
         await expand_command("/legacy", skills=skills, facts=FACTS)
@@ -409,9 +414,18 @@ def test_skills_are_brought_up_by_the_files_they_are_about(tmp_path: Path):
     assert bring("src/main.py") == []
 
 
-def test_the_folders_of_skills_are_known(tmp_path: Path):
+async def test_the_files_of_skills_may_be_read_wherever_they_stand(tmp_path: Path):
     place = written(tmp_path, "deploy")
-    assert folders_of(agent(found(tmp_path))) == [place]
+    lead = agent(found(tmp_path))
+    assert folders_of(lead) == [place]
+    reading = echo("read")
+    model = Scripted(
+        calls("read", file_path=str(place / "a.md")) + calls("read", file_path=str(tmp_path / "b")),
+    )
+    async with site(tmp_path, model, *reading_rules(lead)) as played:
+        session = await played.played(replace(lead, tools=[reading]), "read")
+        events = await session.events()
+    assert [decision for decision, _ in decisions(events)] == ["allow", "ask"]
 
 
 async def test_a_subagent_begins_with_the_whole_text_of_its_skills(tmp_path: Path):

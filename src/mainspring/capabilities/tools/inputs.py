@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Annotated, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -13,9 +14,11 @@ from mainspring.capabilities.tools.docstrings import Docstring, read_docstring
 from mainspring.capabilities.tools.foreign import encode_foreign, schemas_of
 from mainspring.capabilities.tools.mismatches import Field, converted, field_mismatches, mismatches
 from mainspring.core.errors import InvalidInput
+from mainspring.core.latest import Latest
 from mainspring.core.tool import Call
 
 _MAX_PROBLEMS = 20
+_OURS = "mainspring."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,35 @@ class Inputs:
         return (*field_mismatches(given, self.fields, ""), *unknown)
 
 
+_KNOWN: Latest[tuple[object, ...], tuple[Inputs, Docstring]] = Latest(200)
+
+
 def inputs_of(function: Callable[..., object], docstring: str) -> tuple[Inputs, Docstring]:
-    """Read a signature.
+    """Read a signature. Built-in tools are made anew for every thread, of the same few functions:
+    what was read of one is kept.
 
     Raises:
         InvalidInput: the function cannot be called by name with JSON; it says which parameter.
     """
+    mark = _mark(function, docstring)
+    known = None if mark is None else _KNOWN.get(mark)
+    if known is None:
+        known = _read(function, docstring)
+        if mark is not None:
+            _KNOWN.put(mark, known)
+    return known
+
+
+def _mark(function: Callable[..., object], docstring: str) -> tuple[object, ...] | None:
+    """The same for functions that one `def` of ours has made; of others, names may change their
+    meaning between two."""
+    if not isinstance(function, FunctionType) or not function.__module__.startswith(_OURS):
+        return None
+    defaults = repr((function.__defaults__, function.__kwdefaults__))
+    return (function.__module__, function.__code__, docstring, defaults)
+
+
+def _read(function: Callable[..., object], docstring: str) -> tuple[Inputs, Docstring]:
     hints = _hints(function)
     parameters = inspect.signature(function).parameters
     calls = [name for name in parameters if _is_call(hints.get(name))]

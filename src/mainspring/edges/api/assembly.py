@@ -8,6 +8,7 @@ from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
+from mainspring.edges.api.routes.commands import CommandRoutes
 from mainspring.edges.api.routes.deployment_runs import DeploymentRunRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
@@ -80,6 +81,7 @@ def _talk(talk: Talk) -> tuple[Route, ...]:
         *ResourceRoutes(talk.resources).routes(),
         *WorkRoutes(talk.work).routes(),
         *ApprovalRoutes(talk.approvals).routes(),
+        *CommandRoutes(talk.commands).routes(),
     )
 
 

@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
 
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import MainspringError
+from mainspring.core.lazy import LazyModule
+from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
-from mainspring.edges.cli.render import Screen, counted, dollars, token_count
+from mainspring.edges.cli.render import Screen, counted
 from mainspring.edges.cli.running import attended, report_end
+from mainspring.edges.cli.slash import show, show_help, show_unknown
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status
-from mainspring.harness.context.anatomy import cached_share
-from mainspring.harness.limits import prompt_tokens
-from mainspring.runtime.outline import outline
+from mainspring.runtime.commands import (
+    APPROVED,
+    At,
+    Typed,
+    agent_types,
+    known,
+    mode_update,
+    perform,
+    skills_of,
+    typed,
+    unescaped,
+)
+from mainspring.runtime.modes import mode_of
+from mainspring.runtime.outline import workspace_of
+from mainspring.runtime.replies import Agents, Sent
 from mainspring.runtime.sessions import Result, Session
-from mainspring.wiring.agents import Wanted
+from mainspring.wiring.agents import Wanted, open_agent
+
+if TYPE_CHECKING:
+    from mainspring.runtime.skills import using
+else:
+    using = LazyModule("mainspring.runtime.skills.using")  # for agents that have any
 
 __all__ = ["Wanted", "chat"]
 
 INTERRUPTED = 130
-_HELP = (
-    ("/help", "this"),
-    ("/model NAME", "go on with another model"),
-    ("/cost", "what the session took so far"),
-    ("/exit", "leave; Ctrl-D and two times Ctrl-C do too"),
-    ("\\ at the end", "the message goes on in the next line; so it does in an open ``` fence"),
-    ("Alt-Enter", "a new line"),
-    ("Ctrl-C", "interrupts the reply; once more leaves"),
-)
+_BEGINNING = ("plan", "mode")
+"""Commands that a session can begin with; the others are about one that there is."""
+_VERDICTS = {"y": "default", "e": "acceptEdits"}
 
 
 async def chat(settings: Settings, *, wanted: Wanted, resume: str | None) -> int:
@@ -37,7 +55,7 @@ async def chat(settings: Settings, *, wanted: Wanted, resume: str | None) -> int
         keyboard = Keyboard(_history(settings), colour=settings.color)
         keyboard.open()
         try:
-            return await _Chat(settings, stage, keyboard).run()
+            return await _Chat(settings, wanted, stage, keyboard).run()
         finally:
             keyboard.close()
 
@@ -49,21 +67,25 @@ def _history(settings: Settings) -> Path:
 
 
 class _Chat:
-    def __init__(self, settings: Settings, stage: Stage, keyboard: Keyboard) -> None:
+    def __init__(
+        self, settings: Settings, wanted: Wanted, stage: Stage, keyboard: Keyboard
+    ) -> None:
         self._settings = settings
+        self._wanted = wanted
         self._stage = stage
         self._keyboard = keyboard
         self._agent = stage.agent
         self._session: Session | None = stage.session
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
+        keyboard.complete(lambda: [f"/{each.name}" for each in known(self._agent)])
 
     async def run(self) -> int:
         """The exit status, once somebody has left."""
         self._greet()
         status: int | None = None
         if self._session is not None:
-            status = await self._turn(self._session, set())  # what was left unfinished
+            status = await self._guarded(self._turn(self._session, set()))  # what was unfinished
         while status is None:
             status = await self._exchange()
         self._part()
@@ -83,9 +105,22 @@ class _Chat:
                 self._say("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
             return None if self._presses == 1 else INTERRUPTED
         self._presses = 0
-        if message.startswith("/"):
-            return await self._command(*message[1:].split(maxsplit=1))
-        return await self._send(message) if message else None
+        return await self._take(message) if message else None
+
+    async def _take(self, message: str) -> int | None:
+        """What somebody has typed: a command, or words for the agent."""
+        command = typed(message)
+        if command is None:
+            return await self._guarded(self._send(unescaped(message)))
+        return await self._guarded(self._command(command, message))
+
+    async def _guarded(self, step: Awaitable[int | None]) -> int | None:
+        """What goes wrong is told, and the chat goes on."""
+        try:
+            return await step
+        except MainspringError as error:
+            self._say(f"error: {error}", "bold red")
+            return None
 
     def _greet(self) -> None:
         before = self._stage.outline
@@ -98,72 +133,159 @@ class _Chat:
         if self._session is not None:
             self._say(f"go on: mainspring chat --resume {short(self._session.id)}", "dim")
 
-    async def _send(self, message: str) -> int | None:
+    async def _begun(self) -> Session:
+        """The session; a new one, if nobody has said anything yet."""
         if self._session is None:
-            self._session = await self._stage.start()
-        sent = await self._session.send(message)
-        return await self._turn(self._session, {sent.event_id})
+            runtime = self._stage.runtime
+            self._session = await runtime.start(self._agent, metadata=self._stage.origin)
+        return self._session
+
+    async def _send(self, message: str) -> int | None:
+        session = await self._begun()
+        sent = await session.send(message)
+        return await self._turn(session, {sent.event_id})
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
-        """An exit status, if the chat is over."""
-        try:
+        """Run it until it waits for words; an exit status, if the chat is over."""
+        while True:
             result = await attended(self._settings, session, own=own, keyboard=self._keyboard)
-        except MainspringError as error:
-            self._say(f"error: {error}", "bold red")
-            return None
-        match result:
-            case Result():
-                await report_end(self._notes, session, result)
-                tell_status(self._notes, result)
-            case Left():
+            if isinstance(result, Left):
                 return INTERRUPTED
-            case None:
-                pass
-        return None
+            if result is None:
+                return None
+            await report_end(self._notes, session, result)
+            tell_status(self._notes, result)
+            answer = await self._on_plan(session, result)
+            if answer is None:
+                return None
+            if typed(answer) is not None:
+                return await self._take(answer)
+            own = {await self._say_to_plan(session, answer)}
 
-    async def _command(self, name: str = "", argument: str = "") -> int | None:
-        match name:
+    async def _on_plan(self, session: Session, result: Result) -> str | None:
+        """A turn that ends in the mode plan proposes one: what its user says to it, if anything."""
+        is_proposed = result.reason == "completed" and is_somebody_there()
+        if not is_proposed or await mode_of(session.log, session.id) != "plan":
+            return None
+        self._say("")
+        self._say("is that the plan?", "bold yellow")
+        for key, meaning in (
+            ("y", "carry it out, and ask before changes"),
+            ("e", "carry it out; edits in the workspace pass"),
+            ("n", "not now"),
+        ):
+            self._notes.whole((f"  {key}  ", "bold"), (meaning, ""))
+        self._keyboard.forget()
+        try:
+            answer = self._keyboard.line("[y/e/n] or what to change: ").strip()
+        except (EOFError, KeyboardInterrupt):
+            self._say("")
+            answer = ""
+        if answer.lower() in ("", "n", "no"):
+            self._say("still in the mode plan; /mode default leaves it", "dim")
+            return None
+        return answer
+
+    async def _say_to_plan(self, session: Session, answer: str) -> str:
+        """Approve it, or have it changed; the id of the message that does it."""
+        mode = _VERDICTS.get({"yes": "y"}.get(answer.lower(), answer.lower()))
+        if mode is None:
+            return (await session.send(unescaped(answer))).event_id
+        await session.permit(*mode_update(mode).updates)
+        self._say(f"approved; mode {mode}", "dim")
+        return (await session.send(APPROVED)).event_id
+
+    async def _command(self, command: Typed, message: str) -> int | None:
+        match command.name:
             case "exit" | "quit":
                 return 0
-            case "cost":
-                await self._tell_cost()
+            case "help" | "":
+                show_help(self._notes, known(self._agent))
             case "model":
-                await self._change_model(argument.strip())
+                await self._change_model(command.arguments)
+            case "clear":
+                await self._clear()
+            case "fork":
+                await self._fork()
             case _:
-                if name != "help":
-                    self._say(f"there is no /{name}", "yellow")
-                for what, meaning in _HELP:
-                    self._notes.whole((f"  {what:<14}", "bold"), (meaning, ""))
+                return await self._perform(command, message)
         return None
 
-    async def _tell_cost(self) -> None:
+    async def _perform(self, command: Typed, message: str) -> int | None:
+        """What every client can do, else what the agent brings."""
+        built_in = {each.name for each in known(self._agent) if each.kind == "built-in"}
+        if command.name not in built_in:
+            return await self._call(command, message)
+        if self._session is None and command.name not in _BEGINNING:
+            self._tell_beforehand(command.name)
+            return None
+        session = await self._begun()
+        window = self._stage.runtime.models.facts(self._agent.model).window
+        at = At(log=session.log, session_id=session.id, agent=self._agent, window=window)
+        reply = await perform(at, command.name, command.arguments)
+        if reply is not None:
+            show(self._notes, reply)
+        if isinstance(reply, Sent) and reply.is_work:
+            return await self._turn(session, set(reply.event_ids))
+        return None
+
+    def _tell_beforehand(self, name: str) -> None:
+        """Before there is a session."""
+        match name:
+            case "agents":
+                show(self._notes, Agents(types=agent_types(self._agent), threads=()))
+            case "skills":
+                show(self._notes, skills_of(self._agent))
+            case _:
+                self._say("nothing yet", "dim")
+
+    async def _call(self, command: Typed, message: str) -> int | None:
+        """A skill or a command of the agent's own."""
+        if command.name not in {each.name for each in known(self._agent)}:
+            show_unknown(self._notes, command.name, known(self._agent))
+            return None
+        session = await self._begun()
+        facts = using.Facts(
+            session_id=session.id,
+            project=await workspace_of(session.log, session.id) or self._settings.folder,
+            effort=self._agent.effort,
+        )
+        expanded = await using.expand_command(message, skills=self._agent.skills, facts=facts)
+        if expanded is None:
+            return await self._send(message)
+        blocks, used = expanded
+        sent = await session.send(blocks, used=used)
+        return await self._turn(session, {sent.event_id})
+
+    async def _clear(self) -> None:
+        """The next message begins a session of the agent as its files are then."""
+        found = await anyio.to_thread.run_sync(open_agent, self._settings, self._wanted)
+        self._agent = replace(found.agent, model=self._agent.model)
+        left, self._session = self._session, None
+        hint = (
+            "" if left is None else f"; the one before: mainspring chat --resume {short(left.id)}"
+        )
+        self._say(f"a new session begins{hint}", "dim")
+
+    async def _fork(self) -> None:
         if self._session is None:
             self._say("nothing yet", "dim")
             return
-        log = self._session.log
-        stands = await outline(log, await log.session(self._session.id))
-        share = cached_share(stands.usage) or 0
+        left = self._session
+        self._session = await left.fork()
         self._say(
-            f"{counted(stands.turns, 'turn')}, {token_count(prompt_tokens(stands.usage))} in"
-            f" ({share:.0%} cached), {token_count(stands.usage.output_tokens)} out,"
-            f" {dollars(stands.cost_usd)}"
+            f"forked: this is session {short(self._session.id)} now; the one before stays as it is:"
+            f" mainspring chat --resume {short(left.id)}",
+            "dim",
         )
 
     async def _change_model(self, name: str) -> None:
         if not name:
             self._say(f"{self._agent.model}; /model NAME changes it, `mainspring models ls` lists")
             return
-        try:
-            self._stage.runtime.models.open(name)
-        except MainspringError as error:
-            self._say(f"error: {error}", "bold red")
-            return
+        self._stage.runtime.models.open(name)
         self._agent = replace(self._agent, model=name)
-        if self._session is None:
-            self._session = await self._stage.runtime.start(
-                self._agent, metadata=self._stage.origin
-            )
-        else:
+        if self._session is not None:
             self._session = await self._stage.runtime.resume(self._agent, self._session.id)
         self._say(f"{name} answers from here on", "dim")
 

@@ -103,7 +103,7 @@ class CrewTree:
             return None
         before = branch.state
         _take(branch, event, event.payload)
-        branch.is_shown = branch.is_shown or branch.is_live
+        branch.is_shown = branch.is_shown or branch.is_live or branch.state != before
         return branch if branch.state != before else None
 
     def path(self, branch: Branch) -> str:

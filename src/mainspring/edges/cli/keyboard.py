@@ -7,6 +7,7 @@ import readline
 import signal
 import sys
 import termios
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,22 @@ class Keyboard:
         if self._history is not None:
             with suppress(OSError):
                 readline.read_history_file(self._history)
+
+    def complete(self, names: Callable[[], Sequence[str]]) -> None:
+        """Tab completes the name that a message begins with; elsewhere it is a tab."""
+        if not self._is_terminal:
+            return
+
+        def found(text: str, state: int) -> str | None:
+            is_name = readline.get_begidx() == 0 and text.startswith("/")
+            matches = [f"{each} " for each in names() if each.startswith(text)]
+            offered = matches if is_name else [f"{text}\t"]
+            return offered[state] if state < len(offered) else None
+
+        readline.set_completer(found)
+        readline.set_completer_delims(" \t\n")
+        is_libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
     def close(self) -> None:
         if not self._is_terminal or self._history is None:

@@ -21,7 +21,8 @@ from mainspring.edges.cli.render import Screen
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
 from mainspring.harness.reasons import Terminal
-from mainspring.runtime.outline import mode_of, waiting
+from mainspring.runtime.modes import mode_of
+from mainspring.runtime.outline import waiting
 from mainspring.runtime.sessions import Result, Session, unheard
 from mainspring.wiring.agents import Wanted
 

@@ -166,7 +166,8 @@ class Teller:
             case facts.ToolCallStarted(tool_use_id=call_id):
                 if call := self._calls.get(call_id):
                     call.started = event.time
-                    self._speech.tail(f"⋯ {call.name} {call.about}")
+                    is_told = self.crew is not None and self.crew.has_borne(call_id)
+                    self._speech.tail("" if is_told else f"⋯ {call.name} {call.about}")
             case (
                 events.AgentToolResult(tool_use_id=call_id)
                 | events.UserToolResult(tool_use_id=call_id)

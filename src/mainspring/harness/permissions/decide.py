@@ -191,10 +191,15 @@ def _protected(case: _Case) -> Decision | None:
     # a command that writes may first go to a folder that it only names
     has_writes = any(touched.access == "write" for touched in case.judged.paths)
     for touched in case.judged.paths if has_writes else ():
-        if any(map(is_protected, touched.both)):
+        if any(is_protected(_inside(path, case.policy.workspace)) for path in touched.both):
             reason = f"{touched.link} is protected: what is in it may run later, or steer what runs"
             return Decision(decision="ask", gate="guardrail", rule="protected path", reason=reason)
     return None
+
+
+def _inside(path: str, workspace: str) -> str:
+    """As seen from the workspace: where that itself stands says nothing about what is in it."""
+    return path.removeprefix(workspace) if path.startswith(f"{workspace}/") else path
 
 
 def _accepted(case: _Case) -> Decision | None:

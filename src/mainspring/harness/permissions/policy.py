@@ -92,7 +92,7 @@ def parse_mode(text: str) -> Mode:
 
 def stricter(one: Mode, other: Mode) -> Mode:
     """The one that lets less pass; of two that let the same pass, the first."""
-    return min(one, other, key=_FREEDOM.index)
+    return one if _FREEDOM.index(one) <= _FREEDOM.index(other) else other
 
 
 def merge(under: Policy, over: Policy) -> Policy:

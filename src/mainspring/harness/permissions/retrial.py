@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from mainspring.core.envelope import Event
-from mainspring.core.events import AgentMcpToolUse, AgentToolUse, Permission
-from mainspring.core.facts import PolicyAdopted, SandboxOpened, ToolCallAuthorized
+from mainspring.core.events import AgentMcpToolUse, AgentToolUse, Permission, StatusIdle
+from mainspring.core.facts import PolicyAdopted, SandboxOpened, SkillUsed, ToolCallAuthorized
 from mainspring.core.tool import SAFE_READ, Traits
 from mainspring.harness.gates import Decision
 from mainspring.harness.permissions.decide import decide
 from mainspring.harness.permissions.judged import Place, judged_call
 from mainspring.harness.permissions.names import READING
 from mainspring.harness.permissions.policy import Policy, parse_mode
+from mainspring.harness.permissions.skills import with_skills
 from mainspring.harness.permissions.standing import Standing, apply
 
 
@@ -47,6 +48,8 @@ class _Trial:
     policy: Policy
     is_sandboxed: bool = False
     standing: Standing = field(default_factory=Standing)
+    skills: dict[str, list[SkillUsed]] = field(default_factory=dict[str, list[SkillUsed]])
+    """Used in a run, by thread."""
     retried: list[Retried] = field(default_factory=list[Retried])
 
     def take(self, event: Event, said: Mapping[str, _Said]) -> None:
@@ -61,6 +64,10 @@ class _Trial:
             case AgentMcpToolUse(mcp_server_name=server, name=name, input=given):
                 whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
                 self._judge(event, whole, given, said)
+            case SkillUsed() as used:
+                self.skills.setdefault(event.thread_id, []).append(used)
+            case StatusIdle(reason=reason) if reason != "requires_action":
+                self.skills.pop(event.thread_id, None)
             case payload:
                 self.standing = apply(self.standing, payload)
 
@@ -71,7 +78,7 @@ class _Trial:
         judged = judged_call(name, given, traits_by_name(name), lexical_place(self.policy))
         decision = decide(
             judged,
-            self.policy,
+            with_skills(self.policy, self.skills.get(event.thread_id, ())),
             self.standing,
             now=event.time,
             is_sandboxed=self.is_sandboxed,

@@ -6,6 +6,7 @@ To merge is to edit: rules and modes see the files of the workspace that would c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mainspring.core.errors import HandsError
 from mainspring.core.model import ToolSpec
@@ -14,7 +15,7 @@ from mainspring.harness.ensemble import Member
 from mainspring.runtime.crew.addressing import addressed, addressee
 from mainspring.runtime.crew.calling import refused
 from mainspring.runtime.crew.crew import Crew
-from mainspring.runtime.crew.worktrees import named
+from mainspring.runtime.crew.worktrees import Lodgings, named
 from mainspring.runtime.kit import Closed
 
 _CLOSING = Traits(in_doubt="retry", on_interrupt="block")
@@ -24,57 +25,68 @@ _MOST_SHOWN = 200
 
 
 def close_worktree(crew: Crew, member: Member) -> Tool:
-    lodgings = crew.lodgings
+    closing = _Closing(crew, member)
+    return Tool(
+        spec=_SPEC,
+        run=closing.run,
+        traits=lambda _: _CLOSING,
+        invalid=_wrong,
+        objection=closing.objection,
+        judged=closing.judged,
+        preview=closing.preview,
+    )
 
-    async def run(call: Call) -> Outcome:
-        to = addressee(crew, member, call.input)
+
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    crew: Crew
+    member: Member
+    """Who closes."""
+
+    @property
+    def lodgings(self) -> Lodgings:
+        return self.crew.lodgings
+
+    async def run(self, call: Call) -> Outcome:
+        to = addressee(self.crew, self.member, call.input)
         if isinstance(to, Outcome):
             return to
-        if crew.is_live(to.id) or crew.has_others_below(to):
+        if self.crew.is_live(to.id) or self.crew.has_others_below(to):
             return refused(f"{to.name} {to.id} is still at work: wait for it, or stop_agent.")
-        is_merge, judged = _is_merge(call.input), lodgings.changed.get(to.id, ())
+        is_merge, judged = _is_merge(call.input), self.lodgings.changed.get(to.id, ())
         try:
-            if is_merge and judged != await lodgings.look(to):
+            if is_merge and judged != await self.lodgings.look(to):
                 return refused("What is in it has changed meanwhile: call close_worktree again.")
-            return _told(to, await lodgings.close(to, merge=is_merge))
+            return _told(to, await self.lodgings.close(to, merge=is_merge))
         except HandsError as error:
             return refused(str(error))
 
-    async def objection(call: Call) -> str | None:
+    async def objection(self, call: Call) -> str | None:
         """None; but what is judged next has to be looked up."""
-        to = addressee(crew, member, call.input)
-        if isinstance(to, Member) and _is_merge(call.input):
-            try:
-                await lodgings.look(to)
-            except HandsError as error:
-                return str(error)
-        return None
-
-    def judged(given: Mapping[str, object]) -> Mapping[str, object]:
-        to = addressee(crew, member, given)
-        if isinstance(to, Outcome) or not _is_merge(given):
-            return given
-        return {**given, "paths": [*lodgings.changed.get(to.id, _UNKNOWN)]}
-
-    async def preview(call: Call) -> str | None:
-        to = addressee(crew, member, call.input)
-        if isinstance(to, Outcome) or to.worktree is None or not _is_merge(call.input):
-            return None
         try:
-            changed = await lodgings.look(to)
+            await self._look(call.input)
         except HandsError as error:
             return str(error)
-        return f"Merge {to.worktree.branch} into the workspace: {named(changed, _MOST_SHOWN)}"
+        return None
 
-    return Tool(
-        spec=_SPEC,
-        run=run,
-        traits=lambda _: _CLOSING,
-        invalid=_wrong,
-        objection=objection,
-        judged=judged,
-        preview=preview,
-    )
+    def judged(self, given: Mapping[str, object]) -> Mapping[str, object]:
+        to = addressee(self.crew, self.member, given)
+        if isinstance(to, Outcome) or not _is_merge(given):
+            return given
+        return {**given, "paths": [*self.lodgings.changed.get(to.id, _UNKNOWN)]}
+
+    async def preview(self, call: Call) -> str | None:
+        try:
+            changed = await self._look(call.input)
+        except HandsError as error:
+            return str(error)
+        return f"Merge into the workspace: {named(changed, _MOST_SHOWN)}" if changed else None
+
+    async def _look(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        to = addressee(self.crew, self.member, given)
+        if isinstance(to, Outcome) or not _is_merge(given):
+            return ()
+        return await self.lodgings.look(to)
 
 
 def _is_merge(given: Mapping[str, object]) -> bool:

@@ -6,7 +6,7 @@ What is true of them is in the log; what is kept here is only who is at work in 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -14,8 +14,8 @@ from anyio.abc import TaskGroup
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.errors import HandsError, InvalidInput
 from mainspring.core.events import StatusIdle, ThreadCreated, ThreadMessageSent, UserInterrupt
-from mainspring.core.errors import HandsError
 from mainspring.core.facts import ThreadStopped
 from mainspring.harness import occasions
 from mainspring.harness.abandoned import closing
@@ -86,10 +86,11 @@ class Crew:
 
     def attend(self, events: Iterable[Event]) -> None:
         """Something came from outside: who has been stopped, and who can go on."""
-        for event in events:
-            if isinstance(event.payload, UserInterrupt) and event.payload.session_thread_id is None:
-                self._halt_all()
-        self._tend()
+        came = [event.payload for event in events]
+        if any(isinstance(each, UserInterrupt) and not each.session_thread_id for each in came):
+            self._halt_all()
+        if came:
+            self._tend()
 
     def desk_of(self, member: Member) -> Desk | None:
         """Where a thread sits, if it is run in this process."""
@@ -111,14 +112,13 @@ class Crew:
         self._expected.add(birth.session_thread_id)
         try:
             lodging = await self.lodgings.found_for(birth, is_within=self._is_within(parent))
-        except HandsError:
-            self._expected.discard(birth.session_thread_id)
-            raise
-        self._note(parent.id, birth)
-        born = self.ensemble.members[birth.session_thread_id]
-        task = self._seating.task_of(born, parent, instructed(prompt, lodging))
-        self._note(born.id, *lodging, task, *facts)
-        await self._record.commit()
+            self._note(parent.id, birth)
+            born = self.ensemble.members[birth.session_thread_id]
+            task = self._seating.task_of(born, parent, instructed(prompt, lodging))
+            self._note(born.id, *lodging, task, *facts)
+            await self._record.commit()
+        finally:
+            self._expected.discard(birth.session_thread_id)  # it takes its post now, or never
         return born
 
     async def wait_for(self, member: Member) -> None:
@@ -143,8 +143,9 @@ class Crew:
         self._tend()
 
     async def stop(self, member: Member, by: Member) -> None:
-        """End a thread and all below it, as they are."""
-        self._note(member.id, ThreadStopped(by_session_thread_id=by.id))
+        """End a thread and all below it, as they are; what it was sent, it need not answer."""
+        mail = self.ensemble.mail_for(member.id)
+        self._note(member.id, *mail, ThreadStopped(by_session_thread_id=by.id))
         post = self._posts.get(member.id)
         if post is None:
             self._close(member)
@@ -152,6 +153,9 @@ class Crew:
             post.left = post.left or anyio.Event()
             _halt(post)
             await post.left.wait()
+        for each in self.ensemble.below(member.id):
+            if self.is_live(each.id) or each.thread.unsettled() or self._can_go_on(each):
+                await self.stop(each, by)
         await self._record.commit()
 
     def waiting_for(self, member: Member) -> list[str]:
@@ -188,7 +192,10 @@ class Crew:
         async with anyio.create_task_group() as either:
 
             async def hear() -> None:
-                await writer.hear(is_for=lambda each: each == own or not self.is_live(each))
+                await writer.hear(
+                    is_for=lambda each: each == own or not self.is_live(each),
+                    addressee=self.ensemble.addressee,
+                )
                 either.cancel_scope.cancel()
 
             either.start_soon(hear)
@@ -263,18 +270,29 @@ class Crew:
         try:
             await self.lodgings.lodge(member, is_within=self._is_within(parent))
         except HandsError as error:
-            self._note(member.id, *self.ensemble.mail_for(member.id), *closing(member.thread))
-            self.send(member, parent, f"{member.name} {member.id} cannot go on: {error}")
+            self._give_up(member, error)
             return False
         return True
 
     async def _run(self, member: Member, post: _Post) -> None:
         is_first = not member.thread.running and member.thread.turns == 0
-        async with self._seating.seated(member, self) as desk:
+        async with AsyncExitStack() as seat:
+            try:
+                desk = await seat.enter_async_context(self._seating.seated(member, self))
+            except (HandsError, InvalidInput) as error:
+                return self._give_up(member, error)
             post.desk = desk
             if is_first and member.name is not None:
                 await desk.ask_hooks(occasions.subagent_started(member.name))
             await run(desk)
+
+    def _give_up(self, member: Member, error: HandsError | InvalidInput) -> None:
+        """There is no desk for a thread: if it had something to do, that ends, and its parent is
+        told why."""
+        self._note(member.id, *self.ensemble.mail_for(member.id))
+        if self._close(member):
+            parent = self.ensemble.members[member.parent_id or self.ensemble.main.id]
+            self.send(member, parent, f"{member.name} {member.id} cannot go on: {error}")
 
     def _is_within(self, member: Member) -> bool:
         """Whether a thread works in a worktree: its own, or that of who has called it."""
@@ -300,14 +318,15 @@ class Crew:
             if thread_id != self.ensemble.main.id:
                 _halt(post)
 
-    def _close(self, member: Member) -> None:
-        """End a thread that nobody runs, in the log."""
+    def _close(self, member: Member) -> bool:
+        """End a thread that nobody runs, in the log; false if it has ended before."""
         thread = member.thread
-        if not thread.running and not thread.unsettled():
-            return
+        if not thread.running and thread.is_answered and not thread.unsettled():
+            return False
         for call in thread.unsettled():
             self.abandon(call)
         self._note(member.id, *closing(thread))
+        return True
 
     def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
         for event in self._record.writer.stage(*payloads, thread_id=thread_id):
@@ -320,7 +339,7 @@ def _is_over(member: Member) -> bool:
 
 
 def _halt(post: _Post) -> None:
-    if post.desk is not None:
+    if post.desk is not None and post.desk.thread.interrupted:
         post.desk.halted.set()
 
 

@@ -20,6 +20,14 @@ from mainspring.runtime.crew.seating import FORK
 from mainspring.runtime.crew.subagent import Subagent
 
 _TELLING = Traits(concurrent=True, in_doubt="report")
+_ISOLATION: Mapping[str, object] = {
+    "type": "string",
+    "enum": ["shared", "worktree"],
+    "description": (
+        "worktree: in a git worktree of its own, which begins with the last commit; you merge it"
+        " afterwards."
+    ),
+}
 
 
 def crew_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
@@ -56,7 +64,11 @@ def _agent(crew: Crew, member: Member, subagents: Sequence[Subagent]) -> Tool:
         return await call_out(crew, member, call, _wanted(call.input, kinds))
 
     return Tool(
-        spec=_spec(kinds, is_fork_shown=member.depth == 0),
+        spec=_spec(
+            kinds,
+            is_fork_shown=member.depth == 0,
+            has_worktrees=crew.lodgings.worktrees is not None,
+        ),
         run=run,
         traits=lambda _: CALLING,
         invalid=lambda given: _wrong(given, kinds),
@@ -79,7 +91,7 @@ def _wrong(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> str | 
     return None
 
 
-def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool) -> ToolSpec:
+def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool) -> ToolSpec:
     listed = "\n".join(f"- {kind.name}: {kind.description}" for kind in kinds.values())
     names = [*kinds, FORK] if is_fork_shown else [*kinds]
     fork = (
@@ -107,12 +119,7 @@ def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool) -> ToolSpec:
                     "type": "boolean",
                     "description": "Do not wait: its answer comes as a message.",
                 },
-                "isolation": {
-                    "type": "string",
-                    "enum": ["shared", "worktree"],
-                    "description": "worktree: in a git worktree of its own, which begins with the"
-                    " last commit; you merge it afterwards.",
-                },
+                **({"isolation": _ISOLATION} if has_worktrees else {}),
             },
             "required": ["description", "prompt"],
             "additionalProperties": False,

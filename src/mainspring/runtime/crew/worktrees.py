@@ -118,8 +118,8 @@ def instructed(prompt: str, lodging: Sequence[WorktreeOpened]) -> str:
     """A task, for whoever works apart; a fork would take what it was told before for true."""
     notes = [
         f"[From here on you work in {each.path}: a git worktree of your own, which began with the"
-        f" last commit, {each.commit[:12]}. Leave what you do there, uncommitted: whoever has called"
-        " you merges it.]"
+        f" last commit, {each.commit[:12]}. Leave what you do there, uncommitted: whoever has"
+        " called you merges it.]"
         for each in lodging
     ]
     return "\n\n".join((prompt, *notes))

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder.finding import Finding
-from mainspring.runtime.folder.frontmatter import read_head, read_text
 from mainspring.runtime.skills.injecting import RunCommand, injected
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import Filling
 
+if TYPE_CHECKING:
+    from mainspring.runtime.folder import frontmatter
+else:
+    frontmatter = LazyModule("mainspring.runtime.folder.frontmatter")  # most sessions use none
+
 MAX_CHARS = 20_000
 """Of a skill's text that the model is given at once: about 5,000 tokens."""
 _MAX_FILES = 50
+_END = re.compile(r"<(?=/skill\b)", re.IGNORECASE)
 
 
 async def body_of(skill: Skill) -> str:
@@ -43,19 +51,21 @@ def read_body(skill: Skill) -> str:
     Raises:
         InvalidInput: it is not what the session began with.
     """
-    text = read_text(Path(skill.file), skill.name) if skill.file else ""
+    text = frontmatter.read_text(Path(skill.file), skill.name) if skill.file else ""
     if isinstance(text, Finding) or hashlib.sha256(text.encode()).hexdigest() != skill.hash:
         raise InvalidInput(
             f"the skill {skill.name} has changed since this session began; start a new session"
         )
-    return read_head(text).body
+    return frontmatter.read_head(text).body
 
 
 def shown(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
+    """A text cannot end its own section."""
+    text = _END.sub("&lt;", text)
     if len(text) > MAX_CHARS:
         text = f"{text[:MAX_CHARS]}\n[... cut here: the rest stands in {skill.file}]"
     listed = f"\nFiles in {skill.folder}: {', '.join(files)}" if files else ""
-    return f"<skill name={quoteattr(skill.name)}>\n{text}\n</skill>{listed}"
+    return f'<skill name="{escape(skill.name)}">\n{text}\n</skill>{listed}'
 
 
 def _files(skill: Skill) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from mainspring.runtime.skills.skill import Skill
 
@@ -17,4 +17,4 @@ def render_catalogue(skills: Iterable[Skill]) -> str:
 
 def _line(skill: Skill) -> str:
     name, description = (" ".join(each.split()) for each in (skill.name, skill.description))
-    return f"<skill name={quoteattr(name)}>{escape(description)}</skill>"
+    return f'<skill name="{escape(name)}">{escape(description, quote=False)}</skill>'

@@ -6,7 +6,7 @@ Its text comes from the file, which must still be what the session began with.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,9 +17,8 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SkillUsed
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.context.globs import expanded, is_match
-from mainspring.harness.context.instructions import Section
 from mainspring.harness.ensemble import Member
+from mainspring.harness.permissions.policy import HeldRule
 from mainspring.harness.permissions.rules import parse_rule
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import GENERAL
@@ -92,23 +91,18 @@ async def expand_command(
 
 def folders_of(agent: Agent) -> list[Path]:
     """What skills bring with them: to be read and run by whoever uses one, and not changed."""
-    kept = (skill for skill in agent.skills if skill.kind == "skill" and skill.file)
+    own = (skill for each in agent.subagents if each.own is not None for skill in each.own.skills)
+    every = (*agent.skills, *own)
+    kept = (skill for skill in every if skill.kind == "skill" and skill.file)
     return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in kept)]
 
 
-def brought_by_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
-    """Which skills are about a file: their names and what they are for, not their text. Those that
-    name paths stand in no list before."""
-    about = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
-
-    def bring(path: str) -> list[Section]:
-        return [
-            Section(f"skill:{skill.name}", _hint(skill), skill.scope)
-            for skill, globs in about
-            if any(is_match(glob, path) for glob in globs)
-        ]
-
-    return bring
+def reading_rules(agent: Agent) -> tuple[HeldRule, ...]:
+    """Nobody need be asked before a file of a skill is read, wherever that stands."""
+    return tuple(
+        HeldRule(text=f"Read(/{folder.as_posix()}/**)", behavior="allow", source="skills")
+        for folder in folders_of(agent)
+    )
 
 
 def used(
@@ -256,23 +250,6 @@ def _begins(said: str, name: str) -> bool:
 def _near(name: str, known: Sequence[str], mark: str = "") -> str:
     near = get_close_matches(name, known, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(f'{mark}{each}' for each in near)}?" if near else ""
-
-
-def _globs(skill: Skill) -> list[str]:
-    found: list[str] = []
-    for glob in skill.paths:
-        try:
-            found += expanded(glob)
-        except InvalidInput:
-            continue  # it stands for too many to be meant
-    return found
-
-
-def _hint(skill: Skill) -> str:
-    return (
-        f"The skill {skill.name} is about this file: {skill.description}\n"
-        "Use it before you go on, if that is what you do."
-    )
 
 
 def _is_rule(text: str) -> bool:

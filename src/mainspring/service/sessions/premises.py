@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from mainspring.runtime.agent import Agent
 from mainspring.service.access.principal import Principal
 from mainspring.service.describing.environments import Environments
 from mainspring.service.keeping.notice import Notify, unnoticed
@@ -34,6 +35,19 @@ async def anybody_may(_who: Principal, _agent_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Who runs a session, as the runtime knows agents, and where."""
+
+    agent: Agent
+    workspace: str = ""
+    """Empty: it is the client's, and we do not know it."""
+
+
+async def _bare_actor(_tenant: str, session: SessionRecord) -> Actor:
+    return Actor(agent=Agent(name=session.agent.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Premises:
     """What sessions need around them."""
 
@@ -42,6 +56,8 @@ class Premises:
     around: Surroundings
     wake: Wake
     over: Over = _nothing_to_do
+    actor: Callable[[str, SessionRecord], Awaitable[Actor]] = _bare_actor
+    """Of a tenant's session."""
     notify: Notify = unnoticed
     may_override: MayOverride = anybody_may
     """Asked before a session gets other tools than its agent has."""

@@ -32,6 +32,8 @@ from mainspring.service.sessions.record import ACCEPTED_KIND, Accepted
 from mainspring.service.sessions.sending_content import prepared, sparing
 from mainspring.service.sessions.sending_params import SendConfirmation, SentEvent
 from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.spelling import spelled_out
+from mainspring.service.sessions.surroundings import Surroundings
 from mainspring.service.sessions.view import Standing
 from mainspring.service.sessions.wire_events import Wire, WireEvent
 
@@ -70,11 +72,11 @@ class Sending:
         Raises: NotFound, InvalidInput, Forbidden: they may not approve what they would.
         """
         standing = await self._sessions.find(who, session_id)
-        _check_open(standing)
+        check_open(standing)
         await self._check_leave(who, standing, asked)
         around = sparing(self._sessions.premises.around)
         payloads = [
-            _signed(await prepared(around, who.tenant, each, where=f"events[{index}]"), who)
+            await self._payload(who, standing, around, each, f"events[{index}]")
             for index, each in enumerate(asked)
         ]
         accepted = await self._accepted_as(who.tenant, standing, payloads, key)
@@ -83,6 +85,18 @@ class Sending:
         items = await self._submit(who.tenant, standing, payloads, accepted)
         main = standing.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
+
+    async def _payload(
+        self,
+        who: Principal,
+        standing: Standing,
+        around: Surroundings,
+        asked: SentEvent,
+        where: str,
+    ) -> ClientPayload:
+        payload = await prepared(around, who.tenant, asked, where=where)
+        premises = self._sessions.premises
+        return _signed(await spelled_out(premises, who.tenant, standing.record, payload), who)
 
     async def _check_leave(
         self, who: Principal, standing: Standing, asked: Sequence[SentEvent]
@@ -197,7 +211,7 @@ def _check_one(standing: Standing, payload: ClientPayload, where: str) -> str | 
             return None
 
 
-def _check_open(standing: Standing) -> None:
+def check_open(standing: Standing) -> None:
     if standing.record.archived_at is not None:
         raise InvalidInput(f"session {standing.record.id} is archived and takes no events")
     if standing.status == "terminated":

@@ -57,6 +57,7 @@ from mainspring.service.sessions.record import (
 )
 from mainspring.service.sessions.sending_content import prepared, sparing
 from mainspring.service.sessions.sending_params import InitialEvents
+from mainspring.service.sessions.spelling import spelled_out
 from mainspring.service.sessions.view import SessionObject, Standing, cents, view
 
 MAX_VAULTS = 50
@@ -137,7 +138,8 @@ class Sessions:
         record = await self._begun(who.tenant, record, key)
         for index, payload in enumerate(first):
             client_id = None if key is None else f"{key}.{index}"
-            await self.log.submit(record.id, payload, client_id=client_id)
+            said = await spelled_out(self.premises, who.tenant, record, payload)
+            await self.log.submit(record.id, said, client_id=client_id)
         if first:
             await self.premises.wake(who.tenant, record.id)
         return view(await self._standing(record), self.clock())

@@ -1,0 +1,44 @@
+"""Skills that are about certain files: the model hears of one when it touches such a file.
+
+It is told the name and what the skill is for; the text comes when it uses the skill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.context.globs import expanded, is_match
+from mainspring.harness.context.instructions import Section
+from mainspring.runtime.skills.skill import Skill
+
+
+def brought_by_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
+    """Which of them are about a file, by its path in the project."""
+    about = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
+
+    def bring(path: str) -> list[Section]:
+        return [
+            Section(f"skill:{skill.name}", _hint(skill), skill.scope)
+            for skill, globs in about
+            if any(is_match(glob, path) for glob in globs)
+        ]
+
+    return bring
+
+
+def _globs(skill: Skill) -> list[str]:
+    found: list[str] = []
+    for glob in skill.paths:
+        try:
+            found += expanded(glob)
+        except InvalidInput:
+            continue  # it stands for too many to be meant
+    return found
+
+
+def _hint(skill: Skill) -> str:
+    return (
+        f"The skill {skill.name} is about this file: {skill.description}\n"
+        "Use it before you go on, if that is what you do."
+    )

@@ -1,0 +1,37 @@
+"""Messages that call a skill, as `/name what follows`: what that says to the model."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mainspring.core.content import TextBlock
+from mainspring.core.events import ClientPayload, UserMessage
+from mainspring.runtime.commands import typed
+from mainspring.runtime.skills.substitution import Facts
+from mainspring.runtime.skills.using import expand_command
+from mainspring.service.sessions.agent import skills_of
+from mainspring.service.sessions.premises import Premises
+from mainspring.service.sessions.record import SessionRecord
+
+
+async def spelled_out(
+    premises: Premises, tenant: str, session: SessionRecord, payload: ClientPayload
+) -> ClientPayload:
+    """With a skill's text in the place of its name; anything else is as it was, as a message may
+    well begin with a slash.
+
+    Raises: InvalidInput: the skill is not there as it was.
+    """
+    if not isinstance(payload, UserMessage) or not skills_of(session.agent):
+        return payload
+    first, *more = payload.content
+    command = typed(first.text) if isinstance(first, TextBlock) else None
+    if command is None or not isinstance(first, TextBlock):
+        return payload
+    actor = await premises.actor(tenant, session)
+    skills = actor.agent.skills
+    if not any(skill.for_user and skill.name == command.name for skill in skills):
+        return payload
+    facts = Facts(session_id=session.id, project=actor.workspace, effort=actor.agent.effort)
+    expanded = await expand_command(first.text, skills=skills, facts=facts)
+    return payload if expanded is None else replace(payload, content=(*expanded[0], *more))

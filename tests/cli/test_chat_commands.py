@@ -1,0 +1,217 @@
+"""`mainspring chat` at a terminal: subagents as a tree, plans that are approved, slash commands."""
+
+import json
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias
+
+import pytest
+from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.upstream import Part, Upstream, call
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
+
+
+@pytest.fixture
+def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+    @contextmanager
+    def begin(*arguments: str, **variables: str) -> Generator[Terminal, None, None]:
+        env = {**environ, **upstream.variables, **variables}
+        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
+            terminal.expect("/help")
+            terminal.expect("> ")
+            yield terminal
+
+    return begin
+
+
+def told(request: dict[str, Any]) -> str:
+    """All that a model was told in a request."""
+    return json.dumps(request["messages"])
+
+
+def crew(go_on: threading.Event) -> Callable[[dict[str, Any]], tuple[Part, ...]]:
+    """An agent that calls two; the second one touches a file, the first waits for the test."""
+
+    def answer(request: dict[str, Any]) -> tuple[Part, ...]:
+        said, has_results = told(request), '"role": "tool"' in told(request)
+        if "part one" in said and "look at" not in said:
+            return (go_on, "CHILD WORDS one.")
+        if "part two" in said and "look at" not in said:
+            if not has_results:
+                return (call("bash", command="touch made.txt"),)
+            return ("CHILD WORDS two.",)
+        if has_results:
+            return ("Both are done.",)
+        return tuple(
+            call("agent", description=f"look at {name}", prompt=f"part {name}", subagent_type=kind)
+            for name, kind in (("one", "explore"), ("two", "general"))
+        )
+
+    return answer
+
+
+def test_subagents_are_a_tree_that_lives_and_what_they_ask_says_who_asks(
+    chat: Chat, upstream: Upstream, place: Path
+):
+    go_on = threading.Event()
+    upstream.otherwise = crew(go_on)
+    with chat(NO_COLOR="1") as terminal:
+        terminal.type("go\r")
+        terminal.watch("├ explore  thinking · 0 turns, $0.00 · look at one")
+        terminal.watch("└ general  asks: bash · 1 turn, $0.00 · look at two")
+        terminal.watch("2 subagents, 1 at work")
+        terminal.resize(60)  # what is on the screen stays there; it goes on below
+        go_on.set()
+        shown = terminal.expect("may it? general > bash")
+        assert shown.count("├ explore  done · 1 turn") == 1
+        assert "2 subagents · 2 turns, $0.00" in shown
+        terminal.expect("[y/")
+        terminal.type("y\r")
+        shown = terminal.expect("Both are done.")
+        assert "└ general  done · 2 turns" in shown
+        assert shown.count("general") == 1  # what was drawn before is gone
+        terminal.expect("> ")
+        assert "CHILD WORDS" not in terminal.text
+        assert "\x1b[2m" not in terminal.raw
+        assert "\x1b[1m" not in terminal.raw
+        terminal.type("/agents\r")
+        terminal.expect("called in this session: 2")
+        terminal.expect("look at two")
+    assert (place / "made.txt").exists()
+
+
+def test_without_a_terminal_subagents_are_plain_lines(mainspring: Run, upstream: Upstream):
+    def answer(request: dict[str, Any]) -> tuple[Part, ...]:
+        if "part one" in told(request) and "look at" not in told(request):
+            return ("CHILD WORDS.",)
+        if '"role": "tool"' in told(request):
+            return ("It is done.",)
+        return (call("agent", description="look at", prompt="part one", subagent_type="explore"),)
+
+    upstream.otherwise = answer
+    result = mainspring("run", "go", **upstream.variables)
+    assert (result.returncode, result.stdout) == (0, "It is done.\n")
+    lines = result.stderr.splitlines()
+    assert lines[:3] == [
+        "explore: started",
+        "explore: done, 1 turn, $0.00",
+        "1 subagent · 1 turn, $0.00",
+    ]
+    assert "\x1b" not in result.stderr
+
+
+def test_a_plan_is_changed_then_approved_and_carried_out(
+    chat: Chat, upstream: Upstream, place: Path
+):
+    upstream.says(call("write", file_path="a.txt", content="too early"))
+    upstream.says("First a.txt, then b.txt.")
+    upstream.says("Only a.txt.")
+    upstream.says(call("write", file_path="a.txt", content="as planned"))
+    upstream.says("It is written.")
+    with chat() as terminal:
+        terminal.type("/plan write it\r")
+        terminal.expect("mode plan: nothing is changed")
+        terminal.expect("First a.txt")
+        terminal.expect("is that the plan?")
+        terminal.expect("what to change: ")
+        assert not (place / "a.txt").exists()
+        assert "end your turn with the plan" in told(upstream.requests[0])
+        terminal.type("no b.txt\r")
+        terminal.expect("Only a.txt.")
+        assert "no b.txt" in upstream.last_words()
+        terminal.expect("what to change: ")
+        terminal.type("e\r")
+        terminal.expect("approved; mode acceptEdits")
+        terminal.expect("It is written.")
+        terminal.expect("> ")
+        assert "The plan is approved; carry it out." in told(upstream.requests[-1])
+        assert "is that the plan?" not in terminal.text[terminal.text.rindex("approved;") :]
+        terminal.type("/mode\r")
+        terminal.expect("mode acceptEdits")
+    assert (place / "a.txt").read_text() == "as planned"
+
+
+def test_a_chat_that_begins_in_the_mode_plan_leaves_it_for_good(chat: Chat, upstream: Upstream):
+    with chat("--mode", "plan") as terminal:
+        terminal.type("think\r")
+        terminal.expect("what to change: ")
+        terminal.type("n\r")
+        terminal.expect("still in the mode plan")
+        terminal.expect("> ")
+        terminal.type("/mode default\r")
+        terminal.expect("mode default")
+        for _ in range(2):
+            terminal.expect("> ")
+            terminal.type("go on\r")
+            terminal.expect("all I know")
+        terminal.expect("> ")
+        assert terminal.text.count("is that the plan?") == 1
+
+
+def test_a_plan_without_a_terminal_says_how_it_is_carried_out(mainspring: Run, upstream: Upstream):
+    upstream.says("First this, then that.")
+    result = mainspring("run", "--mode", "plan", "think", **upstream.variables)
+    assert (result.returncode, result.stdout) == (0, "First this, then that.\n")
+    [line] = [each for each in result.stderr.splitlines() if "carry the plan out" in each]
+    session = line.split("--resume ")[1].split()[0]
+    assert line.endswith(f'mainspring run --resume {session} --mode default "go"')
+    again = mainspring("run", "--resume", session, "--mode", "default", "go", **upstream.variables)
+    assert again.returncode == 0
+    assert "carry the plan out" not in again.stderr
+
+
+def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstream, mainspring: Run):
+    with chat() as terminal:
+        for command in ("/fork", "/compact"):
+            terminal.type(f"{command}\r")
+            terminal.expect("nothing yet")
+        terminal.type("remember seven\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        terminal.type("/fork\r")
+        terminal.expect("forked: this is session ")
+        terminal.type("and eight\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        assert "remember seven" in told(upstream.requests[-1])
+        terminal.type("/compact the numbers\r")
+        terminal.expect("what is old is summed up")
+        terminal.expect("2 turns")
+        terminal.expect("> ")
+        terminal.type("/clear\r")
+        terminal.expect("a new session begins; the one before: mainspring chat --resume ")
+        terminal.type("what was it?\r")
+        terminal.expect("all I know")
+        assert "remember seven" not in told(upstream.requests[-1])
+        terminal.expect("> ")
+        terminal.type("/ex\t\r")
+        assert terminal.wait() == 0
+    sessions = mainspring("sessions", "ls", "--json").stdout.splitlines()
+    assert len(sessions) == 3
+
+
+def test_commands_of_the_agent_are_expanded_and_unknown_ones_are_not_sent(
+    chat: Chat, upstream: Upstream, place: Path
+):
+    (place / ".claude/commands").mkdir(parents=True)
+    greet = "---\ndescription: Greets.\nargument-hint: NAME\n---\nSay hello to $ARGUMENTS."
+    (place / ".claude/commands/greet.md").write_text(greet)
+    with chat() as terminal:
+        terminal.type("/help\r")
+        terminal.expect("/greet NAME")
+        terminal.expect("Greets.")
+        terminal.type("/gret Ada\r")
+        terminal.expect("there is no /gret: nothing was sent. did you mean /greet?")
+        assert upstream.requests == []
+        terminal.type("/greet Ada\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        assert "Say hello to Ada." in told(upstream.requests[-1])
+        terminal.type("//greet\r")
+        terminal.expect("all I know")
+        assert upstream.last_words() == "/greet"

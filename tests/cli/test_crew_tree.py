@@ -1,0 +1,121 @@
+"""Subagents on a screen: a tree made of events, redrawn in place, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.runtime.crew.troupe import LEAD, Play, newest, staged, troupe, turn_of
+
+from mainspring import calls, says
+from mainspring.capabilities.providers.scripted import Answer
+from mainspring.config import read_settings
+from mainspring.core.envelope import Event
+from mainspring.core.events import StatusIdle, StatusRunning, ThreadCreated
+from mainspring.core.model import Request
+from mainspring.edges.cli.crew_tree import CrewTree
+from mainspring.edges.cli.teller import Teller
+
+CHILDREN = ("explore", "general")
+
+
+async def played(folder: Path) -> tuple[list[Event], str]:
+    """A session whose agent calls two at once, one of which calls a third."""
+
+    def lead(request: Request) -> Answer:
+        if turn_of(request):
+            return says(f"All of it: {newest(request)[:11]}")
+        two = [
+            calls(
+                "agent", description=f"the {kind} part", prompt=f"part {kind}", subagent_type=kind
+            )
+            for kind in CHILDREN
+        ]
+        return two[0] + two[1]
+
+    def second(request: Request) -> Answer:
+        if turn_of(request):
+            return says("CHILD WORDS")
+        return calls("agent", description="deeper", prompt="part deep", subagent_type="verify")
+
+    parts: dict[str, Play] = {
+        "begin": lead,
+        "part explore": lambda _: says("CHILD WORDS"),
+        "part general": second,
+        "part deep": lambda _: says("VERDICT: PASS"),
+    }
+    async with staged(folder, troupe(parts)) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        await session.run()
+        row = await session.log.session(session.id)
+        return await session.events(), row.thread_id
+
+
+def text(tree: CrewTree, most: int = 100) -> list[str]:
+    return ["".join(words for words, _ in line) for line in tree.lines(most)]
+
+
+async def test_a_tree_grows_and_ends_with_a_total(tmp_path: Path):
+    log, main = await played(tmp_path)
+    tree = CrewTree(main)
+    seen: set[str] = set()
+    for event in log:
+        tree.apply(event)
+        seen |= {line.split("·")[0].strip() for line in text(tree)}
+    assert {"├ explore  thinking", "└ general  thinking", "├ explore  waiting"} <= seen
+    assert any(line.startswith("└ general  agent") for line in seen)
+    first, second, third, total = text(tree)
+    assert first.startswith("├ explore  done · 1 turn, $0.00 · the explore part")
+    assert second.startswith("└ general  done · 2 turns")
+    assert third.startswith("  └ verify   done")
+    assert total.startswith("3 subagents · ")
+    assert not tree.is_live
+
+
+async def test_any_prefix_of_a_log_is_a_tree_and_what_was_put_away_comes_back_when_it_works(
+    tmp_path: Path,
+):
+    log, main = await played(tmp_path)
+    for end in range(len(log)):
+        tree = CrewTree.of(log[:end], main)
+        assert tree.lines() == []
+        born = [each for each in log[:end] if isinstance(each.payload, ThreadCreated)]
+        for event in log[end:]:
+            tree.apply(event)
+        running = [
+            each
+            for each in log[end:]
+            if isinstance(each.payload, StatusRunning | StatusIdle) and each.thread_id != main
+        ]
+        assert bool(tree.lines()) == (bool(running) or len(born) < 3)
+
+
+async def test_without_room_for_all_those_at_work_are_shown(tmp_path: Path):
+    log, main = await played(tmp_path)
+    tree = CrewTree(main)
+    for event in log:
+        tree.apply(event)
+        lines = text(tree, most=3)
+        assert len(lines) <= 4
+        if tree.is_live and lines[1].startswith("…"):
+            assert "done" not in lines[0]
+    assert text(tree, most=3)[1] == "… 2 more"
+
+
+async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_words_are_not_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    log, main = await played(tmp_path)
+    settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
+    teller = Teller(settings, is_live=False, crew=CrewTree(main))
+    for event in log:
+        teller.event(event)
+    teller.close()
+    told = capsys.readouterr()
+    assert told.out == "All of it: CHILD WORDS\n"
+    lines = told.err.splitlines()
+    assert "explore: started" in lines
+    assert "explore: done, 1 turn, $0.00" in lines
+    assert any(line.startswith("general > verify: done, ") for line in lines)
+    assert lines[-1].startswith("3 subagents · ")
+    assert "✓ agent" not in told.err

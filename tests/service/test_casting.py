@@ -1,0 +1,168 @@
+"""Agents of the API as the runtime knows agents: the same as by a folder, or in Python."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.api.agents_served import MODEL
+
+from mainspring import Agent
+from mainspring.core.model import ToolSpec
+from mainspring.log.sqlite import open_sqlite
+from mainspring.runtime.agent import prefix_of
+from mainspring.runtime.crew.built_in import GENERAL
+from mainspring.runtime.folder.reading import read_agent
+from mainspring.runtime.folder.scopes import Scopes
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.agents import Agents, CreateAgent
+from mainspring.service.describing.environments import CloudConfig
+from mainspring.service.sessions.agent import AgentWithOverrides, SessionAgent, snapshot
+from mainspring.wiring.casting import Cast, Part, cast_for
+
+WHO = Principal(tenant="acme", key_id="key_1", role="admin", name="olga")
+TOOLSET = {"type": "agent_toolset_20260401"}
+
+
+def toolset(policy: str, **more: object) -> dict[str, Any]:
+    return {**TOOLSET, "default_config": {"permission_policy": {"type": policy}}, **more}
+
+
+async def described(agents: Agents, **fields: object) -> str:
+    asked = msgspec.convert({"model": MODEL, **fields}, CreateAgent)
+    return (await agents.create("acme", asked)).id
+
+
+def cast(agent: SessionAgent, folder: Path) -> Cast:
+    return cast_for(Part(agent=agent, environment=CloudConfig(), workspace=folder))
+
+
+async def test_one_definition_is_one_agent_by_api_by_folder_and_in_python(tmp_path: Path):
+    (tmp_path / "agent.yaml").write_text(
+        f"name: clerk\ndescription: Keeps books.\nmodel: {MODEL}\n"
+        "instructions: Be brief.\ntools: [bash, read]\nagents: []\n"
+    )
+    by_folder = read_agent(Scopes(folder=tmp_path)).agent
+    in_python = Agent(
+        name="clerk",
+        description="Keeps books.",
+        model=MODEL,
+        instructions="Be brief.",
+        built_ins=("bash", "read"),
+    )
+    names = ("edit", "write", "glob", "grep", "web_fetch", "web_search")
+    off = [{"name": name, "enabled": False} for name in names]
+    async with open_sqlite(tmp_path / "log.db") as store:
+        agents = Agents(store.records)
+        made = await described(
+            agents,
+            name="clerk",
+            description="Keeps books.",
+            system="Be brief.",
+            tools=[{**TOOLSET, "configs": off}],
+        )
+        by_api = cast(await snapshot(agents, WHO, made), tmp_path).agent
+    same = [replace(each, client_tools=()) for each in (by_folder, in_python, by_api)]
+    assert same[0] == same[1] == same[2]
+    tools = [ToolSpec(name="bash", description="Runs.", input_schema={})]
+    assert len({prefix_of(each, tools).digest for each in same}) == 1
+
+
+async def test_whom_an_agent_may_call_are_agents_in_their_own_right(tmp_path: Path):
+    async with open_sqlite(tmp_path / "log.db") as store:
+        agents = Agents(store.records)
+        custom = {
+            "type": "custom",
+            "name": "lookup",
+            "description": "Looks up.",
+            "input_schema": {"type": "object"},
+        }
+        scout = await described(agents, name="scout", system="Look.", tools=[TOOLSET, custom])
+        double = await described(agents, name="scout", description="Another.")
+        lead = await described(
+            agents,
+            name="lead",
+            system="Lead.",
+            multiagent={"type": "coordinator", "agents": [scout, double, {"type": "self"}]},
+        )
+        made = cast(await snapshot(agents, WHO, lead), tmp_path).agent
+    first, second, own = made.subagents
+    assert (first.name, second.name, own.name) == ("scout", f"scout ({double})", "lead")
+    assert (first.prompt, first.model, first.reads_instructions) == ("Look.", MODEL, False)
+    assert first.own is not None
+    assert "bash" in first.own.built_ins
+    assert [each.name for each in first.own.client_tools] == ["lookup"]
+    assert (made.built_ins, made.is_coordinator) == ((), False)
+    assert own.prompt == "Lead."
+
+
+async def test_the_newer_shape_lets_an_agent_call_a_helper_of_ours_too(tmp_path: Path):
+    async with open_sqlite(tmp_path / "log.db") as store:
+        agents = Agents(store.records)
+        alone = await described(agents, name="alone")
+        shape = {"type": "multiagent_20261001"}
+        free = await described(agents, name="free", multiagent=shape)
+        off = await described(
+            agents, name="off", multiagent={**shape, "subagents": {"type": "disabled"}}
+        )
+        crews = [
+            cast(await snapshot(agents, WHO, each), tmp_path).agent.subagents
+            for each in (alone, free, off)
+        ]
+    assert crews == [(), (GENERAL,), ()]
+
+
+async def test_of_what_agents_of_a_session_are_told_about_a_tool_the_strictest_holds(
+    tmp_path: Path,
+):
+    asks = {"name": "write", "permission_policy": {"type": "always_ask"}}
+    here = {"name": "web_fetch", "allowed_domains": ["a.example", "b.example"]}
+    there = {"name": "web_fetch", "allowed_domains": ["b.example"]}
+    nowhere = {"name": "web_fetch", "blocked_domains": ["c.example"]}
+    async with open_sqlite(tmp_path / "log.db") as store:
+        agents = Agents(store.records)
+        free = [toolset("always_allow", configs=[here])]
+        scout = await described(
+            agents, name="scout", tools=[toolset("always_allow", configs=[asks, there])]
+        )
+        other = await described(
+            agents, name="other", tools=[toolset("always_allow", configs=[nowhere])]
+        )
+        lead = await described(
+            agents,
+            name="lead",
+            tools=free,
+            multiagent={"type": "coordinator", "agents": [scout, other]},
+        )
+        alone = await described(agents, name="alone", tools=[toolset("always_allow")])
+        wish = cast(await snapshot(agents, WHO, lead), tmp_path).wish
+        alone_wish = cast(await snapshot(agents, WHO, alone), tmp_path).wish
+    rules = {rule.text: rule.behavior for rule in wish.rules}
+    assert (rules["Write"], rules["Bash"]) == ("ask", "allow")
+    assert rules["WebFetch(domain:b.example)"] == "allow"
+    assert rules["WebFetch(domain:c.example)"] == "deny"
+    assert "WebFetch(domain:a.example)" not in rules
+    assert (wish.mode, alone_wish.mode) == ("default", "bypassPermissions")
+
+
+async def test_what_is_not_to_be_had_is_said(tmp_path: Path):
+    async with open_sqlite(tmp_path / "log.db") as store:
+        agents = Agents(store.records)
+        made = await described(
+            agents,
+            name="clerk",
+            multiagent={"type": "coordinator", "agents": [{"type": "advisor", "model": MODEL}]},
+        )
+        choice = msgspec.convert(
+            {
+                "type": "agent_with_overrides",
+                "id": made,
+                "skills": [{"type": "anthropic", "skill_id": "xlsx"}],
+            },
+            AgentWithOverrides,
+        )
+        notes = cast(await snapshot(agents, WHO, choice), tmp_path).wish.notes
+    assert any("xlsx" in note for note in notes)
+    assert any("advisor" in note for note in notes)

@@ -1,0 +1,74 @@
+"""The digest of a session whose agent calls others: each thread for itself, and all together."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from tests.service.logs import MAIN, log_of
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import KnownPayload
+from mainspring.service.mail.events import told_by
+from mainspring.service.sessions.digest import SessionDigest, fold
+
+CHILD = "sthr_child"
+BORN = events.ThreadCreated(session_thread_id=CHILD, agent_name="scout", parent_thread_id=MAIN)
+RUNS = events.StatusRunning()
+ENDED = events.StatusIdle(stop_reason=events.StopReason(type="end_turn"))
+
+
+def waits(*ids: str) -> events.StatusIdle:
+    return events.StatusIdle(stop_reason=events.StopReason(type="requires_action", event_ids=ids))
+
+
+def folded(*payloads: KnownPayload | tuple[str, KnownPayload]) -> SessionDigest:
+    return reduce(fold, log_of(facts.SessionCreated(agent_name="lead"), *payloads), SessionDigest())
+
+
+def test_a_session_runs_as_long_as_any_of_its_threads_does():
+    assert folded(RUNS, BORN, (CHILD, RUNS), (CHILD, ENDED)).status == "running"
+    assert folded(RUNS, BORN, (CHILD, RUNS), ENDED).status == "running"
+    assert folded(RUNS, BORN, (CHILD, RUNS), ENDED, (CHILD, ENDED)).status == "idle"
+    ended = events.StatusTerminated()
+    assert folded(RUNS, BORN, (CHILD, RUNS), (CHILD, ended), ENDED).status == "idle"
+    assert folded(RUNS, BORN, (CHILD, RUNS), ended).status == "terminated"
+
+
+def test_a_call_that_the_session_waits_for_is_the_threads_that_asked():
+    # e1: created, then as they stand here
+    digest = folded(
+        RUNS,
+        events.AgentToolUse(name="agent", input={}),
+        BORN,
+        (CHILD, RUNS),
+        (CHILD, events.AgentToolUse(name="write", input={})),
+        (CHILD, facts.ToolCallAuthorized(tool_use_id="e6", decision="ask", gate="rule")),
+        (CHILD, waits("e6")),
+        waits("e6"),
+    )
+    found = digest.call("e6")
+    assert found is not None
+    assert (found[0], found[1].asked) == (CHILD, 7)
+    assert dict(digest.threads[MAIN].calls) == {}
+    assert digest.status == "idle"
+
+
+def test_each_thread_has_its_own_usage_and_the_session_all_of_it():
+    spent = events.ModelRequestEnded(
+        model_request_start_id="e2", model_usage=events.Usage(input_tokens=5), cost_usd="0.5"
+    )
+    digest = folded(BORN, spent, (CHILD, spent), (CHILD, spent))
+    assert digest.usage.input_tokens == 15
+    assert digest.threads[MAIN].usage.input_tokens == 5
+    assert digest.threads[CHILD].usage.input_tokens == 10
+    assert digest.threads[CHILD].cost_usd == 1
+
+
+def test_webhooks_tell_of_a_thread_as_of_a_thread():
+    [*_, child, main] = log_of(BORN, (CHILD, waits("e9")), ENDED)
+    told = told_by(child, tenant="acme", main_thread_id=MAIN)
+    assert [(each.data.type, each.data.session_thread_id) for each in told] == [
+        ("session.thread_idled", CHILD)
+    ]
+    told = told_by(main, tenant="acme", main_thread_id=MAIN)
+    assert [each.data.type for each in told] == ["session.status_idled", "session.idled"]

@@ -1,0 +1,318 @@
+"""Worktrees of a workspace, with real git: merged, discarded, kept; killed anywhere."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import anyio
+import pytest
+from tests.repositories import git, repository
+
+from mainspring.core.errors import HandsError
+from mainspring.runtime.kit import Closed, Worktree
+from mainspring.wiring.worktrees import GitWorktrees
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return repository(tmp_path / "work")
+
+
+@pytest.fixture
+def worktrees(workspace: Path, tmp_path: Path) -> GitWorktrees:
+    return GitWorktrees(workspace, tmp_path / "place")
+
+
+def left_over(worktrees: GitWorktrees) -> list[str]:
+    """What there is of any worktree: folders, what git knows, branches."""
+    place = worktrees.place
+    return [
+        *(each.name for each in place.glob("*")),
+        *(each.name for each in (worktrees.workspace / ".git/worktrees").glob("*")),
+        *git(worktrees.workspace, "branch", "--list", "mainspring/*").split(),
+    ]
+
+
+merge = partial(GitWorktrees.close, merge=True, message="did it")
+discard = partial(GitWorktrees.close, merge=False, message="")
+
+
+async def test_what_was_done_apart_is_merged_and_nothing_else_is_left_of_it(
+    worktrees: GitWorktrees, workspace: Path
+):
+    (workspace / "b.txt").write_text("being edited\n")
+    (workspace / "mine.txt").write_text("not in git\n")
+    opened = await worktrees.open("helper-1")
+    assert (opened.branch, opened.path) == (
+        "mainspring/helper-1",
+        worktrees.place / "helper-1",
+    )
+    assert await worktrees.open("helper-1") == opened
+    assert (opened.path / "b.txt").read_text() == "two\n"
+    (opened.path / "a.txt").unlink()
+    (opened.path / "new").mkdir()
+    (opened.path / "new/c\n ü.txt").write_text("three\n")
+    assert (workspace / "a.txt").exists()
+    assert await worktrees.changes(opened) == ["a.txt", "new/c\n ü.txt"]
+
+    closed = await merge(worktrees, opened)
+
+    assert closed == Closed(outcome="merged", commit=git(workspace, "rev-parse", "main"))
+    assert not (workspace / "a.txt").exists()
+    assert (workspace / "new/c\n ü.txt").read_text() == "three\n"
+    assert (workspace / "b.txt").read_text() == "being edited\n"
+    assert (workspace / "mine.txt").exists()
+    assert git(workspace, "log", "--topo-order", "--format=%an: %s", "main").splitlines() == [
+        "Mainspring agent: Merge mainspring/helper-1",
+        "Mainspring agent: did it",
+        "A Person: begin",
+    ]
+    assert left_over(worktrees) == []
+
+
+async def test_two_that_change_the_same_lines_conflict_and_the_second_is_kept(
+    worktrees: GitWorktrees, workspace: Path
+):
+    one, two = await worktrees.open("one"), await worktrees.open("two")
+    (one.path / "a.txt").write_text("uno\n")
+    (two.path / "a.txt").write_text("due\n")
+    assert (await merge(worktrees, one)).outcome == "merged"
+
+    closed = await merge(worktrees, two)
+
+    assert closed.outcome == "kept"
+    assert closed.reason is not None
+    assert "conflicts with the workspace in a.txt" in closed.reason
+    assert "mainspring/two" in closed.reason
+    assert git(workspace, "status", "--porcelain") == ""
+    assert git(workspace, "show", "mainspring/two:a.txt") == "due"
+    assert (two.path / "a.txt").read_text() == "due\n"
+    git(workspace, "merge", "--quiet", "--strategy-option=theirs", "--no-edit", "mainspring/two")
+    assert (await merge(worktrees, two)).outcome == "merged"
+    assert left_over(worktrees) == []
+
+
+async def test_where_nothing_was_changed_there_is_nothing_to_merge(worktrees: GitWorktrees):
+    opened = await worktrees.open("idle")
+    (opened.path / "a.txt").write_text("one\n")
+    assert await worktrees.changes(opened) == []
+    assert (await merge(worktrees, opened)).outcome == "discarded"
+    assert left_over(worktrees) == []
+
+
+async def test_what_is_discarded_is_gone_and_other_branches_are_not(
+    worktrees: GitWorktrees, workspace: Path
+):
+    git(workspace, "branch", "mainspring/mine")
+    opened = await worktrees.open("useless")
+    (opened.path / "a.txt").write_text("nonsense\n")
+    assert await discard(worktrees, opened) == Closed(outcome="discarded")
+    assert (workspace / "a.txt").read_text() == "one\n"
+    assert left_over(worktrees) == ["mainspring/mine"]
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+async def test_what_is_uncommitted_in_the_workspace_is_not_overwritten(
+    worktrees: GitWorktrees, workspace: Path, is_staged: bool
+):
+    opened = await worktrees.open("helper")
+    (opened.path / "a.txt").write_text("theirs\n")
+    (workspace / "a.txt").write_text("mine\n")
+    if is_staged:
+        git(workspace, "add", "a.txt")
+    closed = await merge(worktrees, opened)
+    assert closed.outcome == "kept"
+    assert "a.txt" in (closed.reason or "")
+    assert (workspace / "a.txt").read_text() == "mine\n"
+    assert git(workspace, "show", "mainspring/helper:a.txt") == "theirs"
+    git(workspace, "checkout", "--quiet", "HEAD", "--", "a.txt")
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert (workspace / "a.txt").read_text() == "theirs\n"
+
+
+async def test_a_file_that_git_ignores_in_the_workspace_is_not_overwritten(
+    worktrees: GitWorktrees, workspace: Path
+):
+    exclude = workspace / ".git/info/exclude"
+    exclude.parent.mkdir()
+    opened = await worktrees.open("helper")
+    (opened.path / "notes").write_text("theirs")
+    await worktrees.changes(opened)
+    exclude.write_text("notes\n")
+    (workspace / "notes").write_text("mine")
+    assert (await merge(worktrees, opened)).outcome == "kept"
+    assert (workspace / "notes").read_text() == "mine"
+
+
+async def test_a_folder_of_a_repository_has_the_same_folder_of_a_worktree(
+    workspace: Path, tmp_path: Path
+):
+    (workspace / "part").mkdir()
+    (workspace / "part/c.txt").write_text("c\n")
+    git(workspace, "add", ".")
+    git(workspace, "commit", "--quiet", "--message=part")
+    worktrees = GitWorktrees(workspace / "part", tmp_path / "place")
+    opened = await worktrees.open("helper")
+    assert opened.path == tmp_path / "place/helper/part"
+    (opened.path / "c.txt").write_text("changed\n")
+    assert await worktrees.changes(opened) == ["c.txt"]
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert (workspace / "part/c.txt").read_text() == "changed\n"
+
+
+async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
+    place = tmp_path / "place"
+    (tmp_path / "plain").mkdir()
+    git(tmp_path, "init", "--quiet", "empty")
+    git(tmp_path, "init", "--quiet", "--bare", "bare.git")
+    for name, why in [
+        ("plain", "in no git repository.* `git init`"),
+        ("empty", "no commit yet.* commit something"),
+        ("bare.git", "a bare repository"),
+    ]:
+        with pytest.raises(HandsError, match=why):
+            await GitWorktrees(tmp_path / name, place).open("helper")
+    with pytest.raises(HandsError, match="no name"):
+        await GitWorktrees(repository(tmp_path / "work"), place).open("../helper")
+
+
+async def test_a_workspace_that_is_a_worktree_itself_has_others(workspace: Path, tmp_path: Path):
+    git(workspace, "worktree", "add", "--quiet", "-b", "mine", str(tmp_path / "mine"))
+    worktrees = GitWorktrees(tmp_path / "mine", tmp_path / "place")
+    opened = await worktrees.open("helper")
+    (opened.path / "a.txt").write_text("changed\n")
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert (tmp_path / "mine/a.txt").read_text() == "changed\n"
+    assert (workspace / "a.txt").read_text() == "one\n"
+
+
+async def test_of_a_session_that_is_gone_only_branches_with_work_are_left(
+    worktrees: GitWorktrees, workspace: Path
+):
+    await worktrees.open("idle")
+    opened = await worktrees.open("busy")
+    (opened.path / "a.txt").write_text("not lost\n")
+    await worktrees.put_away()
+    await worktrees.put_away()
+    assert left_over(worktrees) == ["mainspring/busy"]
+    assert git(workspace, "show", "mainspring/busy:a.txt") == "not lost"
+
+
+class Killed(BaseException):
+    pass
+
+
+class Fate:
+    """Dies right before what would change something for the n-th time."""
+
+    STEPS = frozenset(
+        ("worktree", "reset", "update-index", "commit-tree", "update-ref", "merge", "branch")
+    )
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = -1
+        self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = anyio.run_process
+        self._rmtree: Callable[..., None] = shutil.rmtree
+        monkeypatch.setattr(anyio, "run_process", self.run_process)
+        monkeypatch.setattr(shutil, "rmtree", self.rmtree)
+
+    async def run_process(self, command: list[str], **more: object) -> CompletedProcess[bytes]:
+        if command[1] in self.STEPS and self._dies():
+            raise Killed
+        return await self._process(command, **more)
+
+    def rmtree(self, path: Path, **more: object) -> None:
+        if path.exists() and self._dies():
+            raise Killed
+        self._rmtree(path, **more)
+
+    def _dies(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+    async def survived(self, work: Callable[[], Awaitable[object]], step: int) -> bool:
+        """Whether it came to its end before that step."""
+        self.left = step
+        try:
+            await work()
+        except Killed:
+            return False
+        finally:
+            self.left = -1
+        return True
+
+
+async def opened_at_last(worktrees: GitWorktrees, fate: Fate, step: int, name: str) -> bool:
+    done = await fate.survived(partial(worktrees.open, name), step)
+    opened = await worktrees.open(name)
+    assert sorted(each.name for each in opened.path.iterdir()) == [".git", "a.txt", "b.txt"]
+    assert await worktrees.changes(opened) == []
+    await discard(worktrees, opened)
+    assert left_over(worktrees) == []
+    return done
+
+
+async def test_a_worktree_is_opened_however_often_that_is_killed(
+    worktrees: GitWorktrees, monkeypatch: pytest.MonkeyPatch
+):
+    fate = Fate(monkeypatch)
+    step = 1
+    while not await opened_at_last(worktrees, fate, step, f"helper-{step}"):
+        step += 1
+    assert step == 3
+
+
+async def changed(worktrees: GitWorktrees, name: str) -> Worktree:
+    opened = await worktrees.open(name)
+    (opened.path / "a.txt").write_text(f"{name}\n")
+    return opened
+
+
+async def test_a_worktree_is_merged_once_however_often_that_is_killed(
+    worktrees: GitWorktrees, workspace: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fate = Fate(monkeypatch)
+    done, step = False, 0
+    while not done:
+        step += 1
+        opened = await changed(worktrees, f"helper-{step}")
+        done = await fate.survived(partial(merge, worktrees, opened), step)
+        assert (await merge(worktrees, opened)).outcome == "merged"
+        assert (workspace / "a.txt").read_text() == f"helper-{step}\n"
+        assert left_over(worktrees) == []
+    assert step == 9
+    assert len(git(workspace, "log", "--merges", "--format=%h").split()) == step
+
+
+async def test_a_worktree_is_discarded_however_often_that_is_killed(
+    worktrees: GitWorktrees, workspace: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fate = Fate(monkeypatch)
+    done, step = False, 0
+    while not done:
+        step += 1
+        opened = await changed(worktrees, f"helper-{step}")
+        done = await fate.survived(partial(discard, worktrees, opened), step)
+        assert (await discard(worktrees, opened)).outcome == "discarded"
+        assert left_over(worktrees) == []
+    assert step == 4
+    assert git(workspace, "log", "--format=%s") == "begin"
+
+
+async def test_what_somebody_has_done_is_not_lost_with_what_git_knows_of_it(
+    worktrees: GitWorktrees, workspace: Path
+):
+    opened = await changed(worktrees, "helper")
+    git(workspace, "update-ref", "-d", "refs/heads/mainspring/helper")
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert (workspace / "a.txt").read_text() == "helper\n"
+
+    opened = await changed(worktrees, "other")
+    shutil.rmtree(workspace / ".git/worktrees")
+    with pytest.raises(HandsError, match="has files"):
+        await worktrees.open("other")
+    assert (opened.path / "a.txt").read_text() == "other\n"

@@ -1,0 +1,141 @@
+"""Worktrees of repositories that mean ill: nothing of theirs runs, nothing else is changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.repositories import git, repository
+
+from mainspring.core.errors import HandsError
+from mainspring.wiring.worktrees import GitWorktrees
+
+merge = partial(GitWorktrees.close, merge=True, message="did it")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return repository(tmp_path / "work")
+
+
+@pytest.fixture
+def worktrees(workspace: Path, tmp_path: Path) -> GitWorktrees:
+    return GitWorktrees(workspace, tmp_path / "place")
+
+
+HOOKS = (
+    *("post-checkout", "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+    *("pre-merge-commit", "post-merge", "reference-transaction", "post-index-change"),
+)
+
+
+async def test_nothing_runs_that_a_repository_names(
+    workspace: Path, worktrees: GitWorktrees, tmp_path: Path
+):
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$0 $@" >> {ran}\ncat\n')
+    program.chmod(0o755)
+    for hooks in (workspace / ".git/hooks", tmp_path / "hooks"):
+        hooks.mkdir(exist_ok=True)
+        for name in HOOKS:
+            shutil.copy(program, hooks / name)
+    (workspace / ".gitattributes").write_text(
+        "* filter=evil merge=evil diff=evil\nb.txt filter=hidden\n"
+    )
+    git(workspace, "add", ".gitattributes")
+    git(workspace, "-c", f"core.hooksPath={tmp_path}/none", "commit", "--quiet", "-m", "x")
+    ran.unlink(missing_ok=True)
+    settings = [
+        *(f"filter.{name} = {program}" for name in ("evil.clean", "evil.smudge", "evil.process")),
+        *(f"{name} = {program}" for name in ("core.fsmonitor", "merge.evil.driver")),
+        *(f"{name} = {program}" for name in ("diff.evil.textconv", "diff.external")),
+        *(f"gpg.program = {program}", "commit.gpgSign = true", "merge.verifySignatures = true"),
+        *(f"core.hooksPath = {tmp_path}/hooks", "filter.evil.required = true"),
+        "branch.main.mergeOptions = --verify-signatures",
+    ]
+    for setting in settings:
+        git(workspace, "config", *setting.split(" = "))
+    only = tmp_path / "only-there"
+    only.write_text(f'[filter "hidden"]\n\tsmudge = {program}\n\tclean = {program}\n')
+    git(workspace, "config", "includeIf.onbranch:mainspring/**.path", str(only))
+
+    one, two = await worktrees.open("one"), await worktrees.open("two")
+    (one.path / "a.txt").write_text("uno\n")
+    (two.path / "b.txt").write_text("due\n")
+    assert await worktrees.changes(one) == ["a.txt"]
+    assert (await merge(worktrees, one)).outcome == "merged"
+    assert (await merge(worktrees, two)).outcome == "merged"
+
+    assert (workspace / "a.txt").read_text() == "uno\n"
+    assert not ran.exists(), ran.read_text()
+
+
+async def test_what_stands_in_a_worktree_leads_git_nowhere(
+    worktrees: GitWorktrees, workspace: Path, tmp_path: Path
+):
+    ran = tmp_path / "ran"
+    other = repository(tmp_path / "other")
+    opened = await worktrees.open("helper")
+    (opened.path / ".git").write_text(f"gitdir: {other}/.git\n")
+    (opened.path / "a.txt").write_text("changed\n")
+    assert await worktrees.changes(opened) == ["a.txt"]
+    inner = repository(opened.path / "inner")
+    (inner / ".gitattributes").write_text("* filter=evil\n")
+    git(inner, "config", "filter.evil.clean", f"touch {ran}; cat")
+    git(inner, "config", "core.fsmonitor", f"touch {ran}")
+    closed = await merge(worktrees, opened)
+    assert closed.outcome == "kept"
+    assert "inner/: a repository of its own" in (closed.reason or "")
+    shutil.rmtree(inner)
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert git(other, "log", "--format=%s") == "begin"
+    assert not ran.exists()
+
+
+def _file(entry: Path, other: Path) -> None:
+    entry.write_text(f"gitdir: {other}/.git\n")
+
+
+def _link(entry: Path, other: Path) -> None:
+    entry.symlink_to(other / ".git")
+
+
+def _common(entry: Path, other: Path) -> None:
+    shutil.copytree(other / ".git", entry)
+    (entry / "commondir").write_text(f"{other}/.git\n")
+
+
+def _inner_link(entry: Path, other: Path) -> None:
+    shutil.copytree(other / ".git", entry)
+    shutil.rmtree(entry / "refs")
+    (entry / "refs").symlink_to(other / ".git/refs")
+
+
+@pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link])
+async def test_a_workspace_cannot_have_another_repository_changed(
+    tmp_path: Path, lead: Callable[[Path, Path], None]
+):
+    other = repository(tmp_path / "other")
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    lead(workspace / ".git", other)
+    with pytest.raises(HandsError, match=r"leads to|is a link"):
+        await GitWorktrees(workspace, tmp_path / "place").open("helper")
+    assert git(other, "branch", "--format=%(refname:short)") == "main"
+
+
+async def test_where_a_repository_says_its_files_are_is_not_believed(
+    worktrees: GitWorktrees, workspace: Path, tmp_path: Path
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    git(workspace, "config", "core.worktree", str(home))
+    opened = await worktrees.open("helper")
+    (opened.path / "a.txt").write_text("changed\n")
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert (workspace / "a.txt").read_text() == "changed\n"
+    assert list(home.iterdir()) == []
