@@ -71,6 +71,12 @@ def test_a_session_has_the_skills_of_its_agent(client: anthropic.Anthropic):
     assert [each.content[0].text for each in events if each.type == "agent.message"] == [
         "Tea with lemon."
     ]
+    path = f"/v1/sessions/{session.id}/events?include=internal&types=skill.used"
+    used = client.get(path, cast_to=object)["data"]
+    assert [(each["name"], each["by"]) for each in used] == [
+        ("tea-making", "model"),
+        ("tea-making", "user"),
+    ]
 
 
 def test_commands_are_listed_and_given(client: anthropic.Anthropic):

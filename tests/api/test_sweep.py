@@ -20,6 +20,7 @@ PLATFORM = "/v1/mainspring/tenants"
 BODIES: Mapping[str, object] = {
     "post /v1/memory_stores/{memory_store_id}/memories": {"path": "/b.md", "content": "tea"},
     "post /v1/mainspring/webhooks/{webhook_id}/rotate_secret": {},
+    "post /v1/sessions/{session_id}/commands": {"name": "cost"},
     "post /v1/sessions/{session_id}/events": {"events": [{"type": "user.interrupt"}]},
     "post /v1/sessions/{session_id}/policy/test": {"rules": {}},
     "post /v1/sessions/{session_id}/resources": {"type": "file", "file_id": "file_none"},

@@ -119,3 +119,27 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
     assert any(line.startswith("general > verify: done, ") for line in lines)
     assert lines[-1].startswith("3 subagents · ")
     assert "✓ agent" not in told.err
+
+
+async def test_what_one_in_the_background_reports_is_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    def lead(request: Request) -> Answer:
+        if turn_of(request) == 0:
+            return calls("agent", description="x", prompt="part explore", run_in_background=True)
+        return says(f"I heard {turn_of(request)}.")
+
+    model = troupe({"begin": lead, "part explore": lambda _: says("CHILD WORDS")})
+    async with staged(tmp_path, model) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        row = await session.log.session(session.id)
+        settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
+        teller = Teller(settings, own={""}, crew=CrewTree(row.thread_id))
+        await session.run(teller.delta, tell=teller.event)
+        teller.close()
+    told = capsys.readouterr()
+    assert "CHILD WORDS" not in told.out
+    assert "I heard 2." in told.out
+    [line] = [each for each in told.err.splitlines() if "reports: " in each]
+    assert line.startswith("general reports: ")
+    assert "CHILD WORDS" in line

@@ -42,7 +42,7 @@ INPUT: dict[str, object] = {
 }
 
 _PAYLOADS: tuple[KnownPayload, ...] = (
-    events.UserMessage(content=(TEXT, PICTURE, LINKED, REPORT, UPLOADED)),
+    events.UserMessage(skill="review", content=(TEXT, PICTURE, LINKED, REPORT, UPLOADED)),
     events.UserInterrupt(session_thread_id="sthr_1"),
     events.UserToolConfirmation(
         tool_use_id="sevt_1",

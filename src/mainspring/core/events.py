@@ -22,6 +22,8 @@ class Payload(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=Fals
 
 class UserMessage(Payload, frozen=True, kw_only=True, tag="user.message"):
     content: tuple[Block, ...]
+    skill: str | None = None
+    """The one that it calls, by `/name`; its text is in the content."""
 
 
 class UserInterrupt(Payload, frozen=True, kw_only=True, tag="user.interrupt"):

@@ -11,7 +11,7 @@ import anyio
 from mainspring.core.catalog import ModelFacts, cost_of
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.events import PermissionUpdated, Usage
-from mainspring.core.facts import ContextAdded, ToolsLoaded
+from mainspring.core.facts import ContextAdded, SkillUsed, ToolsLoaded
 from mainspring.core.hands import Box, Snapshots
 from mainspring.core.hook import Occasion, Ruling
 from mainspring.core.model import Delta, Model
@@ -68,6 +68,8 @@ class Desk:
     others: Others = field(default_factory=Alone)
     subagent: str | None = None
     """Its name, if this is not the main thread's desk."""
+    skill_called: Callable[[str | None], SkillUsed | None] = lambda _: None
+    """What it means that a user has called a skill by its name."""
     halted: anyio.Event = field(default_factory=anyio.Event)
     """Set when the thread is interrupted by what another one has heard."""
 

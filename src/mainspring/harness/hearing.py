@@ -38,6 +38,8 @@ async def listen(desk: Desk) -> Ended | None:
                 ended = Ended("hook_stopped", ruling.reason)
             elif ruling.stop is not None:
                 ended = Ended("hook_stopped", ruling.stop)
+            elif used := desk.skill_called(event.payload.skill):
+                desk.note(used)
     return ended
 
 

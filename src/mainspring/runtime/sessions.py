@@ -20,7 +20,7 @@ from mainspring.core.events import (
     UserMessage,
     UserToolConfirmation,
 )
-from mainspring.core.facts import SessionCreated, SkillUsed
+from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Delta
 from mainspring.core.tool import Tool
 from mainspring.harness import occasions
@@ -43,7 +43,7 @@ from mainspring.runtime.desks import Office
 from mainspring.runtime.holding import held
 from mainspring.runtime.kit import Kit, Opening, Outfit, bare
 from mainspring.runtime.models import Models
-from mainspring.runtime.skills.using import skill_tools
+from mainspring.runtime.skills.using import called_by_name, skill_tools
 
 _SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
 
@@ -143,8 +143,6 @@ class Session:
         self._log = runtime.log
         self._known: Known | None = None
         self._is_begun = False
-        self._used: list[SkillUsed] = []
-        """Skills that messages in the inbox have called; noted when they are taken out."""
 
     @property
     def log(self) -> SessionLog:
@@ -159,16 +157,16 @@ class Session:
         message: str | Sequence[Block],
         *,
         client_id: str | None = None,
-        used: SkillUsed | None = None,
+        skill: str | None = None,
     ) -> InboxItem:
         """Put a message into the inbox; whoever runs the session takes it from there.
 
-        `used` is the skill that it calls, if any: what that one allows, it allows in the next run
-        of this object.
+        `skill` is the one that it calls, if any: what that one allows, it allows until the run
+        ends.
         """
         content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
-        self._used += [] if used is None else [used]
-        return await self._log.submit(self.id, UserMessage(content=content), client_id=client_id)
+        payload = UserMessage(content=content, skill=skill)
+        return await self._log.submit(self.id, payload, client_id=client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
         """Stop what runs, at once; what was said and done so far is kept."""
@@ -256,8 +254,8 @@ class Session:
             ):
                 desk = self._desk(crew)
                 desk.emit = emit
-                desk.note(*kept, *kit.facts, *self._used)
-                self._used = []
+                desk.skill_called = called_by_name(agent, self.id, main.thread)
+                desk.note(*kept, *kit.facts)
                 await self._begin(desk)
                 ended = await crew.conduct(desk)
             self._known = Known(ensemble, writer.head.seq)

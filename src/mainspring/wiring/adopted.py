@@ -18,7 +18,7 @@ from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import ContextAdded, PolicyAdopted
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.meaning import for_model
-from mainspring.harness.permissions.policy import Mode, Policy
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy
 from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
@@ -98,6 +98,12 @@ async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
         update = PermissionUpdate(type="setMode", mode=wish.mode)
         facts = (PermissionUpdated(updates=(update,), by="operator"), _told(wish.mode))
     return Rules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
+
+
+def with_rules(adopted: Adopted, more: tuple[HeldRule, ...]) -> Adopted:
+    """For as long as the session runs; what it keeps is without them."""
+    policy = replace(adopted.policy, rules=(*adopted.policy.rules, *more))
+    return replace(adopted, policy=policy) if more else adopted
 
 
 def _mode_of(opening: Opening, adopted: Adopted) -> Mode:

@@ -86,10 +86,13 @@ class Places:
     protected: tuple[str, ...] = ()
     """In the workspace, relative to it: programs may not change it."""
     beside: tuple[Path, ...] = ()
-    """Outside of the workspace: programs may read it."""
+    """Outside of the workspace, or hidden there: programs may read it all the same."""
 
-    def holds(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.workspace)
+    def shows(self, path: Path) -> bool:
+        """Whether it is in the workspace, and to be seen there."""
+        real = path.resolve()
+        hidden = any(real.is_relative_to(self.workspace / each) for each in self.hidden)
+        return real.is_relative_to(self.workspace) and not hidden
 
 
 def without_denied(places: Places, policy: Policy) -> Places:
@@ -179,7 +182,7 @@ def apart_from(places: Places, workspace: Path, thread_id: str, repository: Path
         state=places.state.with_name(apart(places.state.name, thread_id)),
         hidden=(),
         protected=(),
-        beside=(repository,),
+        beside=(*places.beside, repository),
     )
 
 

@@ -33,8 +33,9 @@ from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
-from mainspring.runtime.skills.using import folders_of
-from mainspring.wiring.adopted import Adopted, adopt
+from mainspring.runtime.skills.by_path import brought_by_path
+from mainspring.runtime.skills.using import folders_of, reading_rules
+from mainspring.wiring.adopted import Adopted, adopt, with_rules
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
 from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
@@ -122,7 +123,11 @@ class Outfitter:
         environment = read_environment({**wish.sandbox, **rules.loaded.sandbox})
         for warning in rules.warnings:
             self._warn(wish, warning)
-        shared = _Shared(wish=wish, adopted=rules.adopted, environment=environment)
+        shared = _Shared(
+            wish=wish,
+            adopted=with_rules(rules.adopted, reading_rules(opening.agent)),
+            environment=environment,
+        )
         async with self._station(opening, shared, places) as station:
             opened = _opened(opening, places, station.hands)
             async with self._kit(opening, shared, station, facts=(*rules.facts, *opened)) as kit:
@@ -136,7 +141,7 @@ class Outfitter:
     ) -> AsyncGenerator[_Station, None]:
         """Hands and files in one folder, for as long as somebody works there."""
         key = _key(opening)
-        skills = [each for each in folders_of(opening.agent) if not places.holds(each)]
+        skills = [each for each in folders_of(opening.agent) if not places.shows(each)]
         places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
         hands = await self._hands(key, places, shared)
@@ -146,7 +151,7 @@ class Outfitter:
                 places=places,
                 hands=hands,
                 tree=_tree(places, shared.policy, skills),
-                surroundings=await self._around(key, places, shared),
+                surroundings=await self._around(opening, places, shared),
             )
         finally:
             if hands is not None:
@@ -273,12 +278,18 @@ class Outfitter:
         place = worktrees.place_of(places, opening.writer.session_id)
         return worktrees.GitWorktrees(places.workspace, place)
 
-    async def _around(self, key: str, places: Places, shared: _Shared) -> Surroundings:
+    async def _around(self, opening: Opening, places: Places, shared: _Shared) -> Surroundings:
         """Those of its last run, which know what was shown."""
+        key = _key(opening)
         if (known := self._known_around.get(key)) is not None:
             return known
-        is_served = shared.wish.is_served
-        found = await look_around(self._settings, places, shared.policy, is_served=is_served)
+        found = await look_around(
+            self._settings,
+            places,
+            shared.policy,
+            is_served=shared.wish.is_served,
+            also=[brought_by_path(opening.agent.skills)],
+        )
         self._known_around.put(key, found)
         return found
 

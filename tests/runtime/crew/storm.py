@@ -28,7 +28,7 @@ from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
 from mainspring.runtime.sessions import Result
 
-Happening: TypeAlias = Literal["say", "stop all", "stop one", "allow", "deny", "die"]
+Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]
 
 
 @dataclass(kw_only=True)
@@ -113,13 +113,19 @@ class Storm:
             case "stop all":
                 await self._submit(UserInterrupt())
             case "stop one":
-                threads = list(folded(await self.events()).members)
-                chosen = threads[number % len(threads)]
+                chosen = await self._chosen(number)
                 await self._submit(UserInterrupt(session_thread_id=chosen), chosen)
+            case "say to one":
+                said = UserMessage(content=(TextBlock("just you"),))
+                await self._submit(said, await self._chosen(number))
             case "allow" | "deny":
                 await self.answer(what)
             case "die":
                 self.life.die()
+
+    async def _chosen(self, number: int) -> str:
+        threads = list(folded(await self.events()).members)
+        return threads[number % len(threads)]
 
     async def _submit(self, payload: ClientPayload, thread_id: str | None = None) -> None:
         store, self.runtime.log.store = self.runtime.log.store, self._store

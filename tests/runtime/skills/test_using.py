@@ -398,7 +398,7 @@ async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path)
         expanded = await expand_command("/audit src", skills=lead.skills, facts=FACTS)
         assert expanded is not None
         session = await played.runtime.start(lead)
-        await session.send(expanded[0], used=expanded[1])
+        await session.send(expanded[0], skill=expanded[1].name)
         with anyio.fail_after(10):
             await session.run()
         assert "All well." in results(await session.events())[-1]

@@ -10,7 +10,7 @@ from tally.money import cents, split
 @dataclass
 class Bill:
     guests: list[str]
-    items: list[int] = field(default_factory=list)
+    items: list[int] = field(default_factory=list[int])
 
     def add(self, price: str) -> None:
         self.items.append(cents(price))

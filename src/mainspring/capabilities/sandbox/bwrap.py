@@ -195,6 +195,8 @@ def _workspace(site: Site) -> Iterator[str]:
     for path in hidden:
         if path.is_dir():
             yield from ("--size", "4096", "--perms", "0555", "--tmpfs", str(path))
+            # what may be read there, such as the files of a skill
+            yield from _bound("--ro-bind", _present(path, site.read_only))
             yield from ("--remount-ro", str(path))
         else:
             yield from ("--ro-bind", "/dev/null", str(path))

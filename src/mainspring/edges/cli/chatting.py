@@ -254,7 +254,7 @@ class _Chat:
         if expanded is None:
             return await self._send(message)
         blocks, used = expanded
-        sent = await session.send(blocks, used=used)
+        sent = await session.send(blocks, skill=used.name)
         return await self._turn(session, {sent.event_id})
 
     async def _clear(self) -> None:

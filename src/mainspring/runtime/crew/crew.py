@@ -235,7 +235,7 @@ class Crew:
         is_open = thread.last_reason in (None, "requires_action")  # else it has come to an end
         return (
             thread.interrupted
-            or (is_open and not thread.is_answered)
+            or (is_open and not thread.is_answered and not thread.unsettled())
             or bool(self.ensemble.mail_for(member.id))
             or any(call.is_answered or self.is_answerable(call) for call in thread.unsettled())
         )

@@ -6,7 +6,7 @@ Its text comes from the file, which must still be what the session began with.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +20,7 @@ from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.harness.ensemble import Member
 from mainspring.harness.permissions.policy import HeldRule
 from mainspring.harness.permissions.rules import parse_rule
+from mainspring.harness.thread import Thread
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import GENERAL
 from mainspring.runtime.crew.calling import CALLING, Wanted, call_out, refused
@@ -72,21 +73,40 @@ async def expand_command(
     Raises:
         InvalidInput: there is no such command, it is not for users, or its file has changed.
     """
-    called = _called(text, skills)
-    if called is None:
+    found = _called(text, skills)
+    if found is None:
         return None
-    skill, arguments = called
+    skill, arguments = found
     if not skill.for_user:
         raise InvalidInput(f"{skill.name} is for the agent to use by itself")
     named = TextBlock(
         f"<command-name>/{skill.name}</command-name>\n<command-args>{arguments}</command-args>"
     )
+    fact = called(skill, facts)
     if skill.context == "fork":
-        fact = SkillUsed(name=skill.name, hash=skill.hash, by="user")
         return (named, TextBlock(_APART.format(name=skill.name))), fact
     body = await body_of(skill)
     text = await filled(body, Filling(arguments, skill, facts), refusing(_ITSELF))
-    return (named, TextBlock(text)), used(skill, facts, by="user")
+    return (named, TextBlock(text)), fact
+
+
+def called_by_name(
+    agent: Agent, session_id: str, main: Thread
+) -> Callable[[str | None], SkillUsed | None]:
+    """For a desk: what it means that a user's message calls one of the agent's skills."""
+
+    def fact(name: str | None) -> SkillUsed | None:
+        meant = [skill for skill in agent.skills if name == skill.name and skill.for_user]
+        return called(meant[0], _facts_of(session_id, main, agent)) if meant else None
+
+    return fact
+
+
+def called(skill: Skill, facts: Facts) -> SkillUsed:
+    """By a user; what a skill allows that runs apart, it allows there and not here."""
+    if skill.context == "fork":
+        return SkillUsed(name=skill.name, hash=skill.hash, by="user")
+    return used(skill, facts, by="user")
 
 
 def folders_of(agent: Agent) -> list[Path]:
@@ -134,7 +154,7 @@ class _Use:
     call: Call
 
     async def of(self, skill: Skill) -> Outcome:
-        facts = self._facts()
+        facts = _facts_of(self.call.session_id, self.crew.ensemble.main.thread, self.agent)
         arguments = str(self.call.input.get("arguments") or "")
         fact = used(skill, facts, by="model", tool_use_id=self.call.id)
         filling = Filling(arguments, skill, facts)
@@ -161,13 +181,14 @@ class _Use:
         )
         return await call_out(self.crew, self.member, self.call, wanted, fact)
 
-    def _facts(self) -> Facts:
-        sandbox = self.crew.ensemble.main.thread.gear.sandbox
-        return Facts(
-            session_id=self.call.session_id,
-            project="" if sandbox is None else sandbox.workspace,
-            effort=self.agent.effort,
-        )
+
+def _facts_of(session_id: str, main: Thread, agent: Agent) -> Facts:
+    sandbox = main.gear.sandbox
+    return Facts(
+        session_id=session_id,
+        project="" if sandbox is None else sandbox.workspace,
+        effort=agent.effort,
+    )
 
 
 def _kind(skill: Skill, agent: Agent) -> str:

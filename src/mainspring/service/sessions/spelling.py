@@ -34,4 +34,7 @@ async def spelled_out(
         return payload
     facts = Facts(session_id=session.id, project=actor.workspace, effort=actor.agent.effort)
     expanded = await expand_command(first.text, skills=skills, facts=facts)
-    return payload if expanded is None else replace(payload, content=(*expanded[0], *more))
+    if expanded is None:
+        return payload
+    blocks, used = expanded
+    return replace(payload, content=(*blocks, *more), skill=used.name)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import calendar
 import math
+from typing import Any
 
-from drawing import Dot, Path, Rect, Shape, Text, text_width
+from drawing import Dot, Polyline, Rect, Shape, Text, text_width
 
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0")
 INK, GREY, LINE = "#1f2933", "#6b7280", "#e5e7eb"
-MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+Summary = dict[str, Any]  # out/summary.json
 
 
-def colours(summary: dict) -> dict[str, str]:
+def colours(summary: Summary) -> dict[str, str]:
     """One for each route, the same in every chart."""
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(summary["routes"])}
 
 
-def passengers(summary: dict, x: float, y: float, width: float, height: float) -> list[Shape]:
+def passengers(summary: Summary, x: float, y: float, width: float, height: float) -> list[Shape]:
     """A line for each route, a dot for each month, and the largest fall in figures."""
     routes, months = summary["routes"], summary["months"]
     top = ceiling(max(max(route["weekly_by_month"]) for route in routes.values()))
@@ -29,17 +31,17 @@ def passengers(summary: dict, x: float, y: float, width: float, height: float) -
     shapes: list[Shape] = [Text(x, y + 8, "Passengers a week, mean of each month", 10, INK, True)]
     for step in range(5):
         _, height_of = place(0, top * step / 4)
-        shapes.append(Path(((left, height_of), (right, height_of)), LINE, 0.7))
+        shapes.append(Polyline(((left, height_of), (right, height_of)), LINE, 0.7))
         label = f"{top * step / 4:,.0f}"
         shapes.append(Text(left - 6, height_of + 3, label, 8, GREY, anchor="end"))
     for index, month in enumerate(months):
         across, _ = place(index, 0)
-        name = MONTHS[int(month[5:7]) - 1]
+        name = calendar.month_abbr[int(month[5:7])]
         shapes.append(Text(across, below + 13, name, 8, GREY, anchor="middle"))
     ends: list[tuple[float, str]] = []
     for name, colour in colours(summary).items():
         points = tuple(place(*each) for each in enumerate(routes[name]["weekly_by_month"]))
-        shapes.append(Path(points, colour, 1.6))
+        shapes.append(Polyline(points, colour, 1.6))
         shapes += [Dot(*point, 2.2, colour, is_mark=True) for point in points]
         ends.append((points[-1][1], name))
     for height_of, name in apart(ends, 11):
@@ -52,7 +54,7 @@ def passengers(summary: dict, x: float, y: float, width: float, height: float) -
     return shapes
 
 
-def lateness(summary: dict, x: float, y: float, width: float, height: float) -> list[Shape]:
+def lateness(summary: Summary, x: float, y: float, width: float, height: float) -> list[Shape]:
     """A bar for each route, the worst first."""
     routes = summary["routes"]
     worst = sorted(routes, key=lambda name: -routes[name]["late_percent"])

@@ -34,7 +34,7 @@ class Rect:
 
 
 @dataclass(frozen=True)
-class Path:
+class Polyline:
     points: tuple[tuple[float, float], ...]
     stroke: str
     width: float = 1
@@ -66,7 +66,7 @@ class Text:
         return self.x - share * text_width(self.text, self.size, is_bold=self.is_bold)
 
 
-Shape = Union[Rect, Path, Dot, Text]
+Shape = Union[Rect, Polyline, Dot, Text]  # noqa: UP007 (the sandbox may have an older Python)
 
 
 def text_width(text: str, size: float, *, is_bold: bool = False) -> float:
@@ -106,7 +106,7 @@ def _element(shape: Shape) -> str:
     if isinstance(shape, Dot):
         place = f'cx="{shape.x:.2f}" cy="{shape.y:.2f}"'
         return f'<circle{mark} {place} r="{shape.radius:g}" fill="{shape.fill}"/>'
-    if isinstance(shape, Path):
+    if isinstance(shape, Polyline):
         points = " ".join(f"{x:.2f},{y:.2f}" for x, y in shape.points)
         line = f'stroke="{shape.stroke}" stroke-width="{shape.width:g}"'
         return f'<polyline points="{points}" fill="none" {line} stroke-linejoin="round"/>'
@@ -153,7 +153,7 @@ def _operators(shape: Shape, page: float) -> str:
         below = page - shape.y - shape.height
         box = f"{shape.x:.2f} {below:.2f} {shape.width:.2f} {shape.height:.2f}"
         return f"{_rgb(shape.fill)} rg {box} re f"
-    if isinstance(shape, Path):
+    if isinstance(shape, Polyline):
         points = [f"{x:.2f} {page - y:.2f}" for x, y in shape.points]
         path = f"{points[0]} m " + " ".join(f"{point} l" for point in points[1:])
         return f"{_rgb(shape.stroke)} RG {shape.width:g} w 1 j {path} S"

@@ -9,9 +9,10 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
-from charts import GREY, INK, LINE, colours, lateness, passengers
-from drawing import Dot, Path as Stroke, Rect, Shape, Text, pdf, svg, wrapped
+from charts import GREY, INK, LINE, Summary, colours, lateness, passengers
+from drawing import Dot, Polyline, Rect, Shape, Text, pdf, svg, wrapped
 
 OUT = Path("out")
 WIDTH, HEIGHT, MARGIN = 595, 842, 50
@@ -19,7 +20,7 @@ INNER = WIDTH - 2 * MARGIN
 _FIELD = re.compile(r"\{([^{}:]+)(?::([^{}]*))?\}")
 
 
-def filled(text: str, summary: dict) -> str:
+def filled(text: str, summary: Summary) -> str:
     """The words with numbers in them."""
     typed = re.search(r"\d+", _FIELD.sub("", text))
     if typed:
@@ -27,12 +28,13 @@ def filled(text: str, summary: dict) -> str:
     return _FIELD.sub(lambda found: shown(found[1].strip(), found[2], summary), text)
 
 
-def shown(name: str, style: str | None, summary: dict) -> str:
-    value = summary
+def shown(name: str, style: str | None, summary: Summary) -> str:
+    value: Any = summary
     for key in name.split("."):
-        if not isinstance(value, dict) or key not in value:
+        try:
+            value = value[key]
+        except (KeyError, TypeError):
             sys.exit(f"words.md: there is no {name} in summary.json; of it, {key!r} is missing")
-        value = value[key]
     if isinstance(value, (dict, list)):
         sys.exit(f"words.md: {name} is not one value")
     if style is None:
@@ -40,7 +42,7 @@ def shown(name: str, style: str | None, summary: dict) -> str:
     return format(value, style)
 
 
-def page(summary: dict, words: str) -> tuple[str, list[Shape]]:
+def page(summary: Summary, words: str) -> tuple[str, list[Shape]]:
     """The title, and all that is on the sheet."""
     title, _, rest = words.strip().partition("\n")
     title = title.lstrip("# ").strip()
@@ -72,14 +74,14 @@ def page(summary: dict, words: str) -> tuple[str, list[Shape]]:
     shapes += table(summary, MARGIN + 250, down, INNER - 250)
     left_out = f"{data['twice']} reported twice, {data['incomplete']} without numbers"
     source = f"data/crossings.csv: {data['rows']} rows, {data['used']} used ({left_out})."
-    shapes.append(Stroke(((MARGIN, HEIGHT - 48), (WIDTH - MARGIN, HEIGHT - 48)), LINE, 0.7))
+    shapes.append(Polyline(((MARGIN, HEIGHT - 48), (WIDTH - MARGIN, HEIGHT - 48)), LINE, 0.7))
     shapes.append(Text(MARGIN, HEIGHT - 34, source, 8, GREY))
     if down + 130 > HEIGHT - 50:
         sys.exit("words.md: too long for one page; say less")
     return title, shapes
 
 
-def table(summary: dict, x: float, y: float, width: float) -> list[Shape]:
+def table(summary: Summary, x: float, y: float, width: float) -> list[Shape]:
     ends = (x + width * 0.6, x + width)
     shapes: list[Shape] = [Text(x, y + 8, "Route", 10, INK, True)]
     for end, head in ((ends[0], "passengers"), (ends[1], "revenue, €")):
@@ -87,7 +89,7 @@ def table(summary: dict, x: float, y: float, width: float) -> list[Shape]:
     rows = {**summary["routes"], "all": summary["total"]}
     for index, name in enumerate(rows):
         down, is_last = y + 31 + index * 20, name == "all"
-        shapes.append(Stroke(((x, down - 14), (x + width, down - 14)), LINE, 0.7))
+        shapes.append(Polyline(((x, down - 14), (x + width, down - 14)), LINE, 0.7))
         if not is_last:
             shapes.append(Dot(x + 3, down - 3, 3, colours(summary)[name]))
         shapes.append(Text(x + 11, down, name, 9, INK, is_last))

@@ -6,12 +6,15 @@ import csv
 import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path("data/crossings.csv")
 SUMMARY = Path("out/summary.json")
+Row = dict[str, str]
+Numbers = dict[str, Any]  # what goes into a JSON file
 
 
-def read(source: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
+def read(source: Path) -> tuple[list[Row], dict[str, int]]:
     """The rows that count, and how many do not and why."""
     with source.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -21,7 +24,7 @@ def read(source: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
     return whole, {"rows": len(rows), "used": len(whole), **left_out}
 
 
-def summarise(rows: list[dict[str, str]]) -> dict[str, object]:
+def summarise(rows: list[Row]) -> Numbers:
     months = sorted({row["week"][:7] for row in rows})
     routes = {name: route(rows, name, months) for name in sorted({row["route"] for row in rows})}
     return {
@@ -34,7 +37,7 @@ def summarise(rows: list[dict[str, str]]) -> dict[str, object]:
     }
 
 
-def route(rows: list[dict[str, str]], name: str, months: list[str]) -> dict[str, object]:
+def route(rows: list[Row], name: str, months: list[str]) -> Numbers:
     own = [row for row in rows if row["route"] == name]
     weeks: dict[str, list[int]] = defaultdict(list)
     for row in own:
@@ -44,7 +47,7 @@ def route(rows: list[dict[str, str]], name: str, months: list[str]) -> dict[str,
     return {**totals(own), "weekly_by_month": weekly}
 
 
-def totals(rows: list[dict[str, str]]) -> dict[str, object]:
+def totals(rows: list[Row]) -> Numbers:
     crossings, late = added(rows, "crossings"), added(rows, "late")
     return {
         "passengers": added(rows, "passengers"),
@@ -55,11 +58,11 @@ def totals(rows: list[dict[str, str]]) -> dict[str, object]:
     }
 
 
-def added(rows: list[dict[str, str]], column: str) -> int:
+def added(rows: list[Row], column: str) -> int:
     return sum(int(row[column]) for row in rows)
 
 
-def largest_fall(routes: dict[str, dict], months: list[str]) -> dict[str, object]:
+def largest_fall(routes: dict[str, Numbers], months: list[str]) -> Numbers:
     """The route and month with the steepest fall of passengers against the month before."""
     falls = [
         (route["weekly_by_month"][at] / route["weekly_by_month"][at - 1] - 1, name, months[at])

@@ -1,11 +1,11 @@
-"""out/draft.md -> out/report.md and out/report.html, with every citation found and every sum done."""
+"""out/draft.md -> out/report.md and out/report.html: citations are found, and sums are done."""
 
 from __future__ import annotations
 
 import ast
-import operator
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from page import rendered
@@ -14,11 +14,11 @@ DOCUMENTS = Path("documents")
 OUT = Path("out")
 _CITED = re.compile(r"\[\[([\w.-]{1,80}):([^\[\]]{1,300})\]\]")
 _SUM = re.compile(r"\{=([^={}|]{1,200})(?:\|([^={}]{1,20}))?=\}")
-_DONE = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+_DONE: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / right,
 }
 
 
@@ -29,7 +29,7 @@ def read_documents() -> dict[str, list[str]]:
 
 
 class Checking:
-    """Goes through a draft; what is wrong with it is kept, not raised, so that all is told at once."""
+    """Goes through a draft; what is wrong with it is kept, so that all is told at once."""
 
     def __init__(self, documents: dict[str, list[str]]) -> None:
         self.documents = documents
@@ -41,7 +41,7 @@ class Checking:
         name, words = found[1].removesuffix(".md"), found[2].strip().strip('"')
         lines = self.documents.get(name)
         if lines is None:
-            return self._refuse(f"there is no document {name}; there are {', '.join(self.documents)}")
+            return self._refuse(f"there is no {name}; there are {', '.join(self.documents)}")
         places = [number for number, line in enumerate(lines, 1) if words in line]
         if len(places) != 1:
             where = f"in {len(places)} lines" if places else "nowhere"

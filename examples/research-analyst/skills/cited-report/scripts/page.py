@@ -6,23 +6,32 @@ import re
 from html import escape
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1f2933; --soft: #5b6672; --line: #dfe4e9; --link: #0b6e99; --paper: #fff }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ec; --soft: #9aa5b1; --line: #364049; --link: #6cb8dc; --paper: #14181c } }
-body { font: 17px/1.6 Georgia, serif; color: var(--ink); background: var(--paper); max-width: 44rem; margin: 3rem auto; padding: 0 1.2rem }
-h1 { font-size: 1.9rem; line-height: 1.2 } h2 { font-size: 1.2rem; margin-top: 2.2rem }
+:root { color-scheme: light dark;
+  --ink: #1f2933; --soft: #5b6672; --line: #dfe4e9; --link: #0b6e99; --paper: #fff }
+@media (prefers-color-scheme: dark) { :root {
+  --ink: #e6e9ec; --soft: #9aa5b1; --line: #364049; --link: #6cb8dc; --paper: #14181c } }
+body { font: 17px/1.6 Georgia, serif; color: var(--ink); background: var(--paper);
+  max-width: 44rem; margin: 3rem auto; padding: 0 1.2rem }
+h1 { font-size: 1.9rem; line-height: 1.2 }
+h2 { font-size: 1.2rem; margin-top: 2.2rem }
 table { border-collapse: collapse; width: 100%; font-size: .95rem }
-th, td { text-align: left; padding: .45rem .7rem .45rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-a.cite { font: .72rem ui-monospace, monospace; color: var(--link); text-decoration: none; white-space: nowrap; vertical-align: .12em }
+th, td { text-align: left; padding: .45rem .7rem .45rem 0; vertical-align: top;
+  border-bottom: 1px solid var(--line) }
+a.cite { font: .72rem ui-monospace, monospace; color: var(--link); text-decoration: none;
+  white-space: nowrap; vertical-align: .12em }
 a.cite:hover { text-decoration: underline }
-details { border-top: 1px solid var(--line); padding: .5rem 0 } summary { cursor: pointer; font-size: .95rem }
+details { border-top: 1px solid var(--line); padding: .5rem 0 }
+summary { cursor: pointer; font-size: .95rem }
 ol.lines { font: .82rem/1.6 ui-monospace, monospace; color: var(--soft); padding-left: 2.4rem }
 ol.lines li:target { background: #ffe8a3; color: #1f2933 }
 """
 _OPENING = """
-addEventListener("hashchange", open); open();
-function open() { const line = document.getElementById(location.hash.slice(1));
-  if (line?.closest("details")) { line.closest("details").open = true; line.scrollIntoView({block: "center"}) } }
+function show() {
+  const line = document.getElementById(location.hash.slice(1)), folded = line?.closest("details")
+  if (folded) { folded.open = true; line.scrollIntoView({block: "center"}) }
+}
+addEventListener("hashchange", show)
+show()
 """
 _CITATION = re.compile(r"\[([\w.-]{1,80}):(\d{1,6})\]")
 
@@ -76,4 +85,5 @@ def document_of(name: str, lines: list[str]) -> str:
         f'<li id="{name}-{number}">{escape(line, quote=False) or "&nbsp;"}</li>'
         for number, line in enumerate(lines, 1)
     )
-    return f'<details>\n<summary>{name}</summary>\n<ol class="lines">\n{numbered}\n</ol>\n</details>'
+    lines_of = f'<ol class="lines">\n{numbered}\n</ol>'
+    return f"<details>\n<summary>{name}</summary>\n{lines_of}\n</details>"

@@ -1,0 +1,48 @@
+"""Slash commands by the API: no way around what somebody may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.api.whole import Whole, whole
+
+from mainspring.service.access.principal import Role
+
+
+async def give(api: Whole, role: Role, name: str, arguments: str = "") -> tuple[int, Any]:
+    session = api.ids["acme"]["session_id"]
+    answer = await api.ask(
+        "POST",
+        f"/v1/sessions/{session}/commands",
+        key=api.keys["acme", role],
+        body={"name": name, "arguments": arguments},
+    )
+    return answer.status, answer.json
+
+
+async def test_what_a_session_may_do_without_asking_is_for_operators_to_widen(tmp_path: Path):
+    async with whole(tmp_path) as api:
+        assert (await give(api, "viewer", "plan"))[0] == 403
+        assert (await give(api, "user", "plan", "Paint the house."))[0] == 200
+        assert (await give(api, "user", "mode", "default"))[0] == 200
+        assert (await give(api, "user", "mode"))[1]["reply"]["type"] == "said"
+        status, refused = await give(api, "user", "mode", "bypassPermissions")
+        assert (status, refused["error"]["type"]) == (403, "permission_error")
+        assert (await give(api, "operator", "mode", "acceptEdits"))[0] == 200
+        pending = await api.house.ground.store.pending(api.ids["acme"]["session_id"])
+        assert [item.type for item in pending] == [
+            "permission.updated",
+            "user.message",
+            "permission.updated",
+            "permission.updated",
+        ]
+
+
+async def test_a_session_that_is_archived_takes_no_commands(tmp_path: Path):
+    async with whole(tmp_path) as api:
+        session = api.ids["acme"]["session_id"]
+        await api.make("acme", f"/v1/sessions/{session}/archive", None)
+        status, told = await give(api, "user", "compact")
+        assert status == 400
+        assert "archived" in told["error"]["message"]
