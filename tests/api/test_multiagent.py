@@ -176,15 +176,16 @@ def test_a_session_runs_as_long_as_somebody_works_in_the_background(client: anth
     task = 'call bash {"command": "while [ ! -e go ]; do sleep 0.05; done"}\nsay At last.'
     begin = called("slow", task, run_in_background=True)
     go = 'call write {"file_path": "go", "content": "now"}'
-    sent(client, session.id, message(f"{begin}\nsay I wait."))
-    assert client.beta.sessions.retrieve(session.id).status == "running"
     answers = []
     with client.beta.sessions.events.stream(session.id) as stream:
-        client.beta.sessions.events.send(session.id, events=[message(f"{go}\nsay Went.")])
+        client.beta.sessions.events.send(session.id, events=[message(f"{begin}\nsay I wait.")])
         for event in stream:
+            if event.type == "agent.message" and event.content[0].text == "I wait.":
+                assert client.beta.sessions.retrieve(session.id).status == "running"
+                client.beta.sessions.events.send(session.id, events=[message(f"{go}\nsay Went.")])
             if event.type == "agent.thread_message_received":
                 answers.append(event)
-            if event.type == "session.status_idle" and answers:
+            if event.type == "session.status_idle":
                 break
     [answer] = answers
     assert "At last." in answer.content[0].text

@@ -183,6 +183,9 @@ class Dear:
     def put(self, name: str, model: Model) -> None:
         raise NotImplementedError
 
+    def related(self, wanted: str, to: str) -> str:
+        return to
+
     def resolve(self, name: str) -> str:
         return name
 

@@ -55,11 +55,18 @@ async def _run(desk: Desk, ended: Ended | None) -> Ended:
             ended = await hear(desk)
         elif await _is_overtaken(desk, ended):
             ended = None
+    ended = _with_all_that_waits(desk, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
         await desk.ask_hooks(occasions.stop_failed(ended.reason, ended.detail))
     desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail))
     await desk.commit()
     return ended
+
+
+def _with_all_that_waits(desk: Desk, ended: Ended) -> Ended:
+    """Who is done, but for others whom it has called and who wait for people, waits with them."""
+    asking = desk.others.waiting_below(desk.thread.id) if ended.reason == "completed" else ()
+    return Ended("requires_action", waiting_for=asking) if asking else ended
 
 
 def _begin(desk: Desk) -> Ended | None:
@@ -69,7 +76,10 @@ def _begin(desk: Desk) -> Ended | None:
         if not thread.is_answered or thread.wanted_compaction or _is_answerable(desk):
             desk.note(StatusRunning())
         return None
-    attempt = thread.tries.wakes + 1
+    # who only waits for others makes no progress, and need not
+    is_waiting = thread.is_answered and not thread.unsettled() and thread.open_request is None
+    is_patient = is_waiting and desk.others.has_called(thread.id)
+    attempt = 1 if is_patient else thread.tries.wakes + 1
     desk.note(
         fact.SessionWoken(
             owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
@@ -98,8 +108,7 @@ async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
     """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
     thread = desk.thread
     if ended.reason == "completed":
-        stopped = await hear(desk)
-        return stopped is None and not thread.is_answered
+        return await _has_news(desk)
     if ended.reason == "requires_action":
         await hear(desk)
         calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
@@ -109,6 +118,21 @@ async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
             or any(map(desk.others.is_answerable, thread.unsettled()))
         )
     return False
+
+
+async def _has_news(desk: Desk) -> bool:
+    """Whether somebody has something more for a thread that is done; those whom it has called and
+    who are still at work are waited for."""
+    thread = desk.thread
+    stopped = await hear(desk)
+    while stopped is None and thread.is_answered:
+        await desk.commit()
+        if not await desk.others.stay(thread.id):
+            return False
+        stopped = await hear(desk)
+        if thread.interrupted:
+            return True
+    return stopped is None
 
 
 async def _next_step(desk: Desk) -> Step | None:

@@ -22,6 +22,19 @@ class Others(Protocol):
         """Whether a thread that this call waits for could go on: somebody has answered it."""
         ...
 
+    def has_called(self, thread_id: str) -> bool:
+        """Whether somebody whom this thread has called, and does not wait for, is not done."""
+        ...
+
+    async def stay(self, thread_id: str) -> bool:
+        """Wait until there may be news for a thread that has nothing to do but hear from those
+        whom it has called; False at once, if none of them is at work."""
+        ...
+
+    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
+        """Calls that people must answer, of those whom this thread has called."""
+        ...
+
     def abandon(self, call: OpenCall) -> None:
         """The call is not waited for any more: what was born of it ends in the log, as it is."""
         ...
@@ -38,6 +51,15 @@ class Alone:
 
     def is_answerable(self, call: OpenCall) -> bool:
         return False
+
+    def has_called(self, thread_id: str) -> bool:
+        return False
+
+    async def stay(self, thread_id: str) -> bool:
+        return False
+
+    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
+        return ()
 
     def abandon(self, call: OpenCall) -> None:
         return None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.lazy import LazyModule
-from mainspring.harness.permissions.policy import Mode
+from mainspring.harness.context.disk import Disk
+from mainspring.harness.permissions.policy import Mode, is_hidden
 from mainspring.runtime.folder import versions
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import AgentFolder, read_agent
@@ -19,6 +20,7 @@ from mainspring.runtime.folder.scopes import MANAGED, Scopes
 from mainspring.runtime.outline import Outline
 from mainspring.runtime.skills.discovery import IsPinned
 from mainspring.wiring.models import default_model
+from mainspring.wiring.policies import load_policy
 
 if TYPE_CHECKING:
     from mainspring.runtime.skills import pins
@@ -44,10 +46,12 @@ def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = No
     """The agent of a new session or, with `recorded`, of one that goes on with its own model.
 
     Raises:
-        InvalidInput: the folder is not there or its file is wrong.
+        InvalidInput: the folder is not there, or its file or settings are wrong.
     """
     known = recorded.folder if recorded is not None else None
-    found = read_agent(scopes_of(settings, wanted.folder or known), is_pinned=pins_of(settings))
+    scopes = scopes_of(settings, wanted.folder or known)
+    files = _readable(settings, scopes.folder)
+    found = read_agent(scopes, is_pinned=pins_of(settings), files=files)
     agent = found.agent
     used = recorded.model if recorded is not None else None
     limits = agent.limits
@@ -60,6 +64,12 @@ def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = No
     if recorded is None and found.is_described:
         agent = replace(agent, version=_kept_version(found.folder))
     return replace(found, agent=agent)
+
+
+def _readable(settings: Settings, folder: Path) -> Disk:
+    """Without what rules forbid to read: no instruction file may bring it in."""
+    policy = load_policy(folder, home=Path(settings.home)).policy
+    return Disk(is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix()))
 
 
 def _kept_version(folder: Path) -> str | None:

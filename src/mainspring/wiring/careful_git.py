@@ -50,6 +50,7 @@ _PROGRAMS = (
     (re.compile(r"filter\..*\.required", re.DOTALL), "false"),
     (re.compile(r"merge\..*\.driver", re.DOTALL), "false"),  # the program: all is a conflict
     (re.compile(r"branch\..*\.mergeoptions", re.DOTALL), ""),
+    (re.compile(r"hook\..*\.command", re.DOTALL), "true"),  # newer than 2.53 has hooks there, too
 )
 """What a configuration may name to be run, and what stands in for it."""
 _LINKABLE = ("HEAD", "config", "objects", "refs", "worktrees")

@@ -88,11 +88,14 @@ class Places:
     beside: tuple[Path, ...] = ()
     """Outside of the workspace, or hidden there: programs may read it all the same."""
 
-    def shows(self, path: Path) -> bool:
-        """Whether it is in the workspace, and to be seen there."""
-        real = path.resolve()
+    def lacks(self, folder: Path) -> bool:
+        """Whether it has to be shown besides: it is elsewhere, or hidden here. A folder of the
+        workspace that leads elsewhere is none: a program may have put a link in its place."""
+        real = folder.resolve()
+        if not real.is_relative_to(self.workspace):
+            return not folder.is_relative_to(self.workspace)
         hidden = any(real.is_relative_to(self.workspace / each) for each in self.hidden)
-        return real.is_relative_to(self.workspace) and not hidden
+        return hidden and real == folder
 
 
 def without_denied(places: Places, policy: Policy) -> Places:

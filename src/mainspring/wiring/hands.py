@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ from mainspring.core.errors import HandsError
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.hands import Box, Exec, Ran, unheard_output
 from mainspring.core.lazy import LazyModule
-from mainspring.wiring.environment import Environment, Places, site_of
+from mainspring.wiring.environment import Environment, Places, apart, site_of
 from mainspring.wiring.lookout import Lookout, find_repositories, noted
 from mainspring.wiring.monty import Workers
 from mainspring.wiring.shares import open_share
@@ -66,6 +66,8 @@ class Hands:
     lookout: Lookout
     equipment: tuple[Environment, tuple[Credential, ...] | None]
     """What they were opened with."""
+    another: Callable[[str], KeptSandbox]
+    """One more sandbox over the same workspace, by a name: each runs one program at a time."""
     ran: set[str] = field(default_factory=set[str])
     """Keys of what the sandbox still keeps the results of."""
     parting: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -99,6 +101,18 @@ class Hands:
         while self.ran:
             with suppress(HandsError):  # it is kept for longer than it need be
                 await self.forget(self.ran.pop())
+
+    @asynccontextmanager
+    async def beside(self, thread_id: str) -> AsyncGenerator[Hands, None]:
+        """The same for another thread: its programs do not wait for those of others."""
+        sandbox = self.another(thread_id)
+        own = replace(self, sandbox=sandbox, ran=set[str]())
+        try:
+            yield own
+            await own.forget_all()
+        finally:
+            with CancelScope(shield=True):
+                await sandbox.close()
 
     async def close(self) -> None:
         with CancelScope(shield=True), anyio.move_on_after(_PARTING_SECONDS):
@@ -233,12 +247,19 @@ class Bench:
                 welcome = self._serving(way_out, parting)
             sandbox = KeptSandbox(site, backend, on_listener=welcome)
             unless_opened.pop_all()
+
+        def another(thread_id: str) -> KeptSandbox:
+            state = site.state.with_name(apart(site.state.name, thread_id))
+            return KeptSandbox(replace(site, state=state), backend, on_listener=welcome)
+
         services = Services(site, backend)
         parting.callback(_look_around, lookout)  # last: a service may have left something
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)
         equipment = (environment, credentials)
-        return Hands(sandbox, services, variables, overheard, lookout, equipment, parting=parting)
+        return Hands(
+            sandbox, services, variables, overheard, lookout, equipment, another, parting=parting
+        )
 
     def _serving(
         self, way_out: network.WayOut, parting: AsyncExitStack

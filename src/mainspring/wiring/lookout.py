@@ -20,7 +20,8 @@ from mainspring.core.ids import new_id
 PROTECTED = (
     *(".git/hooks", ".git/config", ".git/info", ".git/config.worktree"),
     *(".gitmodules", ".envrc"),
-    *(".claude", ".vscode", ".idea", ".husky", ".devcontainer", ".mcp.json", ".kiro/hooks"),
+    *(".agents", ".claude", ".kiro", ".vscode", ".idea", ".husky", ".devcontainer"),
+    *("agent.yaml", "hooks.json", ".mcp.json", "mcp.json"),
 )
 """What programs may read and not change: it runs later, or steers what runs."""
 _IN_GIT = ("hooks", "config", "info", "config.worktree", "commondir")

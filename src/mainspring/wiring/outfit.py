@@ -29,7 +29,7 @@ from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import Policy, remove_denied
+from mainspring.harness.permissions.policy import Policy, moved, remove_denied
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
@@ -79,8 +79,8 @@ class _Shared:
         return self.adopted.policy
 
     def moved(self, workspace: Path) -> _Shared:
-        """For work in another folder: what is allowed in the one is allowed in the other."""
-        policy = msgspec.structs.replace(self.policy, workspace=workspace.as_posix())
+        """For work in a copy of the workspace: the same rules hold there."""
+        policy = moved(self.policy, workspace.as_posix())
         return replace(self, adopted=msgspec.structs.replace(self.adopted, policy=policy))
 
 
@@ -141,7 +141,7 @@ class Outfitter:
     ) -> AsyncGenerator[_Station, None]:
         """Hands and files in one folder, for as long as somebody works there."""
         key = _key(opening)
-        skills = [each for each in folders_of(opening.agent) if not places.shows(each)]
+        skills = [each for each in folders_of(opening.agent) if places.lacks(each)]
         places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
         hands = await self._hands(key, places, shared)
@@ -218,8 +218,11 @@ class Outfitter:
     ) -> AsyncGenerator[Kit, None]:
         """In the same folder with the same hands; or in one of its own."""
         if opening.workspace is None:
-            async with self._kit(opening, shared, station) as kit:
-                yield kit
+            async with AsyncExitStack() as stack:
+                if station.hands is not None:
+                    hands = station.hands.beside(opening.thread.id)
+                    station = replace(station, hands=await stack.enter_async_context(hands))
+                yield await stack.enter_async_context(self._kit(opening, shared, station))
             return
         repository = await worktrees.repository_of(station.places.workspace)
         places = apart_from(station.places, opening.workspace, opening.thread.id, repository)

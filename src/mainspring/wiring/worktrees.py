@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from mainspring.config import FOLDER
 from mainspring.core.errors import HandsError
 from mainspring.runtime.kit import Closed, Worktree
 from mainspring.wiring.careful_git import (
@@ -32,6 +33,7 @@ from mainspring.wiring.shares import remove_below
 _BRANCHES = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MOST_TOLD = 10
+_DIFFER = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
 _LEFT = "What a session that was deleted has left"
 
 
@@ -113,8 +115,7 @@ class GitWorktrees:
             now = found.tip if staged is None else staged.tree
             if now is None:
                 return []
-            differ = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
-            changed = await found.repository.listed(*differ, worktree.commit, now)
+            changed = await found.repository.listed(*_DIFFER, worktree.commit, now)
             apart = staged.apart if staged is not None else ()
             within = self._within(found.repository).as_posix()
             return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
@@ -161,12 +162,20 @@ class GitWorktrees:
         made = await _merge_commit(found, head, tip, message)
         if isinstance(made, Closed):
             return made
+        if private := await self._private(found.repository, head, made):
+            return _kept(found, tip, f"{_told(private)}: that is no part of the work")
         forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", made)
         done = await git.run(*forward)
         if done.returncode != 0:
             return _kept(found, tip, f"git says: {complaint(done)}")
         await self._remove(found)
         return Closed(outcome="merged", commit=made)
+
+    async def _private(self, git: Git, head: str, made: str) -> list[str]:
+        """What a merge would change that sessions neither see nor change in the workspace."""
+        own = (self._within(git) / FOLDER).as_posix()
+        changed = await git.listed(*_DIFFER, head, made)
+        return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
 
     async def _found(self, name: str) -> _Tree:
         if not _NAME.fullmatch(name):

@@ -6,12 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import pytest
 from tests.runtime.crew.troupe import LEAD, Play, kinds_of, newest, staged, task_of, troupe, turn_of
 
 from mainspring import Agent, Limits, calls, says, tool
 from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
-from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
@@ -132,6 +130,22 @@ async def test_a_background_subagent_reports_by_message_and_wakes_who_has_called
         if isinstance(event.payload, ThreadMessageReceived) and event.payload.sent_id
     ]
     assert len(received) == 1
+
+
+async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path: Path):
+    def lead(request: Request) -> Answer:
+        if turn_of(request) == 0:
+            return ask("slow", run_in_background=True)
+        return says("I wait." if turn_of(request) == 1 else "I have heard.")
+
+    model = troupe({"begin": lead, "task slow": reply("the slow answer")})
+    async with staged(tmp_path, model) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        await session.run()
+        events = await session.events()
+    main = events[0].thread_id
+    assert kinds_of(events, main).count("session.status_idle") == 1
+    assert kinds_of(events, main).count("session.status_running") == 1
 
 
 async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_said(
@@ -342,41 +356,6 @@ async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):
             result = await session.run()
     assert result is not None
     assert "has stopped" in result.text
-
-
-@tool
-def _deploy(where: str) -> str:
-    """Deploy."""
-    return f"deployed to {where}"
-
-
-deploy = with_approval(renamed(_deploy, "deploy"))
-
-
-@pytest.mark.parametrize("is_background", [False, True])
-async def test_a_subagents_question_bubbles_up_and_its_answer_finds_the_way_back(
-    tmp_path: Path, is_background: bool
-):
-    lead = replace(LEAD, tools=[deploy])
-
-    def main(request: Request) -> Answer:
-        if turn_of(request) == 0:
-            return ask("ship", run_in_background=is_background)
-        return says(f"so: {newest(request)}")
-
-    ship = once(calls("deploy", where="prod"), "shipped")
-    async with staged(tmp_path, troupe({"begin": main, "task ship": ship})) as runtime:
-        session = await runtime.start(lead, "begin")
-        waiting = await session.run()
-        assert waiting is not None
-        assert waiting.reason == "requires_action"
-        [asked] = waiting.waiting_for
-        await session.answer(asked, "allow")
-        other = await runtime.resume(lead, session.id)  # by a process that knows nothing of it
-        result = await other.run()
-    assert result is not None
-    assert result.reason == "completed"
-    assert "shipped: deployed to prod" in result.text
 
 
 async def test_a_type_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path):

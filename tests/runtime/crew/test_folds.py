@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.harness.standin import Ledger
 from tests.harness.test_invariants import check_requests
 from tests.harness.test_kill_sweep import orphans
@@ -29,6 +30,7 @@ from mainspring.core.events import (
     ThreadCreated,
     ThreadMessageReceived,
     ThreadMessageSent,
+    UserInterrupt,
 )
 from mainspring.harness.ensemble import Ensemble
 from mainspring.log.store import Head, SessionRow, Span
@@ -89,6 +91,20 @@ async def test_folding_event_by_event_is_folding_at_once(tmp_path: Path):
     for index, event in enumerate(events, 1):
         growing.apply(event)
         assert state(growing) == state(folded(events[:index]))
+
+
+async def test_an_interrupt_is_for_what_was_sent_and_not_received_too(tmp_path: Path):
+    async with opened(tmp_path) as runtime:
+        storm = await storm_in(runtime, tmp_path)
+        await storm.to_the_end()
+        events = await storm.events()
+    sent = [at for at, event in enumerate(events) if isinstance(event.payload, ThreadMessageSent)]
+    for at in sent:
+        ensemble = folded(events[: at + 1])
+        ensemble.apply(replace(events[0], payload=UserInterrupt()))
+        to = [each for each in ensemble.members if ensemble.mail_for(each)]
+        assert to
+        assert all(ensemble.members[each].thread.interrupted for each in to)
 
 
 async def begun_as(source: Runtime, session_id: str, upto: int, target: Runtime) -> None:

@@ -12,7 +12,10 @@ from mainspring.harness.permissions.gitignore import compiled
 Access: TypeAlias = Literal["read", "write"]
 
 PROTECTED_FOLDERS = frozenset(
-    (".claude", ".devcontainer", ".git", ".husky", ".idea", ".mainspring", ".ssh", ".vscode")
+    (
+        *(".agents", ".claude", ".devcontainer", ".git", ".husky", ".idea", ".kiro"),
+        *(".mainspring", ".ssh", ".vscode"),
+    )
 )
 PROTECTED_FILES = frozenset(
     (
@@ -47,7 +50,10 @@ PROTECTED_FILES = frozenset(
         ".zprofile",
         ".zshenv",
         ".zshrc",
+        "agent.yaml",
         "config.fish",
+        "hooks.json",
+        "mcp.json",
     )
 )
 """What is in these runs, or steers what runs, later and outside of the sandbox."""

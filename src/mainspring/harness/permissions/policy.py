@@ -130,6 +130,22 @@ def parsed(held: HeldRule) -> Rule | None:
         return None
 
 
+def moved(policy: Policy, workspace: str) -> Policy:
+    """For work in a copy of the workspace: what holds for a file holds for the copy of it."""
+    rules = (each for held in policy.rules for each in _moved(held, policy, workspace))
+    return msgspec.structs.replace(policy, workspace=workspace, rules=tuple(rules))
+
+
+def _moved(held: HeldRule, policy: Policy, workspace: str) -> list[HeldRule]:
+    """A rule whose paths are those of the workspace; one that names it in full holds in both."""
+    within = f"{held.folder}/".removeprefix(f"{policy.workspace}/")
+    if held.folder and within != f"{held.folder}/":
+        held = msgspec.structs.replace(held, folder=f"{workspace}/{within}".rstrip("/"))
+    named = held.text.replace("(~/", f"(/{policy.home.rstrip('/')}/", 1)
+    copied = named.replace(f"(/{policy.workspace}/", f"(/{workspace}/", 1)
+    return [held] if copied == named else [held, msgspec.structs.replace(held, text=copied)]
+
+
 def is_hidden(policy: Policy, link: str, target: str) -> bool:
     """Whether a path may never be read: for tools that look through folders."""
     touched = Touched(link=link, target=target, access="read")

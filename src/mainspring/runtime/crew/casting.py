@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from functools import reduce
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Tool
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.names import ours
-from mainspring.harness.permissions.policy import Mode, parse_mode
+from mainspring.harness.permissions.policy import Mode, parse_mode, stricter
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.models import Models
@@ -66,8 +67,15 @@ def callable_by(kind: Subagent, known: Sequence[Subagent]) -> tuple[Subagent, ..
     return tuple(each for each in known if each.name in allowed)
 
 
-def mode_of(kind: Subagent) -> Mode | None:
-    """The strictest that it asks for; what cannot be read asks for nothing."""
+def strictest(kinds: Iterable[Subagent]) -> Mode | None:
+    """Of the modes that a type and those above it ask for: nobody is freer than who has called
+    them. `None`: they ask for nothing."""
+    wanted = [mode for kind in kinds if (mode := _mode_of(kind)) is not None]
+    return reduce(stricter, wanted) if wanted else None
+
+
+def _mode_of(kind: Subagent) -> Mode | None:
+    """What cannot be read asks for nothing."""
     try:
         return None if kind.permission_mode is None else parse_mode(kind.permission_mode)
     except InvalidInput:

@@ -5,9 +5,10 @@ What is true of them is in the log; what is kept here is only who is at work in 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,6 +26,7 @@ from mainspring.harness.loop import run
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.reasons import Ended, stop_reason
 from mainspring.log.background import unwrapped
+from mainspring.log.patience import patiently
 from mainspring.runtime.crew.report import report_of
 from mainspring.runtime.crew.seating import Seating
 from mainspring.runtime.crew.worktrees import Lodgings, instructed
@@ -159,7 +161,7 @@ class Crew:
         await self._record.commit()
 
     def waiting_for(self, member: Member) -> list[str]:
-        """Calls of a thread, and of those it waits for, that people must answer."""
+        """Calls of a thread, and of all below it, that people must answer."""
         found: list[str] = []
         for call in member.thread.unsettled():
             called = self.ensemble.called_by(call.id)
@@ -167,7 +169,22 @@ class Crew:
                 found += self.waiting_for(called)
             elif not call.is_answered:
                 found.append(call.id)
-        return found
+        return [*found, *self.waiting_below(member.id)]
+
+    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
+        apart = filter(self._is_apart, self.ensemble.below(thread_id))
+        return tuple(call_id for each in apart for call_id in self.waiting_for(each))
+
+    def has_called(self, thread_id: str) -> bool:
+        apart = filter(self._is_apart, self.ensemble.below(thread_id))
+        return any(each.thread.running or not each.is_reported for each in apart)
+
+    async def stay(self, thread_id: str) -> bool:
+        self._tend()
+        if not any(each.id in self._posts for each in self.ensemble.below(thread_id)):
+            return False
+        await self._until_news(thread_id)
+        return True
 
     async def conduct(self, main: Desk) -> Ended | None:
         """Run the main thread, and go on until all threads have ended or wait."""
@@ -175,7 +192,7 @@ class Crew:
         self._tend()
         ended = await run(main)
         while self._is_busy(main):
-            await self._until_news(main)
+            await self._until_news(main.thread.id)
             ended = await run(main) or ended
         return await self._with_all_that_waits(main, ended)
 
@@ -183,31 +200,37 @@ class Crew:
         self._tend()
         return len(self._posts) > 1 or bool(self.ensemble.mail_for(main.thread.id))
 
-    async def _until_news(self, main: Desk) -> None:
-        """Until another thread has ended, or something came for one that does not listen."""
-        if self.ensemble.mail_for(main.thread.id):
+    async def _until_news(self, own: str) -> None:
+        """Until a thread has ended or this one is interrupted, or something came for it; the main
+        one hears for those who do not listen themselves, too."""
+        if self.ensemble.mail_for(own):
             return
-        news, own = self._news, main.thread.id
-        writer = self._record.writer
-        async with anyio.create_task_group() as either:
+        news, desk = self._news, self._posts[own].desk
+        hear = partial(
+            self._record.writer.hear,
+            is_for=lambda each: each == own or (own == self._main and not self.is_live(each)),
+            addressee=self.ensemble.addressee,
+        )
+        async with anyio.create_task_group() as first:
 
-            async def hear() -> None:
-                await writer.hear(
-                    is_for=lambda each: each == own or not self.is_live(each),
-                    addressee=self.ensemble.addressee,
-                )
-                either.cancel_scope.cancel()
+            async def until(happens: Callable[[], Awaitable[object]]) -> None:
+                await happens()
+                first.cancel_scope.cancel()
 
-            either.start_soon(hear)
-            await news.wait()
-            either.cancel_scope.cancel()
+            first.start_soon(until, partial(patiently, hear))
+            first.start_soon(until, news.wait)
+            if desk is not None:
+                first.start_soon(until, desk.halted.wait)
+
+    @property
+    def _main(self) -> str:
+        return self.ensemble.main.id
 
     async def _with_all_that_waits(self, main: Desk, ended: Ended | None) -> Ended | None:
         """Threads beside the main one may wait for people when it does not."""
         if ended is None and not self._has_run:
             return None
-        apart = [each for each in self.ensemble.members.values() if self._is_apart(each)]
-        waiting = [call_id for each in apart for call_id in self.waiting_for(each)]
+        waiting = self.waiting_below(self._main)
         known = ended.waiting_for if ended is not None else ()
         if not waiting or set(waiting) <= set(known):
             return ended

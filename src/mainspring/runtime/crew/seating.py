@@ -20,7 +20,7 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.tiers import Tier
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.crew.casting import cast_as, mode_of, only_for
+from mainspring.runtime.crew.casting import cast_as, only_for, strictest
 from mainspring.runtime.crew.evidence import Evidence
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.desks import Office, Seat, desk_for
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FORK = "fork"
 """The name of a subagent that begins with all that its parent has read and said."""
+
+_ANYBODY = Subagent(name=FORK, description="", prompt="")
 
 Extras = Callable[["Crew", Member, Agent], Sequence[Tool]]
 """What a thread can do besides: call others, bring up skills."""
@@ -67,11 +69,11 @@ class Seating:
         if kind.skills:
             text = await to_thread.run_sync(preload, kind, self.agent.skills)
             agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
-        async with self._kit_for(member, agent, kind) as kit:
+        async with self._kit_for(member, agent) as kit:
             seat = Seat(
                 member=member,
                 agent=agent,
-                kit=replace(kit, tools=only_for(kind, kit.tools), client_tools=()),
+                kit=replace(kit, tools=only_for(self._cast_of(member), kit.tools), client_tools=()),
                 tools=self.extras(crew, member, agent),
                 others=crew,
                 above=self._above(member),
@@ -102,7 +104,7 @@ class Seating:
     def kind_of(self, member: Member) -> Subagent:
         """The type of a thread that is not the main one."""
         if member.name == FORK:
-            return Subagent(name=FORK, description="", prompt="")
+            return _ANYBODY
         known = {kind.name: kind for kind in self.agent.subagents}
         return known.get(member.name or "", GENERAL)
 
@@ -120,15 +122,21 @@ class Seating:
         chain = list(self.office.record.ensemble.upwards(member))[1:]
         return [Tier(each.account, self.agent_of(each).limits) for each in chain]
 
-    def _kit_for(self, member: Member, agent: Agent, kind: Subagent):  # noqa: ANN202
+    def _cast_of(self, member: Member) -> Subagent:
+        """Whose tools a thread has: those of a fork are its parent's, whoever that is."""
         chain = self.office.record.ensemble.upwards(member)
+        called = (each for each in chain if each.birth is not None)
+        return next((kind for kind in map(self.kind_of, called) if kind.name != FORK), _ANYBODY)
+
+    def _kit_for(self, member: Member, agent: Agent):  # noqa: ANN202
+        chain = list(self.office.record.ensemble.upwards(member))
         worktree = next((each.worktree for each in chain if each.worktree is not None), None)
         opening = Opening(
             agent=agent,
             thread=member.thread,
             writer=self.office.record.writer,
             log=self.office.log,
-            mode=mode_of(kind),
+            mode=strictest(self.kind_of(each) for each in chain if each.birth is not None),
             subagent=member.name,
             workspace=None if worktree is None else Path(worktree.path),
         )

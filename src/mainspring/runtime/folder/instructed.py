@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Instructions, Oddity, Places, load
+from mainspring.harness.context.instructions import Files, Instructions, Oddity, Places, load
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
 
@@ -26,12 +26,16 @@ class Instructed:
 
 
 def read_instructions(
-    scopes: Scopes, *, project: Path | None = None, cwd: Path | None = None
+    scopes: Scopes,
+    *,
+    project: Path | None = None,
+    cwd: Path | None = None,
+    files: Files | None = None,
 ) -> Instructed:
-    """Read them from the disk; `project`, if the agent's folder stands in a larger one of which the
+    """Read them from the disk, unless other files are given; `project`, if the agent's folder stands in a larger one of which the
     instructions hold as well, and `cwd`, if the work is done further down."""
     places = places_of(scopes, project=project, cwd=cwd)
-    found = load(Disk(), places)
+    found = load(files or Disk(), places)
     findings = tuple(finding_of(oddity) for oddity in found.oddities)
     return Instructed(instructions=found, places=places, findings=findings)
 

@@ -26,6 +26,8 @@ else:
     zoneinfo = LazyModule("zoneinfo")  # most agents have no schedule
 
 FILE = "agent.yaml"
+_MAX_BYTES = 100_000
+"""To read a megabyte of YAML takes many seconds, and nobody has written as much."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
 _FIELDS = {"agents": "crew", "subagents": "crew", "coordinator": "is_coordinator"}
@@ -139,7 +141,7 @@ def settings_in(file: Path) -> dict[str, object]:
 
 def _text(file: Path) -> str:
     try:
-        return (read_bounded(file) or b"").decode("utf-8-sig")
+        return (read_bounded(file, max_bytes=_MAX_BYTES) or b"").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{file}: not UTF-8") from error
 

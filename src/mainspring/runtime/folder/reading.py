@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.context.instructions import render
+from mainspring.harness.context.instructions import Files, render
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import BUILT_IN
 from mainspring.runtime.crew.files import discover_subagents
@@ -58,21 +58,30 @@ class AgentFolder:
 
 
 def read_agent(
-    scopes: Scopes, *, is_pinned: IsPinned = _nobody_vouches, cache: Cache | None = None
+    scopes: Scopes,
+    *,
+    is_pinned: IsPinned = _nobody_vouches,
+    cache: Cache | None = None,
+    files: Files | None = None,
 ) -> AgentFolder:
-    """Read a folder and what wider scopes add to it.
+    """Read a folder and what wider scopes add to it. `files` are those that instructions may be in
+    and may import; all of the disk's, unless given.
 
     Raises:
         InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
     """
-    found = look_at_agent(scopes, is_pinned=is_pinned, cache=cache)
+    found = look_at_agent(scopes, is_pinned=is_pinned, cache=cache, files=files)
     if (wrong := found.manifest.error) is not None:
         raise InvalidInput(str(wrong))
     return found
 
 
 def look_at_agent(
-    scopes: Scopes, *, is_pinned: IsPinned = _nobody_vouches, cache: Cache | None = None
+    scopes: Scopes,
+    *,
+    is_pinned: IsPinned = _nobody_vouches,
+    cache: Cache | None = None,
+    files: Files | None = None,
 ) -> AgentFolder:
     """As `read_agent`, but what is wrong is only noted: to be shown, not to be run.
 
@@ -83,7 +92,7 @@ def look_at_agent(
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
     said = read_manifest(folder / FILE)
-    told = read_instructions(scopes)
+    told = read_instructions(scopes, files=files)
     skills = discover(scopes, is_pinned=is_pinned, cache=cache)
     helpers = discover_subagents(scopes)
     subagents, unknown = _crew(said, helpers.subagents)

@@ -23,6 +23,7 @@ from msgspec import Struct
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.folder.contents import (
+    MAX_BYTES,
     UNFINISHED,
     content_hash,
     encode_listing,
@@ -216,7 +217,10 @@ class _Side:
             have = f"{min(known)} to {max(known)}" if known else "none yet"
             raise InvalidInput(f"there is no version {number}; there are {have}")
         content = _content(folder, known[number].hash)
-        listing = msgspec.json.decode(content, type=Listing)
+        try:
+            listing = msgspec.json.decode(content, type=Listing)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise InvalidInput(f"{FOLDER} is damaged: version {number}: {error}") from error
         return cls(name=f"version {number}", folder=folder, listing=listing, is_kept=True)
 
     def content(self, path: str) -> bytes:
@@ -264,14 +268,16 @@ def _store(folder: Path) -> Path:
 def _object(folder: Path, name: str) -> Path:
     if len(name) != 64 or not _HEX.issuperset(name):
         raise InvalidInput(f"{FOLDER} is damaged: {name!r} is no hash")
-    return folder / FOLDER / "objects" / name[:2] / name[2:]
+    place = f"{FOLDER}/objects/{name[:2]}/{name[2:]}"
+    if leads_through_link(folder, place):
+        raise InvalidInput(f"{folder / place}: a link is in the way")
+    return folder / place
 
 
 def _content(folder: Path, name: str) -> bytes:
-    try:
-        content = _object(folder, name).read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{FOLDER} has lost {name}: {error.strerror}") from error
+    content = read_bounded(_object(folder, name), max_bytes=MAX_BYTES)
+    if content is None:
+        raise InvalidInput(f"{FOLDER} has lost {name}")
     if hashlib.sha256(content).hexdigest() != name:
         raise InvalidInput(f"{FOLDER} is damaged: {name} is not what it was")
     return content
@@ -316,6 +322,8 @@ def _locked(folder: Path) -> Generator[None, None, None]:
     """One at a time; the lock goes with the process that has it."""
     store = _store(folder)
     store.mkdir(parents=True, exist_ok=True)
+    if (store / "lock").is_symlink():  # opening it would make a file wherever it leads
+        raise InvalidInput(f"{store / 'lock'}: a link is in the way")
     with (store / "lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

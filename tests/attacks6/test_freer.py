@@ -1,0 +1,77 @@
+"""A subagent is never freer than who has called it, however it is called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+from tests.harness.stage import echo
+from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
+
+from mainspring import calls, says
+from mainspring.capabilities.providers.scripted import Answer
+from mainspring.core.model import Request
+from mainspring.harness.permissions.policy import Mode
+from mainspring.runtime.crew.built_in import GENERAL
+from mainspring.runtime.crew.subagent import Subagent
+from mainspring.runtime.kit import Kit, Opening
+
+READER = Subagent(
+    name="reader",
+    description="Reads.",
+    prompt="Read.",
+    tools=("agent", "nothing"),
+    permission_mode="plan",
+)
+
+
+async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_tools(
+    tmp_path: Path,
+):
+    modes: dict[str, Mode | None] = {}
+
+    ran: list[str] = []
+
+    def reader(request: Request) -> Answer:
+        if "as a fork" in newest(request):
+            return calls("echo", x="freer")
+        if turn_of(request):
+            return says("done")
+        return (
+            calls("agent", subagent_type="fork", description="f", prompt="as a fork"),
+            calls("agent", subagent_type="general", description="g", prompt="as another"),
+        )[0 if "one" in str(request.messages[0]) else 1]
+
+    def lead(request: Request) -> Answer:
+        kinds = ("one", "two")
+        if turn_of(request) < len(kinds):
+            task = f"task {kinds[turn_of(request)]}"
+            return calls("agent", subagent_type="reader", description="r", prompt=task)
+        return says("done")
+
+    model = troupe({"begin": lead, "as another": lambda _: says("ok"), "task": reader})
+    async with staged(tmp_path, model) as runtime:
+        usual = runtime.outfit
+
+        @asynccontextmanager
+        async def for_thread(opening: Opening) -> AsyncGenerator[Kit, None]:
+            modes[str(opening.subagent)] = opening.mode
+            async with usual(opening) as kit:
+                yield replace(kit, tools=[echo(ran=ran)])
+
+        @asynccontextmanager
+        async def outfit(opening: Opening) -> AsyncGenerator[Kit, None]:
+            async with usual(opening) as kit:
+                yield replace(kit, tools=[echo(ran=ran)], for_thread=for_thread)
+
+        runtime.outfit = outfit
+        session = await runtime.start(replace(LEAD, subagents=(READER, GENERAL)))
+        await session.send("begin")
+        with anyio.fail_after(10):
+            await session.run()
+    assert modes == {"reader": "plan", "fork": "plan", "general": "plan"}
+    assert any("echo" in newest(each) for each in model.requests)  # it was told that there is none
+    assert ran == []

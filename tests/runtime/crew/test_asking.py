@@ -1,0 +1,74 @@
+"""What a subagent asks a person."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.runtime.crew.troupe import LEAD, Play, newest, staged, troupe, turn_of
+
+from mainspring import calls, says, tool
+from mainspring.capabilities.providers.scripted import Answer, Line
+from mainspring.capabilities.tools.wrap import renamed, with_approval
+from mainspring.core.envelope import Event
+from mainspring.core.events import (
+    ThreadCreated,
+)
+from mainspring.core.model import Request
+
+
+def ask(task: str, **more: object) -> Line:
+    return calls("agent", description=task, prompt=f"task {task}", **more)
+
+
+def once(first: Answer, then: str = "all done") -> Play:
+    """Say `first`, and after its results `then`."""
+
+    def play(request: Request) -> Answer:
+        return first if turn_of(request) == 0 else says(f"{then}: {newest(request)}")
+
+    return play
+
+
+def reply(text: str) -> Play:
+    return lambda _: says(text)
+
+
+def births(events: list[Event]) -> list[ThreadCreated]:
+    return [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
+
+
+@tool
+def _deploy(where: str) -> str:
+    """Deploy."""
+    return f"deployed to {where}"
+
+
+deploy = with_approval(renamed(_deploy, "deploy"))
+
+
+@pytest.mark.parametrize("is_background", [False, True])
+async def test_a_subagents_question_bubbles_up_and_its_answer_finds_the_way_back(
+    tmp_path: Path, is_background: bool
+):
+    lead = replace(LEAD, tools=[deploy])
+
+    def main(request: Request) -> Answer:
+        if turn_of(request) == 0:
+            return ask("ship", run_in_background=is_background)
+        return says(f"so: {newest(request)}")
+
+    ship = once(calls("deploy", where="prod"), "shipped")
+    async with staged(tmp_path, troupe({"begin": main, "task ship": ship})) as runtime:
+        session = await runtime.start(lead, "begin")
+        waiting = await session.run()
+        assert waiting is not None
+        assert waiting.reason == "requires_action"
+        [asked] = waiting.waiting_for
+        await session.answer(asked, "allow")
+        other = await runtime.resume(lead, session.id)  # by a process that knows nothing of it
+        result = await other.run()
+    assert result is not None
+    assert result.reason == "completed"
+    assert "shipped: deployed to prod" in result.text
