@@ -12,7 +12,7 @@ from tests.harness.stage import echo
 from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
 
 from mainspring import calls, says
-from mainspring.capabilities.providers.scripted import Answer
+from mainspring.capabilities.providers.scripted import Answer, Scripted
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.crew.built_in import GENERAL
@@ -75,3 +75,20 @@ async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_to
     assert modes == {"reader": "plan", "fork": "plan", "general": "plan"}
     assert any("echo" in newest(each) for each in model.requests)  # it was told that there is none
     assert ran == []
+
+
+async def test_no_call_gets_another_model_where_there_is_to_be_one(tmp_path: Path):
+    def lead(request: Request) -> Answer:
+        if turn_of(request):
+            return says("done")
+        return calls("agent", description="g", prompt="task", model="dear")
+
+    model, dear = troupe({"begin": lead, "task": lambda _: says("ok")}), Scripted(says("dear"))
+    async with staged(tmp_path, model) as runtime:
+        runtime.models.put("dear", dear)
+        session = await runtime.start(replace(LEAD, has_one_model=True))
+        await session.send("begin")
+        with anyio.fail_after(10):
+            await session.run()
+    assert len(model.requests) == 3
+    assert dear.requests == []

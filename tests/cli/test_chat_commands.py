@@ -98,8 +98,8 @@ def test_without_a_terminal_subagents_are_plain_lines(mainspring: Run, upstream:
     assert (result.returncode, result.stdout) == (0, "It is done.\n")
     lines = result.stderr.splitlines()
     assert lines[:3] == [
-        "explore: started",
-        "explore: done, 1 turn, $0.00",
+        "explore: started · look at",
+        "explore: done, 1 turn, $0.00 · look at",
         "1 subagent · 1 turn, $0.00",
     ]
     assert "\x1b" not in result.stderr

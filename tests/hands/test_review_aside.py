@@ -15,6 +15,7 @@ from mainspring.wiring.lookout import Lookout, find_repositories
 MADE = (
     *(".envrc", ".mcp.json", ".gitmodules", ".claude/settings.json", ".vscode/tasks.json"),
     *(".husky/pre-commit", ".git/config", ".git/hooks/pre-commit", ".kiro/hooks/x"),
+    *("agent.yaml", "hooks.json", "mcp.json", ".agents/skills/x/SKILL.md"),
 )
 IN_GIT = (".git/commondir", ".git/config.worktree", ".git/modules/x/config")
 
@@ -41,8 +42,7 @@ async def test_what_would_run_on_the_host_is_set_aside_and_the_model_is_told(sce
         assert "set aside" in told
         assert "ask the user" in told
         assert [path for path in MADE if (scene.workspace / path).exists()] == []
-    tops = {path.split("/")[0] for path in MADE} - {".kiro"}
-    assert kept_aside(scene) == sorted({*tops, ".kiro-hooks"})
+    assert kept_aside(scene) == sorted({path.split("/")[0] for path in MADE})
 
 
 async def test_nothing_is_slipped_into_a_repository(scene: Scene):

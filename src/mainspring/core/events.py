@@ -119,6 +119,15 @@ class CompactionRequested(Payload, frozen=True, kw_only=True, tag="compaction.re
     """What the summary must keep."""
 
 
+class ThreadStatusTerminated(
+    Payload, frozen=True, kw_only=True, tag="session.thread_status_terminated"
+):
+    """A thread is put away: it is not run again, and what it is sent it does not get."""
+
+    session_thread_id: str
+    agent_name: str
+
+
 ClientPayload: TypeAlias = (
     UserMessage
     | UserInterrupt
@@ -130,6 +139,7 @@ ClientPayload: TypeAlias = (
     | PermissionUpdated
     | SessionUpdated
     | CompactionRequested
+    | ThreadStatusTerminated
 )
 
 Permission: TypeAlias = Literal["allow", "ask", "deny"]
@@ -309,13 +319,6 @@ class ThreadStatusIdle(Payload, frozen=True, kw_only=True, tag="session.thread_s
 
 class ThreadStatusRescheduled(
     Payload, frozen=True, kw_only=True, tag="session.thread_status_rescheduled"
-):
-    session_thread_id: str
-    agent_name: str
-
-
-class ThreadStatusTerminated(
-    Payload, frozen=True, kw_only=True, tag="session.thread_status_terminated"
 ):
     session_thread_id: str
     agent_name: str

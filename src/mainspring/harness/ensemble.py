@@ -55,6 +55,8 @@ class Member:
     depth: int = 0
     is_reported: bool = True
     """Whether its parent has what its last run came to."""
+    is_put_away: bool = False
+    """It is not run again, and gets no messages."""
     worktree: facts.WorktreeOpened | None = None
     """Where it works, if not where all do."""
 
@@ -125,7 +127,13 @@ class Ensemble:
 
     def mail_for(self, thread_id: str) -> list[ThreadMessageReceived]:
         """What was sent to a thread and is to be received, in the order it was sent."""
-        return list(self._mail.get(thread_id, {}).values())
+        is_gone = thread_id in self.members and self.members[thread_id].is_put_away
+        return [] if is_gone else list(self._mail.get(thread_id, {}).values())
+
+    def undelivered(self) -> list[ThreadMessageReceived]:
+        """What was sent to threads that are put away: nobody reads it there."""
+        gone = (self._mail.get(each.id, {}) for each in self.members.values() if each.is_put_away)
+        return [letter for letters in gone for letter in letters.values()]
 
     def addressee(self, payload: AnyPayload, thread_id: str) -> str:
         """Which thread a client's event is for: an answer goes to whoever has asked."""
@@ -156,10 +164,10 @@ class Ensemble:
         match event.payload:
             case events.ThreadCreated() as birth:
                 self._bear(member, birth)
-            case events.ThreadMessageSent() as sent:
-                self._send(member, event.id, sent)
-            case ThreadMessageReceived(sent_id=str(sent_id)):
-                self._mail.get(member.id, {}).pop(sent_id, None)
+            case events.ThreadMessageSent() | ThreadMessageReceived() as letter:
+                self._carry(member, event.id, letter)
+            case events.ThreadStatusTerminated(session_thread_id=gone):
+                self._put_away(gone)
             case events.AgentToolResult(tool_use_id=call_id):
                 self._settle(call_id)
             case events.StatusRunning() | events.StatusIdle() as status:
@@ -170,6 +178,22 @@ class Ensemble:
                 _note_worktree(member, change)
             case _:
                 pass
+
+    def _carry(
+        self,
+        member: Member,
+        event_id: str,
+        letter: events.ThreadMessageSent | ThreadMessageReceived,
+    ) -> None:
+        if isinstance(letter, events.ThreadMessageSent):
+            self._send(member, event_id, letter)
+        elif letter.sent_id is not None:
+            self._mail.get(member.id, {}).pop(letter.sent_id, None)
+
+    def _put_away(self, thread_id: str) -> None:
+        if (member := self.members.get(thread_id)) is not None:
+            member.is_put_away = True
+            member.thread.interrupt()
 
     def _end_all(self, why: events.UserInterrupt | facts.SessionForked, seq: int) -> None:
         """An interrupt that names no thread is for all of them, and for what they were sent; of

@@ -37,6 +37,12 @@ class Agent:
     """What must hold whatever happens: pinned, never compacted away."""
     subagents: Sequence[Subagent] = ()
     """Whom it may call for help, each on a thread of its own."""
+    max_depth: int = 2
+    """How deep subagents may call others."""
+    max_at_once: int = 20
+    """How many of them may be at work in a session at the same time, at whatever depth."""
+    has_one_model: bool = False
+    """Whom it calls uses its model too, whatever a call or a description says."""
     is_coordinator: bool = False
     """It only calls others, sends them messages and stops them."""
     skills: Sequence[Skill] = ()

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 
 from mainspring.core import events, facts
 from mainspring.core.clock import from_micros
-from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, payload_type
 from mainspring.core.events import Usage
 from mainspring.harness.ensemble import Account, Ensemble, Member
@@ -18,6 +17,7 @@ from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.owner import is_dead
+from mainspring.runtime.skills.typed import as_typed
 
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
@@ -164,5 +164,5 @@ async def _first_words(log: SessionLog, session: SessionRow) -> str | None:
     opening: list[Event] = await log.read(session.id, after=session.parent_seq, limit=_OPENING)
     for event in opening:
         if isinstance(event.payload, events.UserMessage):
-            return plain_text(event.payload.content) or None
+            return as_typed(event.payload.content) or None
     return None

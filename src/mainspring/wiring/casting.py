@@ -117,6 +117,7 @@ def agent_for(part: Part) -> Agent:
         limits=Limits(max_cost_usd=part.max_cost_usd),
         effort=_effort(part.agent.model),
         subagents=tuple(_subagents(part)),
+        has_one_model=part.model is not None,
         skills=part.skills_of(part.agent),
     )
 

@@ -47,7 +47,7 @@ _REASONS = {
     "env": "programs get only what their sandbox gives them",
     "apiKeyHelper": "keys come from the environment or the vault",
     "outputStyle": "there are no output styles here; say it in the instructions",
-    "statusLine": "the terminal of Claude Code's only",
+    "statusLine": "only the terminal of Claude Code has one",
     "enabledPlugins": "plugins are installed with `mainspring plugin install`",
     "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
     "enableAllProjectMcpServers": "MCP servers are not connected yet",
@@ -67,10 +67,13 @@ def validate(settings: Settings, folder: str | None = None) -> Report:
         InvalidInput: there is no such folder.
     """
     scopes = scopes_of(settings, folder)
-    found = look_at_agent(scopes, is_pinned=pins_of(settings))
+    is_pinned = pins_of(settings)
+    found = look_at_agent(scopes, is_pinned=is_pinned)
     plugins = installed(scopes.folder, scopes.home)
     servers = read_mcp(scopes, settings.environment, plugins=plugins.servers)
-    parts = check_folder(scopes.folder, found, plugins=plugins, servers=servers)
+    parts = check_folder(
+        scopes.folder, found, plugins=plugins, servers=servers, is_pinned=is_pinned
+    )
     said = _Said(scopes=scopes, is_trusted=_is_trusted(scopes, settings))
     said.look(found.manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *_unknown_tools(found.manifest)))

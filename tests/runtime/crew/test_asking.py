@@ -14,6 +14,7 @@ from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
     ThreadCreated,
+    ThreadStatusTerminated,
 )
 from mainspring.core.model import Request
 
@@ -72,3 +73,29 @@ async def test_a_subagents_question_bubbles_up_and_its_answer_finds_the_way_back
     assert result is not None
     assert result.reason == "completed"
     assert "shipped: deployed to prod" in result.text
+
+
+async def test_who_was_put_away_is_not_woken_and_what_it_was_sent_is_kept(tmp_path: Path):
+    def main(request: Request) -> Answer:
+        match turn_of(request):
+            case 0:
+                return ask("first")
+            case 1:
+                return says("done")
+            case 2:
+                return calls("send_message", to="general", message="again")
+            case _:
+                return says(f"so: {newest(request)}")
+
+    async with staged(tmp_path, troupe({"begin": main, "task first": reply("x")})) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        await session.run()
+        [birth] = births(await session.events())
+        gone = ThreadStatusTerminated(
+            session_thread_id=birth.session_thread_id, agent_name=birth.agent_name
+        )
+        await runtime.log.submit(session.id, gone)
+        await session.send("go on")
+        result = await session.run()
+    assert result is not None
+    assert "'general' was put away by a user" in result.text

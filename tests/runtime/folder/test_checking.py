@@ -21,7 +21,9 @@ def parts(folder: Path) -> dict[str, Part]:
     scopes = Scopes(folder=folder, plugins=plugins.places)
     servers = read_mcp(scopes, {}, plugins=plugins.servers)
     found = look_at_agent(scopes)
-    checked = check_folder(folder, found, plugins=plugins, servers=servers)
+    checked = check_folder(
+        folder, found, plugins=plugins, servers=servers, is_pinned=lambda _: None
+    )
     return {part.name: part for part in checked}
 
 

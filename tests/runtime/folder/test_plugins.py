@@ -48,7 +48,6 @@ def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
     place = ".claude-plugin/plugin.json"
     assert said(plugin) == f"deploy-tools/{place}:20: vendorExtra is not known and does nothing"
     notes = said(plugin, "note")
-    assert "2 hooks: honoured once the plugin is trusted" in notes
     assert "output-styles: not honoured in this version" in notes
 
 

@@ -97,7 +97,7 @@ def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> Answe
         return fails("exhausted", f"{name} ends after {done} steps for {_short(asked)!r}")
     step = part.steps[done]
     if step.expects and step.expects not in (read := _results(since)):
-        what = f"{name} goes on only where results have {step.expects!r}; they are {_short(read)!r}"
+        what = f"{name} goes on only where results have {step.expects!r}; they are {_end(read)!r}"
         return fails("exhausted", what)
     return step.line
 
@@ -117,6 +117,11 @@ def _last_asked(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
 def _results(since: Sequence[Message]) -> str:
     last = since[-1].content if since else ()
     return "\n".join(plain_text(part.content) for part in last if isinstance(part, ToolResult))
+
+
+def _end(text: str) -> str:
+    """Of several results, the last one is the likeliest to tell what went wrong."""
+    return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
 
 
 def _short(text: str) -> str:

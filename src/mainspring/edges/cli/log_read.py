@@ -17,12 +17,13 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
 from mainspring.core.events import UserMessage
 from mainspring.core.facts import SessionCreated, SessionForked
-from mainspring.edges.cli.gist import agent, cut, gist, in_words, short
+from mainspring.edges.cli.gist import agent, cut, gist, short
 from mainspring.edges.cli.render import Part, Screen, ago, brief, minute, padded
 from mainspring.edges.cli.sessions import existing_log, find_session
 from mainspring.log import search as searching
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
+from mainspring.runtime.skills.typed import as_typed
 from mainspring.wiring.stores import has_store
 
 _PAGE = 500
@@ -98,7 +99,7 @@ async def _title(log: SessionLog, session: SessionRow) -> str | None:
         return first.title
     for event in opening:
         if isinstance(event.payload, UserMessage):
-            return cut(in_words(event.payload)) or None
+            return cut(as_typed(event.payload.content)) or None
     return (agent(first) or None) if isinstance(first, SessionCreated) else None
 
 

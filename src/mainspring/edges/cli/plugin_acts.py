@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,12 @@ async def show(settings: Settings, *, name: str, project: bool, json: bool) -> i
     standing = await to_thread.run_sync(pins.standing, plugin.root)
     _introduce(screen, plugin)
     screen.line(("  in ", "dim"), (plugin.shown, ""), (f", {standing}", "dim"))
-    _list(screen, brought)
+    _list(screen, brought, is_trusted=standing == "trusted")
+    if standing != "trusted":
+        how = (
+            f"trust it as it is now: mainspring skill scan {shlex.quote(str(plugin.root))} --trust"
+        )
+        Screen(settings, stderr=True).whole((how, "dim"))
     return 0
 
 
@@ -180,14 +186,15 @@ def _introduce(screen: Screen, plugin: Plugin) -> None:
     screen.line((plugin.name, "bold"), (version, ""), (description, "dim"))
 
 
-def _list(screen: Screen, brought: Brought) -> None:
+def _list(screen: Screen, brought: Brought, *, is_trusted: bool = False) -> None:
     for names, noun in _nouns(brought):
         if names:
             screen.line((f"  {counted(len(names), noun)}  ", ""), (", ".join(names), "dim"))
     if brought.servers:
         screen.line(("    described, not connected in this version", "dim"))
     if brought.hooks:
-        screen.line((f"  {counted(brought.hooks, 'hook')}  ", ""), ("once trusted", "dim"))
+        when = "" if is_trusted else "  once trusted"
+        screen.line((f"  {counted(brought.hooks, 'hook')}", ""), (when, "dim"))
     for finding in brought.findings:
         screen.line((f"  {finding.level}  ", _STYLES[finding.level]), (str(finding), ""))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import cast
 
 from mainspring.config import Settings
 from mainspring.core import events, facts
@@ -22,8 +23,20 @@ from mainspring.edges.cli.crew_tree import Branch, CrewTree
 from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, seconds_shown
 from mainspring.edges.cli.speech import Speech
+from mainspring.runtime.skills.typed import as_typed
 
-_KEYS = ("command", "path", "file_path", "query", "pattern", "url", "code", "prompt", "name")
+_KEYS = (
+    "command",
+    "path",
+    "file_path",
+    "query",
+    "pattern",
+    "url",
+    "code",
+    "description",
+    "prompt",
+    "name",
+)
 """Arguments that tell most about a call, the most telling first."""
 _THOUGHT = 300
 _TALLEST = 14
@@ -100,7 +113,7 @@ class Teller:
         match payload:
             case events.UserMessage(content=content):
                 if event.id not in self.own:
-                    self._heard(plain_text(content))
+                    self._heard(as_typed(content))
             case events.AgentThinking(text=text):
                 self._thought = self._thought or ("" if self.is_live else text[:_THOUGHT])
                 self._end_thought()
@@ -232,7 +245,7 @@ class Teller:
     def _follow(self, crew: CrewTree, event: Event) -> None:
         turned = crew.apply(event)
         if turned is not None and turned.state != "waiting":
-            self._turns.append(f"{crew.path(turned)}: {_turned(turned)}")
+            self._turns.append(f"{crew.path(turned)}: {_turned(turned)}{_about(turned)}")
         if crew.is_live and self._out.moves:
             if isinstance(event.payload, events.ThreadCreated):
                 self._speech.tail("")  # the call that has borne it
@@ -276,9 +289,19 @@ def _turned(branch: Branch) -> str:
             return branch.doing
 
 
+def _about(branch: Branch) -> str:
+    return f" · {branch.about}" if branch.about else ""
+
+
 def key_argument(given: Mapping[str, object]) -> str:
     """The value that tells most about a call."""
     named = [given[key] for key in _KEYS if isinstance(given.get(key), str)]
     texts = [value for value in given.values() if isinstance(value, str)]
     found = [*named, *texts] or [value for value in given.values() if value is not None]
-    return cut(str(found[0])) if found else ""
+    return cut(_shown(found[0])) if found else ""
+
+
+def _shown(value: object) -> str:
+    return (
+        ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+    )

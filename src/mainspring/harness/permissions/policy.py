@@ -87,7 +87,8 @@ def parse_mode(text: str) -> Mode:
     for mode in MODES:
         if text == mode:
             return mode
-    raise InvalidInput(f"{text!r} is not a mode; there are {', '.join(MODES)}")
+    chosen = ", ".join(mode for mode in MODES if mode != "bubble")  # which nobody chooses
+    raise InvalidInput(f"{text!r} is not a mode; there are {chosen}")
 
 
 def stricter(one: Mode, other: Mode) -> Mode:

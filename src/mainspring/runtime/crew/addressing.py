@@ -26,6 +26,8 @@ def addressee(crew: Crew, member: Member, given: Mapping[str, object]) -> Member
     wanted = str(given.get("to", ""))
     below = crew.ensemble.below(member.id)
     meant = [each for each in below if wanted in (each.id, each.name)]
+    if any(each.is_put_away for each in meant):
+        return refused(f"{wanted!r} was put away by a user, and is not to be reached any more.")
     if len(meant) == 1 or (meant and meant[-1].id == wanted):
         return meant[-1]
     known = ", ".join(f"{each.id} ({each.name})" for each in below) or "none yet"

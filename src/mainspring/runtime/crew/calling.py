@@ -10,11 +10,10 @@ from mainspring.core.errors import HandsError
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Call, Outcome, Traits
 from mainspring.harness.ensemble import Member
-from mainspring.runtime.crew.crew import MAX_AT_ONCE, Crew
+from mainspring.runtime.crew.crew import Crew
 from mainspring.runtime.crew.report import outcome_of
 from mainspring.runtime.crew.seating import FORK
 
-MAX_DEPTH = 2
 CALLING = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
 _BEGUN = (
     "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
@@ -40,12 +39,12 @@ async def call_out(
     """Have it done by a new thread, whose log begins with `facts`; by the same one if the call is
     made again."""
     child = crew.ensemble.called_by(call.id)
-    if child is None and member.depth >= MAX_DEPTH:
+    if child is None and member.depth >= crew.lead.max_depth:
         return refused("Subagents of subagents cannot call others: do it yourself.")
     if child is None and crew.is_full:
+        most = crew.lead.max_at_once
         return refused(
-            f"{MAX_AT_ONCE} subagents are at work already: wait until one has ended, or do it"
-            " yourself."
+            f"{most} subagents are at work already: wait until one has ended, or do it yourself."
         )
     try:
         birth = _birth(call, member, wanted)

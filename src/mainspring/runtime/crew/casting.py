@@ -23,7 +23,7 @@ _NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
 
 
 def cast_as(kind: Subagent, parent: Agent, birth: ThreadCreated, models: Models) -> Agent:
-    wanted = birth.model or kind.model
+    wanted = None if parent.has_one_model else birth.model or kind.model
     told = (kind.prompt, parent.instructions if kind.reads_instructions else "")
     cast = replace(
         parent,
@@ -70,7 +70,7 @@ def callable_by(kind: Subagent, known: Sequence[Subagent]) -> tuple[Subagent, ..
 def strictest(kinds: Iterable[Subagent]) -> Mode | None:
     """Of the modes that a type and those above it ask for: nobody is freer than who has called
     them. `None`: they ask for nothing."""
-    wanted = [mode for kind in kinds if (mode := _mode_of(kind)) is not None]
+    wanted: list[Mode] = [mode for kind in kinds if (mode := _mode_of(kind)) is not None]
     return reduce(stricter, wanted) if wanted else None
 
 

@@ -27,12 +27,10 @@ from mainspring.harness.open_call import OpenCall
 from mainspring.harness.reasons import Ended, stop_reason
 from mainspring.log.background import unwrapped
 from mainspring.log.patience import patiently
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.report import report_of
 from mainspring.runtime.crew.seating import Seating
 from mainspring.runtime.crew.worktrees import Lodgings, instructed
-
-MAX_AT_ONCE = 20
-"""Subagents of a session, at whatever depth."""
 
 
 @dataclass(slots=True)
@@ -73,9 +71,14 @@ class Crew:
         return thread_id in self._posts
 
     @property
+    def lead(self) -> Agent:
+        """The main thread's agent."""
+        return self._seating.agent
+
+    @property
     def is_full(self) -> bool:
         """Whether nobody more may be called; the main thread does not count."""
-        return len(self._posts.keys() | self._expected) > MAX_AT_ONCE
+        return len(self._posts.keys() | self._expected) > self.lead.max_at_once
 
     def is_answerable(self, call: OpenCall) -> bool:
         called = self.ensemble.called_by(call.id)

@@ -13,7 +13,7 @@ from mainspring.harness.ensemble import Member
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.addressing import addressed, addressee
 from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.crew.calling import CALLING, MAX_DEPTH, Wanted, call_out
+from mainspring.runtime.crew.calling import CALLING, Wanted, call_out
 from mainspring.runtime.crew.closing import close_worktree
 from mainspring.runtime.crew.crew import Crew
 from mainspring.runtime.crew.seating import FORK
@@ -32,7 +32,8 @@ _ISOLATION: Mapping[str, object] = {
 
 def crew_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
     """What a thread may do with others; nothing, if there are none for it."""
-    is_too_deep = member.depth >= MAX_DEPTH and member.name != FORK  # its tools are its parent's
+    is_deep = member.depth >= crew.lead.max_depth
+    is_too_deep = is_deep and member.name != FORK  # whose tools are its parent's
     if not agent.subagents or is_too_deep:
         return []
     tools = [

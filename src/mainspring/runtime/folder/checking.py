@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.folder import manifest
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.mcp_file import McpServer, McpServers
 from mainspring.runtime.folder.plugins import Installed, Plugin
 from mainspring.runtime.folder.reading import AgentFolder
+from mainspring.runtime.skills.discovery import IsPinned
 from mainspring.runtime.skills.skill import Skill
 
 _LONGEST = 80
@@ -83,7 +85,12 @@ class Report:
 
 
 def check_folder(
-    folder: Path, found: AgentFolder, *, plugins: Installed, servers: McpServers
+    folder: Path,
+    found: AgentFolder,
+    *,
+    plugins: Installed,
+    servers: McpServers,
+    is_pinned: IsPinned,
 ) -> list[Part]:
     """All parts but permissions and hooks."""
     skills = [each for each in found.agent.skills if each.kind == "skill"]
@@ -97,7 +104,7 @@ def check_folder(
         _skills("commands", commands, of_commands),
         _subagents(found),
         _servers(servers),
-        _plugins(plugins),
+        _plugins(plugins, found.agent, is_pinned),
         _planned(found.manifest),
         Part(name="other files", ignored=tuple(_others(folder))),
     ]
@@ -182,22 +189,33 @@ def _server(server: McpServer) -> str:
     return f"{server.name} ({server.transport}, {server.file})"
 
 
-def _plugins(found: Installed) -> Part:
+def _plugins(found: Installed, agent: Agent, is_pinned: IsPinned) -> Part:
+    used = [each for each in found.plugins if not each.is_rejected]
+    idle = [each for each in used if each.hooks and not is_pinned(each.root)]
     return Part(
         name="plugins",
-        honoured=tuple(_plugin(each) for each in found.plugins if not each.is_rejected),
+        honoured=tuple(_plugin(each, agent) for each in used),
+        ignored=tuple(
+            Ignored(f"{each.name}: hooks", _UNTRUSTED.format(each.root)) for each in idle
+        ),
         findings=found.findings,
     )
 
 
-def _plugin(plugin: Plugin) -> str:
-    parts = {
-        "skills": plugin.skills,
-        "agents": plugin.agents,
-        "commands": plugin.commands,
-        "servers": plugin.servers,
+def _plugin(plugin: Plugin, agent: Agent) -> str:
+    """With what of it the agent has; what is broken was left out."""
+    prefix = f"{plugin.name}:"
+    kinds = [each.kind for each in agent.skills if each.name.startswith(prefix)]
+    counts = {
+        "skill": kinds.count("skill"),
+        "agent": sum(each.name.startswith(prefix) for each in agent.subagents),
+        "command": kinds.count("command"),
+        "hook": sum(each.count for each in plugin.hooks),
+        "MCP server": len(plugin.servers),
     }
-    brings = ", ".join(f"{len(each)} {name}" for name, each in parts.items() if each)
+    brings = ", ".join(
+        f"{number} {noun}{'s' if number > 1 else ''}" for noun, number in counts.items() if number
+    )
     return f"{plugin.name} {plugin.version or ''}".strip() + f": {brings or 'nothing'}"
 
 

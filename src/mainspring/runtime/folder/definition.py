@@ -25,6 +25,8 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: Limits = field(default_factory=Limits)
     subagents: tuple[Subagent, ...] = ()
     skills: tuple[Skill, ...] = ()
+    max_depth: int = 2
+    max_at_once: int = 20
     is_coordinator: bool = False
     version: str | None = None
 
@@ -41,6 +43,8 @@ def definition_of(agent: Agent) -> Definition:
         limits=agent.limits,
         subagents=tuple(agent.subagents),
         skills=tuple(agent.skills),
+        max_depth=agent.max_depth,
+        max_at_once=agent.max_at_once,
         is_coordinator=agent.is_coordinator,
         version=agent.version,
     )
@@ -58,6 +62,8 @@ def agent_of(definition: Definition) -> Agent:
         limits=definition.limits,
         subagents=definition.subagents,
         skills=definition.skills,
+        max_depth=definition.max_depth,
+        max_at_once=definition.max_at_once,
         is_coordinator=definition.is_coordinator,
         version=definition.version,
     )

@@ -32,8 +32,9 @@ def read_instructions(
     cwd: Path | None = None,
     files: Files | None = None,
 ) -> Instructed:
-    """Read them from the disk, unless other files are given; `project`, if the agent's folder stands in a larger one of which the
-    instructions hold as well, and `cwd`, if the work is done further down."""
+    """Read them from the disk, unless other files are given; `project`, if the agent's folder
+    stands in a larger one of which the instructions hold as well, and `cwd`, if the work is done
+    further down."""
     places = places_of(scopes, project=project, cwd=cwd)
     found = load(files or Disk(), places)
     findings = tuple(finding_of(oddity) for oddity in found.oddities)

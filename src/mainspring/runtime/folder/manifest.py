@@ -49,8 +49,8 @@ class CrewRules:
     """Which subagents may be called, and how many; `None`: nothing is said about it."""
 
     names: tuple[str, ...] | None = None
-    max_depth: int | None = None
-    max_parallel: int | None = None
+    max_depth: int = 2
+    max_parallel: int = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

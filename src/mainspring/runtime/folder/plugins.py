@@ -284,8 +284,6 @@ class _Reader:
                 self.findings.append(file.finding("error", what, "hooks"))
                 continue
             found = PluginHooks(file.shown, hooks)
-            what = f"{found.count} hooks: honoured once the plugin is trusted"
-            self.findings.append(file.finding("note", what, "hooks"))
             yield found
 
     def servers(self, manifest: JsonFile) -> Iterator[McpServer]:

@@ -19,6 +19,10 @@ from mainspring.runtime.folder.manifest import FILE, Manifest, read_manifest
 from mainspring.runtime.folder.scopes import Scopes
 from mainspring.runtime.skills.discovery import Cache, IsPinned, discover
 
+MOST_DEEP = 5
+MOST_AT_ONCE = 100
+"""Whatever a folder says of how many subagents there may be."""
+
 Source: TypeAlias = Literal["manifest", "instructions", "skills", "subagents"]
 
 
@@ -106,6 +110,8 @@ def look_at_agent(
         limits=said.limits,
         rules=said.rules,
         subagents=subagents,
+        max_depth=min(said.crew.max_depth, MOST_DEEP),
+        max_at_once=min(said.crew.max_parallel, MOST_AT_ONCE),
         is_coordinator=said.is_coordinator,
         skills=skills.skills,
     )

@@ -22,6 +22,7 @@ _SCHEMES = ("https", "ssh", "file")
 _SCP_LIKE = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}@[A-Za-z0-9][\w.-]{0,252}:(?!:)[^\s]{1,1000}")
 _REF = re.compile(r"[A-Za-z0-9_][\w./+-]{0,249}")
 _LOGIN = re.compile(r"(\w{1,20}://)[^/@\s]{1,500}@")
+_ADVICE = "\n\nPlease make sure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,16 @@ def _git(arguments: list[str], source: str) -> str:
         shown = without_login(source)
         raise InvalidInput(f"{shown}: git did not get it in {_SECONDS} seconds") from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        why = _LOGIN.sub(r"\1", said[-1][:300]) if said else f"git ended with {done.returncode}"
+        why = _complaint(done.stderr) or f"git ended with {done.returncode}"
         raise InvalidInput(f"{without_login(source)}: {why}")
     return done.stdout.decode(errors="replace")
+
+
+def _complaint(said: bytes) -> str:
+    """What git has to say, without its advice; the last words are the most telling."""
+    told = said.decode(errors="replace").partition(_ADVICE)[0].strip().splitlines()
+    lines = [line.removeprefix("fatal: ").rstrip(".") for line in told]
+    return _LOGIN.sub(r"\1", "; ".join(lines[-2:])[:300])
 
 
 def _copy(source: Path, into: Path) -> None:

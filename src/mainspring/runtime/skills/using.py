@@ -29,6 +29,7 @@ from mainspring.runtime.skills.body import MAX_CHARS, body_of, filled
 from mainspring.runtime.skills.injecting import at_desk, has_commands, refusing
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import Facts, Filling, with_facts
+from mainspring.runtime.skills.typed import as_called
 
 _COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
 _READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
@@ -79,9 +80,7 @@ async def expand_command(
     skill, arguments = found
     if not skill.for_user:
         raise InvalidInput(f"{skill.name} is for the agent to use by itself")
-    named = TextBlock(
-        f"<command-name>/{skill.name}</command-name>\n<command-args>{arguments}</command-args>"
-    )
+    named = as_called(skill.name, arguments)
     fact = called(skill, facts)
     if skill.context == "fork":
         return (named, TextBlock(_APART.format(name=skill.name))), fact

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput, NotFound, Stale
+from mainspring.core.events import ThreadStatusTerminated
 from mainspring.service.access.principal import Principal
 from mainspring.service.keeping.page import Page, cursor_of, place_of
 from mainspring.service.sessions.agent import InlineAgent, ThreadAgent, thread_agent
@@ -81,6 +82,10 @@ class Threads:
             return replace(known, archived_threads=archived)
 
         await self._sessions.drawer.update(who.tenant, session_id, change)
+        gone = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=thread.agent_name or "")
+        await self._sessions.submit(
+            who.tenant, session_id, gone, client_ids=[f"{thread_id} archived"]
+        )
         return await self.get(who, session_id, thread_id)
 
     def _view(self, standing: Standing, thread: ThreadDigest) -> ThreadObject:

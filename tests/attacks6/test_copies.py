@@ -1,0 +1,113 @@
+"""Worktrees and versions that mean ill: rules hold in copies of the work, and nothing of ours, nor
+of anybody else's, is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.repositories import repository
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.permissions.policy import HeldRule, Policy, is_hidden, moved
+from mainspring.runtime.folder.manifest import read_manifest
+from mainspring.runtime.folder.versions import diff, record, rollback
+from mainspring.wiring.worktrees import GitWorktrees
+
+COPY = "/home/ada/proj/.mainspring/worktrees/s/one"
+
+
+def now() -> datetime:
+    return datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("Read(/secrets/**)", "/home/ada/proj"),
+        ("Read(./secrets/**)", "/home/ada/proj"),
+        ("Read(//home/ada/proj/secrets/**)", "/home/ada/.mainspring"),
+        ("Read(~/proj/secrets/**)", "/home/ada/.mainspring"),
+    ],
+)
+def test_what_may_not_be_read_may_not_be_read_in_a_worktree(text: str, folder: str):
+    rule = HeldRule(text=text, behavior="deny", scope="project", folder=folder)
+    policy = Policy(workspace="/home/ada/proj", home="/home/ada", rules=(rule,))
+    elsewhere = moved(policy, COPY)
+    assert elsewhere.workspace == COPY
+    for place in (COPY, *(("/home/ada/proj",) if "ada" in text or "~" in text else ())):
+        assert is_hidden(elsewhere, f"{place}/secrets/key", f"{place}/secrets/key")
+    assert not is_hidden(elsewhere, f"{COPY}/a.py", f"{COPY}/a.py")
+
+
+async def test_a_worktree_brings_nothing_into_our_own_folder(tmp_path: Path):
+    workspace = repository(tmp_path / "work")
+    worktrees = GitWorktrees(workspace, tmp_path / "place")
+    opened = await worktrees.open("helper")
+    (opened.path / ".Mainspring").mkdir()
+    (opened.path / ".Mainspring" / "settings.json").write_text("{}")
+    (opened.path / "a.txt").write_text("changed\n")
+    closed = await worktrees.close(opened, merge=True, message="did it")
+    assert closed.outcome == "kept"
+    assert "no part of the work" in (closed.reason or "")
+    assert (workspace / "a.txt").read_text() != "changed\n"
+    assert not (workspace / ".Mainspring").exists()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "agent"
+    made.mkdir()
+    (made / "AGENTS.md").write_text("Be good.")
+    record(made, now)
+    return made
+
+
+def _objects(store: Path, elsewhere: Path) -> None:
+    elsewhere.mkdir()
+    (store / "objects").rename(store / "kept")
+    (store / "objects").symlink_to(elsewhere)
+
+
+def _lock(store: Path, elsewhere: Path) -> None:
+    (store / "lock").unlink()
+    (store / "lock").symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("lead", [_objects, _lock])
+def test_no_version_is_written_over_a_link(
+    folder: Path, tmp_path: Path, lead: Callable[[Path, Path], None]
+):
+    elsewhere = tmp_path / "elsewhere"
+    lead(folder / ".mainspring/versions", elsewhere)
+    (folder / "AGENTS.md").write_text("Be better.")
+    with pytest.raises(InvalidInput, match="a link is in the way"):
+        record(folder, now)
+    assert not elsewhere.exists() or not any(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("listing", [b"[]", b"\xff", b'{"AGENTS.md": 3}', b'{"../x": "y"}'])
+def test_a_version_that_somebody_made_up_is_no_version(folder: Path, listing: bytes):
+    name = hashlib.sha256(listing).hexdigest()
+    store = folder / ".mainspring/versions"
+    file = store / "objects" / name[:2] / name[2:]
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(listing)
+    version = {"number": 1, "hash": name, "time": "2026-05-01T00:00:00Z"}
+    (store / "index.json").write_text(json.dumps({"versions": [version]}))
+    for act in (lambda: rollback(folder, 1, now), lambda: diff(folder, 1)):
+        with pytest.raises(InvalidInput):
+            act()
+    assert (folder / "AGENTS.md").read_text() == "Be good."
+
+
+def test_a_manifest_that_would_take_long_to_read_is_not_read(tmp_path: Path):
+    file = tmp_path / "agent.yaml"
+    file.write_text("tools: [" + "a," * 100_000 + "]")
+    wrong = read_manifest(file).error
+    assert wrong is not None
+    assert "longer than" in wrong.what
