@@ -104,6 +104,7 @@ async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(home: Hou
         assert idle.usage is not None
         assert idle.usage.list_cost is not None
         assert (idle.usage.input_tokens, idle.usage.list_cost.amount) == (7, "25")
+        await writer.release()
         archived = await threads.archive(child, session_id=made.id)
         assert archived.archived_at is not None
         assert archived.status == "terminated"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,14 +79,19 @@ def _lock(store: Path, elsewhere: Path) -> None:
     (store / "lock").symlink_to(elsewhere)
 
 
-@pytest.mark.parametrize("lead", [_objects, _lock])
-def test_no_version_is_written_over_a_link(
+def _pipe(store: Path, _elsewhere: Path) -> None:
+    (store / "lock").unlink()
+    os.mkfifo(store / "lock")
+
+
+@pytest.mark.parametrize("lead", [_objects, _lock, _pipe])
+def test_no_version_is_written_where_something_else_stands(
     folder: Path, tmp_path: Path, lead: Callable[[Path, Path], None]
 ):
     elsewhere = tmp_path / "elsewhere"
     lead(folder / ".mainspring/versions", elsewhere)
     (folder / "AGENTS.md").write_text("Be better.")
-    with pytest.raises(InvalidInput, match="a link is in the way"):
+    with pytest.raises(InvalidInput, match="a link is in the way|not a file"):
         record(folder, now)
     assert not elsewhere.exists() or not any(elsewhere.iterdir())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from tests.harness.stage import echo
 from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
 
 from mainspring import calls, says
-from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.crew.built_in import GENERAL
@@ -92,3 +93,30 @@ async def test_no_call_gets_another_model_where_there_is_to_be_one(tmp_path: Pat
             await session.run()
     assert len(model.requests) == 3
     assert dear.requests == []
+
+
+async def test_no_more_are_woken_than_may_be_at_work(tmp_path: Path):
+    told: list[str] = []
+
+    def lead(request: Request) -> Answer:
+        told.append(newest(request))
+        match turn_of(request):
+            case 0:
+                return calls("agent", description="one", prompt="task one")
+            case 1:
+                return calls("agent", description="two", prompt="task two")
+            case 2:
+                ids = dict.fromkeys(re.findall(r"sthr_\w+", str(request.messages)))
+                sent = [calls("send_message", to=each, message="again") for each in ids]
+                return Line(tuple(block for each in sent for block in each.content))
+            case _:
+                return says("done")
+
+    model = troupe({"begin": lead, "task": lambda _: says("ok")})
+    async with staged(tmp_path, model) as runtime:
+        session = await runtime.start(replace(LEAD, max_at_once=1))
+        await session.send("begin")
+        with anyio.fail_after(10):
+            await session.run()
+    assert told[3].count("Sent.") == 1
+    assert told[3].count("1 subagents are at work already") == 1

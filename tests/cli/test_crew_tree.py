@@ -114,8 +114,8 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
     told = capsys.readouterr()
     assert told.out == "All of it: CHILD WORDS\n"
     lines = told.err.splitlines()
-    assert "explore: started" in lines
-    assert "explore: done, 1 turn, $0.00" in lines
+    assert "explore: started · the explore part" in lines
+    assert "explore: done, 1 turn, $0.00 · the explore part" in lines
     assert any(line.startswith("general > verify: done, ") for line in lines)
     assert lines[-1].startswith("3 subagents · ")
     assert "✓ agent" not in told.err

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
@@ -18,6 +19,9 @@ from mainspring.harness.limits import Spent
 from mainspring.harness.thread import Thread
 
 INTERRUPTED = ("interrupted_streaming", "interrupted_tools")
+
+
+Letter: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -54,11 +55,39 @@ workspace is another user's is what a sandbox with a uid of its own looks like."
 _UNSANDBOXED = timedelta(hours=8)
 
 
+class LateSandbox:
+    """One more sandbox over the same workspace, made when it is first used: most threads of a
+    session run no program."""
+
+    def __init__(self, box: Box, make: Callable[[], KeptSandbox]) -> None:
+        self.box = box
+        self._make = make
+        self._made: KeptSandbox | None = None
+
+    @property
+    def _sandbox(self) -> KeptSandbox:
+        self._made = self._made or self._make()
+        return self._made
+
+    async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
+        return await self._sandbox.run(wanted, hear)
+
+    async def found(self, key: str) -> Ran | None:
+        return await self._sandbox.found(key)
+
+    async def forget(self, key: str) -> None:
+        await self._sandbox.forget(key)
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Hands:
     """A `Sandbox` for tools: programs find the variables of this session."""
 
-    sandbox: KeptSandbox
+    sandbox: KeptSandbox | LateSandbox
     services: Services
     variables: Mapping[str, str]
     overheard: list[KnownPayload]
@@ -105,7 +134,7 @@ class Hands:
     @asynccontextmanager
     async def beside(self, thread_id: str) -> AsyncGenerator[Hands, None]:
         """The same for another thread: its programs do not wait for those of others."""
-        sandbox = self.another(thread_id)
+        sandbox = LateSandbox(self.box, partial(self.another, thread_id))
         own = replace(self, sandbox=sandbox, ran=set[str]())
         try:
             yield own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.lazy import LazyModule
-from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rules import parse_rule
 from mainspring.runtime.folder import manifest
@@ -25,8 +23,8 @@ from mainspring.runtime.folder.mcp_file import read_mcp
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import look_at_agent
 from mainspring.runtime.folder.scopes import Scopes
+from mainspring.wiring import named
 from mainspring.wiring.agents import pins_of, scopes_of
-from mainspring.wiring.built_ins import ALL, NAMES
 from mainspring.wiring.environment import read_environment
 from mainspring.wiring.policies import STRICTEST, PermissionSettings, SettingsFile
 from mainspring.wiring.trust import HOOKS_FILE, PROJECT_FILES, is_trusted, read_project
@@ -76,19 +74,14 @@ def validate(settings: Settings, folder: str | None = None) -> Report:
     )
     said = _Said(scopes=scopes, is_trusted=_is_trusted(scopes, settings))
     said.look(found.manifest)
-    parts[0] = replace(parts[0], findings=(*parts[0].findings, *_unknown_tools(found.manifest)))
+    wrong = named.of_manifest(settings, found.manifest)
+    parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
+    files = [each for each in found.agent.subagents if each.file]
+    idle = [odd for each in files for odd in named.of_subagent(settings, each)]
+    called = parts[_AFTER_SUBAGENTS - 1]
+    parts[_AFTER_SUBAGENTS - 1] = replace(called, ignored=(*called.ignored, *idle))
     parts[_AFTER_SUBAGENTS:_AFTER_SUBAGENTS] = said.parts
     return Report(parts=tuple(part for part in parts if not part.is_empty))
-
-
-def _unknown_tools(said: manifest.Manifest) -> Iterator[Finding]:
-    for name in said.tools:
-        if name not in (ALL, *NAMES, *ALIASES.values()) and not name.startswith("mcp__"):
-            near = get_close_matches(name, NAMES, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(NAMES))}"
-            what = f"there is no tool {name}"
-            line = said.lines.get("tools")
-            yield Finding(level="warning", file=manifest.FILE, line=line, what=what, fix=fix)
 
 
 def _is_trusted(scopes: Scopes, settings: Settings) -> bool:
@@ -110,6 +103,7 @@ class _Said:
     hooks: list[str] = field(default_factory=list[str])
     hooks_ignored: list[Ignored] = field(default_factory=list[Ignored])
     hook_findings: list[Finding] = field(default_factory=list[Finding])
+    environment_line: int | None = None
 
     @property
     def parts(self) -> list[Part]:
@@ -145,6 +139,7 @@ class _Said:
                 self._hold(manifest.FILE, f"mode {mode}", is_cautious=mode == STRICTEST)
         if said.environment is not None:
             self._hold(manifest.FILE, "environment")
+            self.environment_line = said.lines.get("environment")
             self._check_environment(manifest.FILE, None, said.environment)
 
     def _of_settings(self, file: JsonFile) -> None:
@@ -213,7 +208,8 @@ class _Said:
             if file is not None:
                 self._find("error", file, str(error), "sandbox")
             else:
-                self.findings.append(Finding(level="error", file=shown, what=str(error)))
+                line = self.environment_line
+                self.findings.append(Finding(level="error", file=shown, line=line, what=str(error)))
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:

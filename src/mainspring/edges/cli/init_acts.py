@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from mainspring.runtime.folder.versions import Version, record
 from mainspring.wiring.built_ins import ALL, NAMES
 from mainspring.wiring.found_models import find_models
 from mainspring.wiring.models import OFFLINE, default_model
+from mainspring.wiring.named import without_model
 from mainspring.wiring.trust import is_trusted, read_project, trust
 
 _PURPOSE = "Helps with the work in this folder."
@@ -94,15 +96,18 @@ def _said(plan: Plan) -> Mapping[str, object]:
 async def _plan(settings: Settings, place: Path, wanted: Wanted, asker: _Asker) -> Plan:
     name = wanted.name or asker.line("Name", place.name or "agent")
     purpose = wanted.purpose or asker.line("What is it for?", _PURPOSE)
-    model = wanted.model
-    if model is None:
+    model, is_there = wanted.model, partial(_require_model, settings)
+    if model is not None:
+        is_there(model)
+    else:
         found = await find_models(settings)
         is_only_local = bool(found) and default_model(settings) == OFFLINE
         usual = found[0] if is_only_local else _ANY
-        model = asker.one_of("Model", {usual: "", **dict.fromkeys((_ANY, *found), "")})
-    tools = wanted.tools or asker.one_of("Tools", _TOOLS)
+        choices = {usual: "", **dict.fromkeys((_ANY, *found), "")}
+        model = asker.one_of("Model", choices, is_there)
+    tools = wanted.tools or asker.one_of("Tools", _TOOLS, _names)
     modes = {each: MODES_IN_WORDS[each] for each in _MODES}
-    mode = wanted.mode or asker.one_of("What may it do without asking?", modes)
+    mode = wanted.mode or asker.one_of("What may it do without asking?", modes, parse_mode)
     return Plan(
         name=name.strip(),
         purpose=purpose.strip(),
@@ -110,6 +115,11 @@ async def _plan(settings: Settings, place: Path, wanted: Wanted, asker: _Asker) 
         tools=_names(tools),
         mode=None if mode == "default" else parse_mode(mode),
     )
+
+
+def _require_model(settings: Settings, name: str) -> None:
+    if name != _ANY and (why := without_model(settings, name)):
+        raise InvalidInput(why)
 
 
 def _names(tools: str) -> tuple[str, ...] | None:
@@ -132,16 +142,36 @@ class _Asker:
     def line(self, question: str, usual: str) -> str:
         if not self.is_asked:
             return usual
-        return input(f"{question} [{usual}] ").strip() or usual
+        try:
+            return input(f"{question} [{usual}] ").strip() or usual
+        except EOFError as error:
+            self.screen.line()
+            raise InvalidInput("not all was answered: nothing was written") from error
 
-    def one_of(self, question: str, choices: Mapping[str, str]) -> str:
-        """The first one is usual; a number or a name of one's own will do as well."""
+    def one_of(
+        self, question: str, choices: Mapping[str, str], check: Callable[[str], object] = str
+    ) -> str:
+        """The first one is usual; a number, or what passes the check, will do as well."""
         names: Sequence[str] = list(choices)
         if not self.is_asked:
             return names[0]
         self.screen.whole((question, "bold"))
         for number, name in enumerate(names, 1):
             self.screen.whole((f"  {number}  {name}", ""), (f"  {choices[name]}", "dim"))
-        answer = self.line("Which?", "1")
-        is_number = answer.isdecimal() and 0 < int(answer) <= len(names)
-        return names[int(answer) - 1] if is_number else answer
+        while True:
+            said = self.line("Which?", "1")
+            try:
+                answer = _chosen(said, names)
+                check(answer)
+            except InvalidInput as error:
+                self.screen.whole((str(error), "red"))
+            else:
+                return answer
+
+
+def _chosen(answer: str, names: Sequence[str]) -> str:
+    if not answer.isdecimal():
+        return answer
+    if not 0 < int(answer) <= len(names):
+        raise InvalidInput(f"there is no {answer}: a number from 1 to {len(names)}, or a name")
+    return names[int(answer) - 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -21,6 +21,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import Reply, ReplyReason, Request, Thinking, ToolUse
 from mainspring.harness.context.view import Prefix, view
+from mainspring.harness.ensemble import Ensemble
 from mainspring.harness.thread import Thread
 
 _REASONS: dict[str | None, ReplyReason] = {
@@ -63,13 +64,9 @@ def decode_prefix(content: bytes) -> Prefix:
 
 def shots(log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, Prefix]) -> list[Shot]:
     """Every turn's call, in order; calls beside the conversation are not turns."""
-    thread = Thread(id=thread_id)
     taken: list[Shot] = []
     said: list[TextBlock | Thinking | ToolUse] = []
-    for event in log:
-        thread.apply(event)
-        if event.thread_id != thread_id:
-            continue
+    for event, thread in _folded(log, thread_id):
         match event.payload:
             case ModelRequestStarted(purpose=None, prefix=str(digest)) as start:
                 request = view(
@@ -94,6 +91,17 @@ def shots(log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, Prefix
             case _:
                 said += _part(event)
     return taken
+
+
+def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Thread]]:
+    """A thread's own events, each with the thread as it is then. All threads are folded: one that
+    was forked off begins with what its parent knew."""
+    ensemble: Ensemble | None = None
+    for event in log:
+        ensemble = ensemble or Ensemble(event.thread_id)  # the first is always the main one's
+        ensemble.apply(event)
+        if event.thread_id == thread_id and thread_id in ensemble.members:
+            yield event, ensemble.members[thread_id].thread
 
 
 def _ended(shot: Shot, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]) -> Shot:

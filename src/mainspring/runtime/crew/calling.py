@@ -42,10 +42,7 @@ async def call_out(
     if child is None and member.depth >= crew.lead.max_depth:
         return refused("Subagents of subagents cannot call others: do it yourself.")
     if child is None and crew.is_full:
-        most = crew.lead.max_at_once
-        return refused(
-            f"{most} subagents are at work already: wait until one has ended, or do it yourself."
-        )
+        return full(crew)
     try:
         birth = _birth(call, member, wanted)
         child = child or await crew.bear(member, birth, wanted.prompt, *facts)
@@ -58,6 +55,14 @@ async def call_out(
     if waiting := crew.waiting_for(child):
         return Outcome((), waits_for=tuple(waiting))
     return outcome_of(child, crew.lodgings.told(child))
+
+
+def full(crew: Crew) -> Outcome:
+    """Nobody more may be set to work for now."""
+    most = crew.lead.max_at_once
+    return refused(
+        f"{most} subagents are at work already: wait until one has ended, or do it yourself."
+    )
 
 
 def refused(why: str) -> Outcome:

@@ -13,7 +13,7 @@ from mainspring.harness.ensemble import Member
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.addressing import addressed, addressee
 from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.crew.calling import CALLING, Wanted, call_out
+from mainspring.runtime.crew.calling import CALLING, Wanted, call_out, full
 from mainspring.runtime.crew.closing import close_worktree
 from mainspring.runtime.crew.crew import Crew
 from mainspring.runtime.crew.seating import FORK
@@ -133,6 +133,8 @@ def _send_message(crew: Crew, member: Member) -> Tool:
         to = addressee(crew, member, call.input)
         if isinstance(to, Outcome):
             return to
+        if crew.is_full and not crew.is_live(to.id):  # it would be woken
+            return full(crew)
         crew.send(member, to, str(call.input.get("message", "")))
         return Outcome.text(f"Sent. {to.name} {to.id} reads it when it has finished its turn.")
 

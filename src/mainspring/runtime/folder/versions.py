@@ -322,8 +322,11 @@ def _locked(folder: Path) -> Generator[None, None, None]:
     """One at a time; the lock goes with the process that has it."""
     store = _store(folder)
     store.mkdir(parents=True, exist_ok=True)
-    if (store / "lock").is_symlink():  # opening it would make a file wherever it leads
-        raise InvalidInput(f"{store / 'lock'}: a link is in the way")
-    with (store / "lock").open("ab") as lock:
+    file = store / "lock"
+    if file.is_symlink():  # opening it would make a file wherever it leads
+        raise InvalidInput(f"{file}: a link is in the way")
+    if file.exists() and not file.is_file():  # a pipe would hold us forever
+        raise InvalidInput(f"{file}: not a file")
+    with file.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
