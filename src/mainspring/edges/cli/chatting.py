@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import MainspringError
-from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen, counted
 from mainspring.edges.cli.running import attended, report_end
+from mainspring.edges.cli.saying import is_brought, say
 from mainspring.edges.cli.slash import show, show_help, show_unknown
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status
 from mainspring.runtime.commands import (
@@ -32,15 +31,9 @@ from mainspring.runtime.commands import (
     unescaped,
 )
 from mainspring.runtime.modes import mode_of
-from mainspring.runtime.outline import workspace_of
 from mainspring.runtime.replies import Agents, Sent
 from mainspring.runtime.sessions import Result, Session
 from mainspring.wiring.agents import Wanted, open_agent
-
-if TYPE_CHECKING:
-    from mainspring.runtime.skills import using
-else:
-    using = LazyModule("mainspring.runtime.skills.using")  # for agents that have any
 
 __all__ = ["Wanted", "chat"]
 
@@ -241,21 +234,11 @@ class _Chat:
 
     async def _call(self, command: Typed, message: str) -> int | None:
         """A skill or a command of the agent's own."""
-        if command.name not in {each.name for each in known(self._agent)}:
+        if not is_brought(self._agent, message):
             show_unknown(self._notes, command.name, known(self._agent))
             return None
         session = await self._begun()
-        facts = using.Facts(
-            session_id=session.id,
-            project=await workspace_of(session.log, session.id) or self._settings.folder,
-            effort=self._agent.effort,
-        )
-        expanded = await using.expand_command(message, skills=self._agent.skills, facts=facts)
-        if expanded is None:
-            return await self._send(message)
-        blocks, used = expanded
-        sent = await session.send(blocks, skill=used.name)
-        return await self._turn(session, {sent.event_id})
+        return await self._turn(session, {await say(self._settings, self._agent, session, message)})
 
     async def _clear(self) -> None:
         """The next message begins a session of the agent as its files are then."""

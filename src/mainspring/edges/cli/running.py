@@ -18,6 +18,7 @@ from mainspring.edges.cli.crew_tree import CrewTree
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen
+from mainspring.edges.cli.saying import say
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
 from mainspring.harness.reasons import Terminal
@@ -63,10 +64,9 @@ async def run(
     text = await _asked(prompt, required=resume is None)
     async with open_stage(settings, wanted, resume) as stage:
         session = stage.session or await stage.start()
-        sent = None if text is None else await session.send(text)
+        own = {await say(settings, stage.agent, session, text)} if text is not None else set[str]()
         if json:
             return await _as_json(settings, stage, session)
-        own = set[str]() if sent is None else {sent.event_id}
         result = await attended(settings, session, own=own)
         return await _report(settings, stage, session, result)
 

@@ -50,6 +50,7 @@ __all__ = [
 MAX_IMPORT_DEPTH = 4
 _PUNCTUATION = ".,;:!?)]}>'\"*_"
 """What may follow a mention in a sentence."""
+_LOST = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +222,10 @@ class _Reader:
             return refuse("is not text: not read")
         text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
         source = self.places.shown(real)
+        if _LOST in text and _LOST.encode() not in content:
+            line = text.partition(_LOST)[0].count("\n") + 1
+            what = "is not UTF-8: what cannot be read is left out"
+            self.tell(Oddity(file=source, line=line, what=what, fix="save it as UTF-8"))
         return _Document(real, source, without_comments(text).strip(), text, candidate)
 
     def _with_terms(self, document: _Document) -> _Document:

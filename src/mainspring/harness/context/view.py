@@ -13,6 +13,7 @@ from mainspring.harness.thread import Thread
 from mainspring.log.blobs import digest_of
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
+_SPECS = msgspec.json.Decoder(ToolSpec)
 
 
 class Prefix(Struct, frozen=True, kw_only=True, dict=True):
@@ -44,14 +45,21 @@ def specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 
     Adding a server never moves the bytes of what stood there before.
     """
-    return tuple(sorted(tools, key=lambda spec: (spec.name.startswith("mcp__"), spec.name)))
+    ordered = sorted(tools, key=lambda spec: (spec.name.startswith("mcp__"), spec.name))
+    return tuple(map(_as_kept, ordered))
 
 
 def widened(prefix: Prefix, more: Iterable[ToolSpec]) -> Prefix:
     """With definitions that were loaded later, behind all others: no byte before them moves."""
     known = {spec.name for spec in prefix.tools}
-    new = tuple(spec for spec in more if spec.name not in known)
+    new = tuple(_as_kept(spec) for spec in more if spec.name not in known)
     return msgspec.structs.replace(prefix, tools=prefix.tools + new) if new else prefix
+
+
+def _as_kept(spec: ToolSpec) -> ToolSpec:
+    """With the keys of its schema in the order that they have in the log: what is sent is, byte for
+    byte, what can be rebuilt."""
+    return _SPECS.decode(_ENCODER.encode(spec))
 
 
 def view(thread: Thread, prefix: Prefix, *, max_tokens: int, request_id: str = "") -> Request:
