@@ -91,7 +91,7 @@ def test_no_version_is_written_where_something_else_stands(
     elsewhere = tmp_path / "elsewhere"
     lead(folder / ".mainspring/versions", elsewhere)
     (folder / "AGENTS.md").write_text("Be better.")
-    with pytest.raises(InvalidInput, match="a link is in the way|not a file"):
+    with pytest.raises(InvalidInput, match=r"a link is in the way|not a file"):
         record(folder, now)
     assert not elsewhere.exists() or not any(elsewhere.iterdir())
 

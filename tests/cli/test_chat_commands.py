@@ -215,3 +215,17 @@ def test_commands_of_the_agent_are_expanded_and_unknown_ones_are_not_sent(
         terminal.type("//greet\r")
         terminal.expect("all I know")
         assert upstream.last_words() == "/greet"
+
+
+def test_run_calls_a_command_of_the_agent_by_its_name_and_the_session_is_called_as_it_was_typed(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    (place / ".claude/commands").mkdir(parents=True)
+    (place / ".claude/commands/greet.md").write_text("Say hello to $ARGUMENTS.")
+    ran = mainspring("run", "/greet Ada", **upstream.variables)
+    assert ran.returncode == 0, ran.stderr
+    assert "Say hello to Ada." in told(upstream.requests[-1])
+    mainspring("run", "/etc/hosts is wrong", **upstream.variables)
+    assert upstream.last_words() == "/etc/hosts is wrong"
+    listed = mainspring("sessions", "ls", "--json").stdout.splitlines()
+    assert {json.loads(line)["title"] for line in listed} == {"/greet Ada", "/etc/hosts is wrong"}

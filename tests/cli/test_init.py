@@ -68,6 +68,7 @@ async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_
     ("wanted", "why"),
     [
         (init_acts.Wanted(tools="raed", is_asked=False), "there is no tool raed"),
+        (init_acts.Wanted(model="opuss", is_asked=False), "did you mean opus?"),
         (init_acts.Wanted(), "there is no terminal to ask at"),
     ],
 )
@@ -115,7 +116,13 @@ def test_questions_are_asked_at_a_terminal_and_the_agent_runs_at_once(
         terminal.expect("What is it for?")
         terminal.type("Counts lines.\n")
         terminal.expect("Which? [1]")
+        terminal.type("7\n")
+        terminal.expect("there is no 7")
+        terminal.expect("Which? [1]")
         terminal.type("\n")
+        terminal.expect("Which? [1]")
+        terminal.type("raed\n")
+        terminal.expect("there is no tool raed")
         terminal.expect("Which? [1]")
         terminal.type("2\n")
         terminal.expect("Which? [1]")
@@ -132,3 +139,14 @@ def test_questions_are_asked_at_a_terminal_and_the_agent_runs_at_once(
     again = mainspring("init", "--yes")
     assert again.returncode == 1
     assert "is there already: nothing was written" in again.stderr
+
+
+def test_who_leaves_in_the_midst_of_the_questions_has_written_nothing(
+    place: Path, environ: dict[str, str]
+):
+    with at_terminal("init", cwd=place, env={**environ, **NOBODY}) as terminal:
+        terminal.expect("Name [project]")
+        terminal.type("\x04")
+        terminal.expect("nothing was written")
+        assert terminal.wait() == 1
+    assert not (place / "agent.yaml").exists()

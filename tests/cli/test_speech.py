@@ -97,4 +97,6 @@ def test_the_argument_that_tells_most_is_shown():
     assert key_argument({"timeout": 5, "command": "ls"}) == "ls"
     assert key_argument({"note": "x", "path": "a.py"}) == "a.py"
     assert key_argument({"count": 3}) == "3"
+    assert key_argument({"files": ["a.pdf", "b.svg"]}) == "a.pdf, b.svg"
+    assert key_argument({"prompt": "a long task", "description": "a task"}) == "a task"
     assert key_argument({}) == ""

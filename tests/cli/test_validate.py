@@ -115,6 +115,36 @@ async def test_every_problem_has_its_place_and_how_to_mend_it(
     assert lines[-1].startswith("3 errors, ")
 
 
+async def test_models_and_tools_that_there_are_not_are_told(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    put(project, "agent.yaml", "name: shop\nmodel: opuss\n")
+    head = "description: Reads.\ntools: Read, WebSerch, mcp__x, Agent(explore)\nmodel: sonet"
+    put(project, "agents/reader.md", f"---\n{head}\n---\nRead.")
+    put(project, "agents/other.md", "---\ndescription: Acts.\nmodel: inherit\n---\nAct.")
+    _, report = await checked(settings, capsys)
+    [wrong] = part(report, "agent")["findings"]
+    assert (wrong["level"], wrong["line"], wrong["what"]) == ("error", 2, "no model 'opuss'")
+    assert wrong["fix"].startswith("did you mean opus?")
+    why = not_honoured(report, "subagents")
+    assert why["reader: tool WebSerch"] == "there is none here; did you mean WebSearch?"
+    assert why["reader: model sonet"].startswith("it has its parent's")
+    assert not [each for each in why if each.startswith("other") or "mcp__" in each]
+
+
+async def test_hooks_of_a_plugin_that_nobody_vouches_for_are_told_with_the_way_to_do_it(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    root = project / ".mainspring/plugins/kit"
+    put(root, "skills/lint/SKILL.md", "---\ndescription: Lints.\n---\nLint.")
+    put(root, "skills/mute/SKILL.md", "---\nname: mute\n---\nIt has no description.")
+    hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}
+    put(root, "hooks/hooks.json", json.dumps(hook))
+    _, report = await checked(settings, capsys)
+    assert part(report, "plugins")["honoured"] == ["kit: 1 skill, 1 hook"]
+    assert f"skill scan {root} --trust" in not_honoured(report, "plugins")["kit: hooks"]
+
+
 async def test_strict_makes_a_failure_of_a_warning(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -207,6 +207,14 @@ def test_what_cannot_be_imported_is_a_warning(write: Write, places: Places):
     )
 
 
+def test_what_is_not_utf_8_is_told_with_its_line(write: Write, places: Places):
+    file = write("project/CLAUDE.md", "")
+    file.write_bytes("\nGr\u00fc\u00dfe".encode("latin-1"))
+    assert read(places).warnings == ("CLAUDE.md:2: is not UTF-8: what cannot be read is left out",)
+    file.write_bytes("an honest \ufffd".encode())
+    assert read(places).warnings == ()
+
+
 def test_the_project_cannot_read_outside_itself(write: Write, places: Places, tmp_path: Path):
     secret = write("home/.ssh/id", "secret")
     (tmp_path / "project/CLAUDE.md").symlink_to(secret)

@@ -45,7 +45,7 @@ def of_subagent(settings: Settings, subagent: Subagent) -> Iterator[Ignored]:
     """Nothing of it is wrong: files of Claude Code name what only Claude Code has."""
     for name in subagent.tools or ():
         if not _is_tool(name):
-            why = f"there is none here. {_near(name)}".strip()
+            why = f"there is none here; {_near(name)}".removesuffix("; ")
             yield Ignored(f"{subagent.name}: tool {name}", why)
     if (why := without_model(settings, subagent.model or "")) is not None:
         what = f"{subagent.name}: model {subagent.model}"

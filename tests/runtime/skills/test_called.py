@@ -35,6 +35,7 @@ from mainspring.runtime.skills.by_path import brought_by_path
 from mainspring.runtime.skills.injecting import injected, pieces, refusing
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import Filling
+from mainspring.runtime.skills.typed import as_typed
 from mainspring.runtime.skills.using import expand_command, folders_of, reading_rules
 
 
@@ -61,6 +62,8 @@ async def test_a_user_calls_a_skill_by_its_name(tmp_path: Path):
     assert "<command-args>staging now</command-args>" in text
     assert "Deploy staging." in text
     assert (used.by, used.allowed_tools) == ("user", ("Bash(make:*)",))
+    assert as_typed(blocks) == "/deploy staging now"
+    assert as_typed((TextBlock("words"),)) == "words"
     for words in ("deploy it", "/usr/bin/env is missing", "/ what", "// note"):
         assert await expand_command(words, skills=skills, facts=FACTS) is None
 

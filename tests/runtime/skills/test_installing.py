@@ -165,6 +165,13 @@ def test_what_git_must_not_or_cannot_get_is_refused(source: str, home: Path, pin
     assert left(home) == ["skills"]
 
 
+def test_what_git_complains_of_is_told_without_its_advice(home: Path, pins: Pins):
+    with pytest.raises(InvalidInput, match="does not appear to be a git repository") as refused:
+        install("file:///nowhere/at/all", home, pins)
+    assert "Please" not in str(refused.value)
+    assert "the repository exists" not in str(refused.value)
+
+
 def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
     home: Path, pins: Pins, tmp_path: Path
 ):
@@ -197,18 +204,18 @@ def test_what_a_killed_install_has_left_is_put_right_by_the_next(
     home: Path, pins: Pins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    bench = home / ".mainspring" / ".new-skill-killed"
+    bench = home / ".mainspring" / ".new-skills-killed"
     (bench / "replaced").mkdir(parents=True)
     kept.rename(bench / "replaced" / "pdf")  # killed after the first of two renames
     before = (NOW - timedelta(hours=2)).timestamp()
     os.utime(bench, (before, before))
-    (home / ".mainspring" / ".new-skill-busy").mkdir()
+    (home / ".mainspring" / ".new-skills-busy").mkdir()
     busy = NOW.timestamp()
-    os.utime(home / ".mainspring" / ".new-skill-busy", (busy, busy))
+    os.utime(home / ".mainspring" / ".new-skills-busy", (busy, busy))
     with installing.workbench(home, now=NOW):
         assert pins.is_pinned(kept)
         assert not bench.exists()
-    assert left(home) == [".new-skill-busy", "skills", "skills.json"]
+    assert left(home) == [".new-skills-busy", "skills", "skills.json"]
 
 
 def test_a_removed_skill_is_gone_and_so_is_the_trust(home: Path, pins: Pins, tmp_path: Path):

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from mainspring.core.clock import from_micros
 from mainspring.core.errors import AlreadyThere, InvalidInput
+from mainspring.runtime.folder import workbench as whole_folders
 from mainspring.runtime.folder.scopes import Place, Scopes
 from mainspring.runtime.folder.walking import Walk
 from mainspring.runtime.folder.whole_file import read_bounded
@@ -25,12 +24,10 @@ from mainspring.runtime.skills.scan import Report, scan
 from mainspring.runtime.skills.skill import Skill
 
 FOLDER = ".mainspring/skills"
-_BENCH = ".new-skill-"
 _REPLACED = "replaced"
 _ARCHIVES = (".zip", ".skill")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME = 64
-_STALE = timedelta(hours=1)
 _REFUSED = ("link-out", "special-file")
 
 
@@ -47,20 +44,11 @@ class Candidate:
 
 
 def workbench(base: Path, *, now: datetime) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside the skills of `base` (the user's folder or the project's) to work in; never
-    among them, where it would be found as one. What an earlier one left undone is cleared up.
+    """Beside the skills of `base`, the user's folder or the project's.
 
     Raises: InvalidInput.
     """
-    place = base / FOLDER
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        _clear_up(place, now)
-        return tempfile.TemporaryDirectory(
-            dir=place.parent, prefix=_BENCH, ignore_cleanup_errors=True
-        )
-    except OSError as error:
-        raise InvalidInput(f"{place}: {error.strerror or error}") from error
+    return whole_folders.workbench(base / FOLDER, now=now)
 
 
 def fetch(source: str, bench: Path, *, name: str | None = None) -> Candidate:
@@ -105,20 +93,7 @@ def keep(candidate: Candidate, bench: Path, base: Path, *, replaces: bool = Fals
     name = candidate.skill.name
     target = base / FOLDER / name
     check_free(base, name, replaces=replaces)
-    is_there = os.path.lexists(target)
-    replaced = bench / _REPLACED / name
-    try:
-        if is_there:
-            replaced.parent.mkdir()
-            os.rename(target, replaced)
-        try:
-            os.rename(candidate.folder, target)
-        except OSError:
-            if is_there:
-                os.rename(replaced, target)
-            raise
-    except OSError as error:
-        raise InvalidInput(f"{target}: {error.strerror or error}") from error
+    whole_folders.put(candidate.folder, target, bench)
     return target
 
 
@@ -143,14 +118,7 @@ def remove(folder: Path, bench: Path, pins: Pins) -> None:
     Raises: InvalidInput.
     """
     pins.unpin(folder)
-    try:
-        if folder.is_symlink():
-            folder.unlink()
-        else:
-            os.rename(folder, bench / "removed")
-            shutil.rmtree(bench / "removed")
-    except OSError as error:
-        raise InvalidInput(f"{folder}: {error.strerror or error}") from error
+    whole_folders.take_away(folder, bench)
 
 
 def check_name(name: str) -> None:
@@ -210,14 +178,3 @@ def _manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
     del depth
     found = [each for each in ("SKILL.md", "skill.md") if each in names][:1]
     return found, not found
-
-
-def _clear_up(place: Path, now: datetime) -> None:
-    """Whoever was killed between two renames has left what was there before: it goes back."""
-    for bench in place.parent.glob(f"{_BENCH}*"):
-        for replaced in bench.glob(f"{_REPLACED}/*"):
-            if not os.path.lexists(place / replaced.name):
-                os.rename(replaced, place / replaced.name)
-        # Younger ones may be somebody's who is still at work.
-        if now - from_micros(bench.stat().st_mtime_ns // 1000) > _STALE:
-            shutil.rmtree(bench, ignore_errors=True)
