@@ -56,6 +56,7 @@ async def test_nothing_runs_that_a_repository_names(
         *(f"gpg.program = {program}", "commit.gpgSign = true", "merge.verifySignatures = true"),
         *(f"core.hooksPath = {tmp_path}/hooks", "filter.evil.required = true"),
         "branch.main.mergeOptions = --verify-signatures",
+        *(f"hook.evil.command = {program}", "hook.evil.event = post-merge"),
     ]
     for setting in settings:
         git(workspace, "config", *setting.split(" = "))
@@ -139,3 +140,19 @@ async def test_where_a_repository_says_its_files_are_is_not_believed(
     assert (await merge(worktrees, opened)).outcome == "merged"
     assert (workspace / "a.txt").read_text() == "changed\n"
     assert list(home.iterdir()) == []
+
+
+async def test_a_worktree_that_says_it_is_of_another_repository_is_not_believed(
+    worktrees: GitWorktrees, workspace: Path, tmp_path: Path
+):
+    other = repository(tmp_path / "other")
+    before = sorted(path.name for path in (other / ".git/objects").iterdir())
+    opened = await worktrees.open("helper")
+    (opened.path / "a.txt").write_text("changed\n")
+    [kept] = (workspace / ".git/worktrees").iterdir()
+    shutil.copytree(kept, kept.with_name("a-first-one"))
+    (kept.with_name("a-first-one") / "commondir").write_text(f"{other}/.git\n")
+    assert await worktrees.changes(opened) == ["a.txt"]
+    assert (await merge(worktrees, opened)).outcome == "merged"
+    assert git(other, "branch", "--format=%(refname:short)") == "main"
+    assert sorted(path.name for path in (other / ".git/objects").iterdir()) == before

@@ -173,7 +173,9 @@ def _work_tree(folder: Path) -> Path:
 def worktree_folder(common: Path, top: Path) -> Path | None:
     """What a repository keeps of one of its worktrees."""
     for each in sorted((common / "worktrees").glob("*")):
-        if not each.is_symlink() and _leads_to(each / "gitdir") == top / ".git":
+        if each.is_symlink() or _leads_to(each / "commondir") != common:
+            continue  # programs may write there, and git would believe them
+        if _leads_to(each / "gitdir") == top / ".git":
             return each
     return None
 

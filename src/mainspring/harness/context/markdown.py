@@ -1,4 +1,4 @@
-"""Markdown as far as instruction files need it: what is code, a comment, an import, frontmatter."""
+"""Markdown as far as instruction files need it: what is code, a comment, an import."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias, cast
-
-import yaml
-
-from mainspring.core.errors import InvalidInput
+from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["text", "code", "comment"]
 
@@ -61,28 +57,6 @@ def line_of(text: str, words: str) -> int | None:
 def is_only_imports(text: str) -> bool:
     """Whether nothing is left to say once the imported files are there (true of a blank text)."""
     return all(word.startswith("@") for word in _masked(text).split())
-
-
-def read_frontmatter(text: str) -> tuple[dict[str, object], str]:
-    """The mapping at the head of a file, and what follows it.
-
-    Raises:
-        InvalidInput: there is a head, and it is not a YAML mapping.
-    """
-    first, _, rest = text.partition("\n")
-    if first.rstrip() != "---":
-        return {}, text
-    lines = rest.split("\n")
-    end = next((at for at, line in enumerate(lines) if line.rstrip() == "---"), None)
-    if end is None:
-        return {}, text
-    try:
-        head: object = yaml.safe_load("\n".join(lines[:end]))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"its frontmatter is not YAML: {str(error).splitlines()[0]}") from error
-    if head is not None and not isinstance(head, dict):
-        raise InvalidInput("its frontmatter is not a mapping")
-    return cast("dict[str, object]", head or {}), "\n".join(lines[end + 1 :])
 
 
 def _masked(text: str) -> str:

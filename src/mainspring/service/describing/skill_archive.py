@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.harness.context.markdown import read_frontmatter
+from mainspring.harness.context.frontmatter import read_head
 from mainspring.runtime.skills.archive import (
     MANIFEST,
     SkillLimits,
@@ -93,12 +93,14 @@ def _described(folder: str, files: Sequence[Upload]) -> tuple[str, str]:
     if len(manifest.content) > _MAX_MANIFEST_BYTES:
         raise TooLarge(f"{where}: has {_MAX_MANIFEST_BYTES} bytes at most")
     try:
-        head, _ = read_frontmatter(manifest.content.decode("utf-8-sig"))
+        head = read_head(manifest.content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput(f"{where}: not UTF-8") from None
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
-    return _name(head.get("name", folder), where), _description(head.get("description"), where)
+    if head.oddities:  # what is published has to be right
+        odd = head.oddities[0]
+        raise InvalidInput(f"{where}:{odd.line}: {odd.what}")
+    name = _name(head.fields.get("name", folder), where)
+    return name, _description(head.fields.get("description"), where)
 
 
 def _name(name: object, where: str) -> str:
