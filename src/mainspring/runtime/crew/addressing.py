@@ -23,7 +23,9 @@ def addressed(more: Mapping[str, object]) -> dict[str, object]:
 
 def addressee(crew: Crew, member: Member, given: Mapping[str, object]) -> Member | Outcome:
     """Who it is, or that it is nobody."""
-    wanted = str(given.get("to", ""))
+    wanted = str(given.get("to") or "")
+    if not wanted:
+        return refused("The input is not valid:\n- to: missing: whom you mean, by id or by type")
     below = crew.ensemble.below(member.id)
     meant = [each for each in below if wanted in (each.id, each.name)]
     if any(each.is_put_away for each in meant):
