@@ -247,7 +247,8 @@ def wire_pending(item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOB
     """An event that waits to be processed; what only has to be accepted was so when it came."""
     payload = read_payload(item.type, item.body, item.version)
     fields = _fields(item.event_id, payload, item.body.encode(), blobs)
-    is_accepted = isinstance(payload, events.UserDefineOutcome | events.SessionUpdated)
+    accepted = events.UserDefineOutcome | events.SessionUpdated | events.ThreadStatusTerminated
+    is_accepted = isinstance(payload, accepted)
     fields["processed_at"] = from_micros(item.time) if is_accepted else None
     if item.thread_id != main_thread_id:
         fields.setdefault("session_thread_id", item.thread_id)
