@@ -70,6 +70,8 @@ class Desk:
     """Its name, if this is not the main thread's desk."""
     skill_called: Callable[[str | None], SkillUsed | None] = lambda _: None
     """What it means that a user has called a skill by its name."""
+    is_heard_for: bool = False
+    """Somebody else listens for interrupts of this thread, and sets `halted`."""
     halted: anyio.Event = field(default_factory=anyio.Event)
     """Set when the thread is interrupted by what another one has heard."""
 

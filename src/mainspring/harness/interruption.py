@@ -26,7 +26,8 @@ async def until_interrupted(desk: Desk, work: Callable[[], Awaitable[None]]) -> 
                 is_interrupted = True
                 group.cancel_scope.cancel()
 
-            group.start_soon(stop, partial(patiently, hear))
+            if not desk.is_heard_for:
+                group.start_soon(stop, partial(patiently, hear))
             group.start_soon(stop, desk.halted.wait)
             await work()
             is_interrupted = False

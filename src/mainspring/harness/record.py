@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import anyio
+
 from mainspring.core.envelope import Event
 from mainspring.core.errors import Conflict
 from mainspring.harness.ensemble import Ensemble
@@ -22,11 +24,20 @@ class Record:
     tell: Callable[[Event], None] = untold
     """Hears of every event of this run, in order, once it is durable."""
     _waiting: list[Event] = field(default_factory=list[Event], init=False)
+    _kept: set[str] = field(default_factory=set[str], init=False)
+    _keeping: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
     def take(self, event: Event) -> None:
         """Of an event that has its place in the log: what it means for the threads."""
         self.ensemble.apply(event)
         self._waiting.append(event)
+
+    async def keep(self, digest: str, content: bytes) -> None:
+        """A blob of JSON that the log refers to; of threads that begin alike, once."""
+        async with self._keeping:  # whoever comes second goes on when it is there
+            if digest not in self._kept:
+                await self.writer.put_blob(content, media_type="application/json")
+                self._kept.add(digest)
 
     async def commit(self) -> None:
         """Write what is staged, whichever thread's it is.

@@ -104,7 +104,7 @@ async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step
     if status is not None and status != thread.status:
         desk.note(fact.ContextStatus(text=status))
     if thread.prefix != desk.prefix.digest:
-        await desk.writer.put_blob(desk.prefix.encoded, media_type="application/json")
+        await desk.record.keep(desk.prefix.digest, desk.prefix.encoded)
     request_id = desk.new_id(ids.REQUEST)
     desk.note(
         fact.BudgetReserved(

@@ -25,7 +25,7 @@ from mainspring.harness.ensemble import Ensemble, Member
 from mainspring.harness.loop import run
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.reasons import Ended, stop_reason
-from mainspring.log.background import unwrapped
+from mainspring.log.background import running, unwrapped
 from mainspring.log.patience import patiently
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.report import report_of
@@ -192,12 +192,25 @@ class Crew:
     async def conduct(self, main: Desk) -> Ended | None:
         """Run the main thread, and go on until all threads have ended or wait."""
         self._posts[main.thread.id] = _Post(main)
-        self._tend()
-        ended = await run(main)
-        while self._is_busy(main):
-            await self._until_news(main.thread.id)
-            ended = await run(main) or ended
-        return await self._with_all_that_waits(main, ended)
+        async with running(partial(patiently, self._heed)):
+            self._tend()
+            ended = await run(main)
+            while self._is_busy(main):
+                await self._until_news(main.thread.id)
+                ended = await run(main) or ended
+            return await self._with_all_that_waits(main, ended)
+
+    async def _heed(self) -> None:
+        """Listen for interrupts of single threads, for all of them: each would be woken by every
+        commit of any other."""
+
+        def heed(thread_id: str) -> bool:
+            post = self._posts.get(thread_id)
+            if post is not None and thread_id != self._main:
+                _halt(post)
+            return False
+
+        await self._record.writer.hear("user.interrupt", is_for=heed)
 
     def _is_busy(self, main: Desk) -> bool:
         self._tend()
@@ -211,7 +224,7 @@ class Crew:
         news, desk = self._news, self._posts[own].desk
         hear = partial(
             self._record.writer.hear,
-            is_for=lambda each: each == own or (own == self._main and not self.is_live(each)),
+            is_for=lambda each: each == own or not self.is_live(each),
             addressee=self.ensemble.addressee,
         )
         async with anyio.create_task_group() as first:
@@ -220,7 +233,8 @@ class Crew:
                 await happens()
                 first.cancel_scope.cancel()
 
-            first.start_soon(until, partial(patiently, hear))
+            if own == self._main:
+                first.start_soon(until, partial(patiently, hear))
             first.start_soon(until, news.wait)
             if desk is not None:
                 first.start_soon(until, desk.halted.wait)

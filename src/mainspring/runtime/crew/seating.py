@@ -80,6 +80,7 @@ class Seating:
                 prefix=self._prefixes.get(member.parent_id or "") if kind.name == FORK else None,
             )
             desk = desk_for(self.office, seat)
+            desk.is_heard_for = True
             desk.note(*kit.facts)
             if is_first:
                 desk.note(*preloading(kind, self.agent.skills))
