@@ -206,7 +206,11 @@ def _read(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _Rea
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{file}: {error}") from error
     unknown = [*_unknown(whole, SettingsFile), *_unknown_permissions(whole)]
-    warnings = (f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why",) if unknown else ()
+    warnings = (
+        (f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why",)
+        if unknown
+        else ()
+    )
     return _Read(scope=scope, file=file, folder=folder, settings=settings, warnings=warnings)
 
 

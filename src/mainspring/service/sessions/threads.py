@@ -82,7 +82,9 @@ class Threads:
             return replace(known, archived_threads=archived)
 
         await self._sessions.drawer.update(who.tenant, session_id, change)
-        gone = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=thread.agent_name or "")
+        gone = ThreadStatusTerminated(
+            session_thread_id=thread_id, agent_name=thread.agent_name or ""
+        )
         await self._sessions.submit(
             who.tenant, session_id, gone, client_ids=[f"{thread_id} archived"]
         )
