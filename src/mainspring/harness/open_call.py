@@ -48,6 +48,12 @@ class OpenCall(Struct, frozen=True, kw_only=True):
         return self.answer is not None and self.kind == "tool"
 
     @property
+    def wants_answer(self) -> bool:
+        """A person or a client has to say something before it can be settled."""
+        is_asked = self.kind != "tool" or "ask" in (self.decision, self.in_doubt)
+        return is_asked and not self.is_answered and not self.settled
+
+    @property
     def is_approved(self) -> bool:
         """A person has said yes, to what they saw."""
         return self.answer is not None and self.answer.result == "allow"

@@ -99,3 +99,23 @@ async def test_who_was_put_away_is_not_woken_and_what_it_was_sent_is_kept(tmp_pa
         result = await session.run()
     assert result is not None
     assert "'general' was put away by a user" in result.text
+
+
+async def test_only_what_a_person_has_to_answer_is_waited_for(tmp_path: Path):
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        return at
+
+    lead = replace(LEAD, tools=[deploy, look])
+    ship = once(calls("deploy", where="prod") + calls("look", at="it"), "shipped")
+    model = troupe({"begin": once(ask("ship")), "task ship": ship})
+    async with staged(tmp_path, model) as runtime:
+        session = await runtime.start(lead, "begin")
+        waiting = await session.run()
+        assert waiting is not None
+        [asked] = waiting.waiting_for
+        await session.answer(asked, "allow")
+        result = await session.run()
+    assert result is not None
+    assert "shipped: deployed to prod\nit" in result.text

@@ -170,7 +170,7 @@ class Crew:
             called = self.ensemble.called_by(call.id)
             if called is not None and self.ensemble.is_awaited(called):
                 found += self.waiting_for(called)
-            elif not call.is_answered:
+            elif call.wants_answer:
                 found.append(call.id)
         return [*found, *self.waiting_below(member.id)]
 
