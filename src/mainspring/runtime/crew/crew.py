@@ -184,7 +184,8 @@ class Crew:
 
     async def stay(self, thread_id: str) -> bool:
         self._tend()
-        if not any(each.id in self._posts for each in self.ensemble.below(thread_id)):
+        is_alone = not any(each.id in self._posts for each in self.ensemble.below(thread_id))
+        if is_alone and not self.ensemble.mail_for(thread_id):
             return False
         await self._until_news(thread_id)
         return True
