@@ -1,43 +1,35 @@
-"""What a subagent asks a person."""
+"""What a subagent asks a person, and what people say to it."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.runtime.crew.troupe import LEAD, Play, newest, staged, troupe, turn_of
+from tests.runtime.crew.troupe import (
+    LEAD,
+    ask,
+    births,
+    newest,
+    once,
+    reply,
+    staged,
+    task_of,
+    troupe,
+    turn_of,
+)
 
 from mainspring import calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Line
+from mainspring.capabilities.providers.scripted import Answer, Scripted
 from mainspring.capabilities.tools.wrap import renamed, with_approval
-from mainspring.core.envelope import Event
 from mainspring.core.events import (
-    ThreadCreated,
     ThreadStatusTerminated,
+    UserInterrupt,
 )
-from mainspring.core.model import Request
-
-
-def ask(task: str, **more: object) -> Line:
-    return calls("agent", description=task, prompt=f"task {task}", **more)
-
-
-def once(first: Answer, then: str = "all done") -> Play:
-    """Say `first`, and after its results `then`."""
-
-    def play(request: Request) -> Answer:
-        return first if turn_of(request) == 0 else says(f"{then}: {newest(request)}")
-
-    return play
-
-
-def reply(text: str) -> Play:
-    return lambda _: says(text)
-
-
-def births(events: list[Event]) -> list[ThreadCreated]:
-    return [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
+from mainspring.core.model import Delta, Reply, Request
+from mainspring.harness.ensemble import Ensemble
 
 
 @tool
@@ -119,3 +111,28 @@ async def test_only_what_a_person_has_to_answer_is_waited_for(tmp_path: Path):
         result = await session.run()
     assert result is not None
     assert "shipped: deployed to prod\nit" in result.text
+
+
+async def test_an_interrupt_of_one_thread_stops_it_in_the_midst_of_a_reply(tmp_path: Path):
+    blocked = anyio.Event()
+
+    class Stuck(Scripted):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+            if "task" in task_of(request):
+                blocked.set()
+                await anyio.sleep_forever()
+            async for delta in super().stream(request):
+                yield delta
+
+    async with staged(tmp_path, Stuck(otherwise=once(ask("endless")))) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.run)
+                await blocked.wait()
+                [birth] = births(await session.events())
+                child = birth.session_thread_id
+                interrupt = UserInterrupt(session_thread_id=child)
+                await runtime.log.submit(session.id, interrupt, thread_id=child)
+        events = await session.events()
+    assert Ensemble.of(events, events[0].thread_id).main.thread.last_reason == "completed"

@@ -6,42 +6,31 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-from tests.runtime.crew.troupe import LEAD, Play, kinds_of, newest, staged, task_of, troupe, turn_of
+from tests.runtime.crew.troupe import (
+    LEAD,
+    ask,
+    births,
+    kinds_of,
+    newest,
+    once,
+    reply,
+    staged,
+    task_of,
+    troupe,
+    turn_of,
+)
 
 from mainspring import Agent, Limits, calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
+from mainspring.capabilities.providers.scripted import Answer, Scripted
 from mainspring.core.content import plain_text
-from mainspring.core.envelope import Event
 from mainspring.core.events import (
     AgentToolResult,
     StatusIdle,
-    ThreadCreated,
     ThreadMessageReceived,
 )
 from mainspring.core.model import Request
 from mainspring.harness.ensemble import Ensemble
 from mainspring.runtime.crew.subagent import Subagent
-
-
-def ask(task: str, **more: object) -> Line:
-    return calls("agent", description=task, prompt=f"task {task}", **more)
-
-
-def once(first: Answer, then: str = "all done") -> Play:
-    """Say `first`, and after its results `then`."""
-
-    def play(request: Request) -> Answer:
-        return first if turn_of(request) == 0 else says(f"{then}: {newest(request)}")
-
-    return play
-
-
-def reply(text: str) -> Play:
-    return lambda _: says(text)
-
-
-def births(events: list[Event]) -> list[ThreadCreated]:
-    return [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
 
 
 async def test_a_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_the_result(

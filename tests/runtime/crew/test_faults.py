@@ -13,8 +13,18 @@ import anyio.lowlevel
 import pytest
 from tests.harness.world import Killed
 from tests.runtime.crew.live_ensemble import folded
-from tests.runtime.crew.test_crew import ask, births, once, reply
-from tests.runtime.crew.troupe import LEAD, newest, staged, task_of, troupe, turn_of
+from tests.runtime.crew.troupe import (
+    LEAD,
+    ask,
+    births,
+    newest,
+    once,
+    reply,
+    staged,
+    task_of,
+    troupe,
+    turn_of,
+)
 
 from mainspring import calls, says, tool
 from mainspring.capabilities.providers.scripted import Answer, Scripted

@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mainspring import Agent, Runtime, open_runtime
-from mainspring.capabilities.providers.scripted import Answer, Scripted, says
+from mainspring import Agent, Runtime, calls, open_runtime
+from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, says
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
+from mainspring.core.events import ThreadCreated
 from mainspring.core.model import Assistant, Request, ToolResult, User
 from mainspring.runtime.crew.built_in import BUILT_IN
 
@@ -64,3 +65,24 @@ async def staged(folder: Path, model: Scripted) -> AsyncGenerator[Runtime, None]
 
 def kinds_of(events: list[Event], thread_id: str) -> list[str]:
     return [event.type for event in events if event.thread_id == thread_id]
+
+
+def ask(task: str, **more: object) -> Line:
+    return calls("agent", description=task, prompt=f"task {task}", **more)
+
+
+def once(first: Answer, then: str = "all done") -> Play:
+    """Say `first`, and after its results `then`."""
+
+    def play(request: Request) -> Answer:
+        return first if turn_of(request) == 0 else says(f"{then}: {newest(request)}")
+
+    return play
+
+
+def reply(text: str) -> Play:
+    return lambda _: says(text)
+
+
+def births(events: list[Event]) -> list[ThreadCreated]:
+    return [event.payload for event in events if isinstance(event.payload, ThreadCreated)]

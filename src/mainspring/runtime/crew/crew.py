@@ -207,8 +207,8 @@ class Crew:
 
         def heed(thread_id: str) -> bool:
             post = self._posts.get(thread_id)
-            if post is not None and thread_id != self._main:
-                _halt(post)
+            if post is not None and post.desk is not None and thread_id != self._main:
+                post.desk.halted.set()  # it takes the interrupt in itself
             return False
 
         await self._record.writer.hear("user.interrupt", is_for=heed)
