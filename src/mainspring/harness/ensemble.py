@@ -16,10 +16,8 @@ from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usa
 from mainspring.harness import limits
 from mainspring.harness.gear import Gear
 from mainspring.harness.limits import Spent
+from mainspring.harness.reasons import INTERRUPTED
 from mainspring.harness.thread import Thread
-
-INTERRUPTED = ("interrupted_streaming", "interrupted_tools")
-
 
 Letter: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
 
@@ -183,12 +181,7 @@ class Ensemble:
             case _:
                 pass
 
-    def _carry(
-        self,
-        member: Member,
-        event_id: str,
-        letter: events.ThreadMessageSent | ThreadMessageReceived,
-    ) -> None:
+    def _carry(self, member: Member, event_id: str, letter: Letter) -> None:
         if isinstance(letter, events.ThreadMessageSent):
             self._send(member, event_id, letter)
         elif letter.sent_id is not None:

@@ -25,6 +25,8 @@ Terminal: TypeAlias = Literal[
     "recovery_exhausted",
 ]
 
+INTERRUPTED: tuple[Terminal, ...] = ("interrupted_streaming", "interrupted_tools")
+
 Onward: TypeAlias = Literal[
     "next_turn",
     "compacted_retry",

@@ -20,6 +20,7 @@ from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.gear import Gear
 from mainspring.harness.open_call import Kind, OpenCall
 from mainspring.harness.outcome import assignment
+from mainspring.harness.reasons import INTERRUPTED
 from mainspring.harness.repetition import Repetition
 
 JUDGEMENT = "judgement"
@@ -171,7 +172,7 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.tries = Tries()
     thread.summary_failures = 0
     thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
-    if payload.reason in ("interrupted_streaming", "interrupted_tools"):
+    if payload.reason in INTERRUPTED:
         thread.transcript.is_answered = True  # the user took it back: nothing is owed
 
 

@@ -88,7 +88,6 @@ class _Shared:
 class _Station:
     """A folder to work in, and hands there."""
 
-    key: str
     places: Places
     hands: Hands | None
     tree: Tree
@@ -147,7 +146,6 @@ class Outfitter:
         hands = await self._hands(key, places, shared)
         try:
             yield _Station(
-                key=key,
                 places=places,
                 hands=hands,
                 tree=_tree(places, shared.policy, skills),

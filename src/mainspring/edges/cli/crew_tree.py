@@ -14,9 +14,9 @@ from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.edges.cli.gist import cut
 from mainspring.edges.cli.render import Part, counted, dollars
+from mainspring.harness.reasons import INTERRUPTED
 
 State: TypeAlias = Literal["waiting", "running", "asking", "ended"]
-_INTERRUPTED = ("interrupted_streaming", "interrupted_tools")
 _LONGEST_NAME = 16
 
 
@@ -222,6 +222,6 @@ def _rest(branch: Branch, reason: str) -> None:
     branch.calls.clear()
     branch.state = "ended"
     if branch.reason != "stopped":
-        is_cut_short = reason in _INTERRUPTED
+        is_cut_short = reason in INTERRUPTED
         words = "interrupted" if is_cut_short else reason.replace("_", " ")
         branch.reason = "done" if reason == "completed" else words

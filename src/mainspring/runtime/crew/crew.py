@@ -128,13 +128,13 @@ class Crew:
 
     async def wait_for(self, member: Member) -> None:
         """Run a thread here and now, until it ends or waits."""
-        self._take_post(member)
+        self._posts[member.id] = _Post()
         await self._work(member)
 
     def set_to_work(self, member: Member) -> None:
         """Run a thread beside all others; its parent gets a message when it ends."""
         if member.id not in self._posts:
-            self._take_post(member)
+            self._posts[member.id] = _Post()
             self._has_run = True
             self._group.start_soon(self._in_background, member)
 
@@ -307,9 +307,8 @@ class Crew:
 
     async def _is_lodged(self, member: Member) -> bool:
         """Whether it has a place to work in; if not, it ends, and its parent is told why."""
-        parent = self.ensemble.members[member.parent_id or self.ensemble.main.id]
         try:
-            await self.lodgings.lodge(member, is_within=self._is_within(parent))
+            await self.lodgings.lodge(member, is_within=self._is_within(self._parent(member)))
         except HandsError as error:
             self._give_up(member, error)
             return False
@@ -332,8 +331,8 @@ class Crew:
         told why."""
         self._note(member.id, *self.ensemble.mail_for(member.id))
         if self._close(member):
-            parent = self.ensemble.members[member.parent_id or self.ensemble.main.id]
-            self.send(member, parent, f"{member.name} {member.id} cannot go on: {error}")
+            why = f"{member.name} {member.id} cannot go on: {error}"
+            self.send(member, self._parent(member), why)
 
     def _is_within(self, member: Member) -> bool:
         """Whether a thread works in a worktree: its own, or that of who has called it."""
@@ -347,16 +346,16 @@ class Crew:
     def _report(self, member: Member) -> None:
         """Silence is for those who wait, and for those whom somebody has stopped."""
         if _is_over(member) and not member.is_reported and member.parent_id is not None:
-            parent = self.ensemble.members[member.parent_id]
-            self.send(member, parent, report_of(member, self.lodgings.told(member)))
+            report = report_of(member, self.lodgings.told(member))
+            self.send(member, self._parent(member), report)
 
-    def _take_post(self, member: Member) -> None:
-        self._expected.discard(member.id)
-        self._posts[member.id] = _Post()
+    def _parent(self, member: Member) -> Member:
+        """Who has called a thread that is not the main one."""
+        return self.ensemble.members[member.parent_id or self._main]
 
     def _halt_all(self) -> None:
         for thread_id, post in self._posts.items():
-            if thread_id != self.ensemble.main.id:
+            if thread_id != self._main:
                 _halt(post)
 
     def _close(self, member: Member) -> bool:

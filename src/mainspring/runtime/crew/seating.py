@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +46,6 @@ class Seating:
     """The main thread's."""
     kit: Kit
     extras: Extras
-    prefix: Prefix | None = None
-    """The main thread's, once it has a desk."""
     _agents: dict[str, Agent] = field(default_factory=dict[str, Agent], init=False)
     _prefixes: dict[str, Prefix] = field(default_factory=dict[str, Prefix], init=False)
 
@@ -129,7 +127,7 @@ class Seating:
         called = (each for each in chain if each.birth is not None)
         return next((kind for kind in map(self.kind_of, called) if kind.name != FORK), _ANYBODY)
 
-    def _kit_for(self, member: Member, agent: Agent):  # noqa: ANN202
+    def _kit_for(self, member: Member, agent: Agent) -> AbstractAsyncContextManager[Kit]:
         chain = list(self.office.record.ensemble.upwards(member))
         worktree = next((each.worktree for each in chain if each.worktree is not None), None)
         opening = Opening(
