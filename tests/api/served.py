@@ -33,6 +33,9 @@ class Tags:
         principal.require(route.role)
         return Admission(who=principal)
 
+    async def check_named(self, *_: object) -> None:
+        pass
+
 
 @dataclass(frozen=True, slots=True)
 class Served:

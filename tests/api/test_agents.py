@@ -340,6 +340,9 @@ class Only:
     async def admit(self, knock: Knock, route: Route) -> Admission:
         return Admission(who=self.who)
 
+    async def check_named(self, *_: object) -> None:
+        pass
+
 
 @asynccontextmanager
 async def client_of(api: Served, who: Principal) -> AsyncGenerator[AsyncAnthropic, None]:

@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from mainspring.core.ids import FileId
+
 
 class Base64Source(Struct, frozen=True, kw_only=True, tag_field="type", tag="base64"):
     media_type: str
@@ -17,7 +19,7 @@ class UrlSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url"):
 
 
 class FileSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
-    file_id: str
+    file_id: FileId
 
 
 class PlainTextSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):

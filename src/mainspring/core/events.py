@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.content import Block
+from mainspring.core.ids import FileId
 
 
 class Payload(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
@@ -58,7 +59,7 @@ class TextRubric(Struct, frozen=True, kw_only=True, tag_field="type", tag="text"
 
 
 class FileRubric(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
-    file_id: str
+    file_id: FileId
 
 
 class UserDefineOutcome(Payload, frozen=True, kw_only=True, tag="user.define_outcome"):

@@ -6,6 +6,32 @@ import hashlib
 import json
 import secrets
 import time
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+KIND = "id"
+"""Under which an id's type says in its metadata what it is the id of."""
+
+AgentId: TypeAlias = Annotated[str, Meta(extra={KIND: "agent"})]
+EnvironmentId: TypeAlias = Annotated[str, Meta(extra={KIND: "environment"})]
+SessionId: TypeAlias = Annotated[str, Meta(extra={KIND: "session"})]
+ThreadId: TypeAlias = Annotated[str, Meta(extra={KIND: "thread"})]
+ToolUseId: TypeAlias = Annotated[str, Meta(extra={KIND: "tool_use"})]
+FileId: TypeAlias = Annotated[str, Meta(extra={KIND: "file"})]
+VaultId: TypeAlias = Annotated[str, Meta(extra={KIND: "vault"})]
+MemoryStoreId: TypeAlias = Annotated[str, Meta(extra={KIND: "memory_store"})]
+MemoryId: TypeAlias = Annotated[str, Meta(extra={KIND: "memory"})]
+SkillId: TypeAlias = Annotated[str, Meta(extra={KIND: "skill"})]
+DeploymentId: TypeAlias = Annotated[str, Meta(extra={KIND: "deployment"})]
+ApprovalId: TypeAlias = Annotated[str, Meta(extra={KIND: "approval"})]
+KeyId: TypeAlias = Annotated[str, Meta(extra={KIND: "key"})]
+TenantId: TypeAlias = Annotated[str, Meta(extra={KIND: "tenant"})]
+ModelId: TypeAlias = Annotated[str, Meta(extra={KIND: "model"})]
+ExternalId: TypeAlias = Annotated[str, Meta(extra={KIND: "external"})]
+"""Somebody else's: an OAuth client, a skill that comes with the model."""
+GrantedId: TypeAlias = Annotated[str, Meta(extra={KIND: "granted"})]
+"""Of anything that a key may be given access to."""
 
 SESSION = "sesn"
 THREAD = "sthr"

@@ -20,6 +20,7 @@ from mainspring.core.errors import InvalidInput, MainspringError, RateLimited
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
+from mainspring.service.access.door import Decoded
 from mainspring.service.access.knock import Admission, Knock, client_address, joined
 from mainspring.service.access.principal import Principal
 from mainspring.service.keeping.about import about
@@ -40,6 +41,15 @@ class Doorkeeper(Protocol):
         """Who it is, and whether it may ask for this, and as often as it does.
 
         Raises: Unauthenticated, and RateLimited for who was it too often.
+        """
+        ...
+
+    async def check_named(
+        self, who: Principal, path: Mapping[str, str], query: Decoded, body: Decoded
+    ) -> None:
+        """Whether it may name what it does in its query and body.
+
+        Raises: Forbidden, NotFound.
         """
         ...
 
@@ -161,11 +171,16 @@ class Api:
         exchange.who, exchange.headers = admission.who, admission.headers
         if admission.refusal is not None:
             raise admission.refusal
+        query = read_query(route, request.query)
+        body = await read_body(route, request)
+        await self._doorkeeper.check_named(
+            admission.who, request.match_info, (query, route.query), (body, route.body)
+        )
         call = Call(
             who=admission.who,
             path=request.match_info,
-            query=read_query(route, request.query),
-            body=await read_body(route, request),
+            query=query,
+            body=body,
             request=request,
             require_welcome=partial(self._require_welcome, exchange.knock, route),
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
@@ -27,15 +27,12 @@ from mainspring.log.records import Records
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.keys import MAX_SECRET, Key, Keys, digest_of
 from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.named_ids import ids_in
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.access.rates import Buckets, Rate, Standing
+from mainspring.service.access.scope import Scope
 from mainspring.service.access.tenants import Tenant, Tenants
-from mainspring.service.keeping.drawer import Drawer
 from mainspring.service.keeping.recent import Recent
-from mainspring.service.sessions.agent import skills_of
-from mainspring.service.sessions.mounted import StoreResource
-from mainspring.service.sessions.record import KIND as SESSION
-from mainspring.service.sessions.record import SessionRecord
 
 _LOG = logging.getLogger("mainspring.door")
 
@@ -43,9 +40,12 @@ KNOWN_SECONDS = 3.0
 ACTING_AGENT = "x-mainspring-agent"
 """An agent's own request says whose it is with this header. It only ever takes rights away."""
 WORKSPACE = "anthropic-workspace-id"
-_USED = ("memory_store_id", "skill_id")
 NOBODY = Principal(tenant="", key_id="", role="viewer", name="nobody")
 """Who asks at a route that needs no key."""
+
+
+Decoded: TypeAlias = tuple[object, object]
+"""A part of a request, and the type that it was decoded as."""
 
 
 class Wicket(Protocol):
@@ -93,7 +93,7 @@ class Door:
     ) -> None:
         self._keys = Keys(records, clock=clock)
         self._rates = rates or Rates()
-        self._sessions = Drawer(records, SESSION, SessionRecord)
+        self._scope = Scope(records)
         self._tokens = tokens
         self._clock = clock
         self._halts = Halts(records, clock=clock, monotonic=monotonic)
@@ -196,59 +196,22 @@ class Door:
         try:
             who.require(route.role)
             if who.agent_id is not None or who.environment_id is not None:
-                await self._check_scope(who, knock.path, route)
+                await self._scope.check_route(who, route, knock.path)
             if who.acting_agent is not None:
                 await self._check_halts(who)
         except MainspringError as error:
             return error
         return None
 
-    async def _check_scope(self, who: Principal, path: Mapping[str, str], route: Wicket) -> None:
-        """Raises: Forbidden, NotFound: not what this key is for. What is not known to be is not."""
-        if who.environment_id is not None and not route.for_worker_keys:
-            raise Forbidden("this key is for the work of its environment only")
-        is_of_agents = route.for_agent_keys or "agent_id" in path or "session_id" in path
-        if who.agent_id is not None and not is_of_agents:
-            raise Forbidden(f"the key {who.name!r} is for the agent {who.agent_id} only")
-        if "agent_id" in path:
-            who.require_agent(path["agent_id"])
-        if "environment_id" in path:
-            _require_environment(who, path["environment_id"])
-        if "session_id" in path:
-            session = await self._sessions.get(who.tenant, path["session_id"])
-            who.require_agent(session.agent.id)
-            _require_environment(who, session.environment_id)
-        if who.session_id is not None:
-            _require_own(who, path)
-            await self._check_skill(who, path.get("skill_id"))
-        if who.environment_id is not None and "memory_store_id" in path:
-            await self._check_store(who, path["memory_store_id"], route)
-
-    async def _check_store(self, who: Principal, store_id: str, route: Wicket) -> None:
-        """Who looks after a session has the stores that it has, and no more of them.
+    async def check_named(
+        self, who: Principal, path: Mapping[str, str], query: Decoded, body: Decoded
+    ) -> None:
+        """Whether it may name what it does in its query and body.
 
         Raises: Forbidden, NotFound.
         """
-        if who.session_id is None:
-            raise Forbidden("memory is for the token of a work item, not for an environment's key")
-        session = await self._sessions.get(who.tenant, who.session_id)
-        stores = {
-            each.memory_store_id: each.access
-            for each in session.resources
-            if isinstance(each, StoreResource)
-        }
-        if store_id not in stores:
-            raise NotFound("memory_store", store_id)
-        if stores[store_id] == "read_only" and route.role != "viewer":
-            raise Forbidden(f"the session {who.session_id} only reads {store_id}")
-
-    async def _check_skill(self, who: Principal, skill_id: str | None) -> None:
-        """Raises: NotFound: it is none of the session's."""
-        if skill_id is None:
-            return
-        session = await self._sessions.get(who.tenant, who.session_id or "")
-        if skill_id not in {each.skill_id for each in skills_of(session.agent)}:
-            raise NotFound("skill", skill_id)
+        if who.agent_id is not None or who.environment_id is not None:
+            await self._scope.check_ids(who, path, [*ids_in(*query), *ids_in(*body)])
 
     async def _check_halts(self, who: Principal) -> None:
         """People must still be able to look and to mend; what is stopped must do nothing."""
@@ -281,6 +244,7 @@ def _principal(key: Key) -> Principal:
         agent_id=key.agent_id,
         environment_id=key.environment_id,
         acting_agent=key.lent_to,
+        grants=frozenset(key.grants),
     )
 
 
@@ -295,19 +259,6 @@ def _acting(who: Principal, headers: Mapping[str, str]) -> Principal:
     if not named.strip() or len(named) > 256 or not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"{ACTING_AGENT}: the id of an agent")
     return replace(who, acting_agent=named.strip())
-
-
-def _require_environment(who: Principal, environment_id: str) -> None:
-    if who.environment_id not in (None, environment_id):
-        raise Forbidden(f"the key {who.name!r} is for the environment {who.environment_id} only")
-
-
-def _require_own(who: Principal, path: Mapping[str, str]) -> None:
-    """The token of a work item is for that item, its session, and what this one uses."""
-    own = {"work_id": who.work_id, "session_id": who.session_id}
-    named = [name for name in (*own, *_USED) if name in path]
-    if not named or any(path[name] != own[name] for name in named if name in own):
-        raise Forbidden(f"this token is for {who.work_id} and the session {who.session_id} only")
 
 
 def _too_often(standing: Standing) -> RateLimited | None:

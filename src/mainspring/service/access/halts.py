@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyThere, NotFound
+from mainspring.core.ids import AgentId
 from mainspring.log.records import Records, Wanted
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
@@ -38,7 +39,7 @@ class Halt(Struct, frozen=True, kw_only=True):
 
 
 class CreateHalt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    agent_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    agent_id: Annotated[AgentId, Meta(min_length=1, max_length=256)] | None = None
     reason: Annotated[str, Meta(max_length=1024)] = ""
 
 

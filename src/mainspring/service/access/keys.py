@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyThere, Forbidden, InvalidInput, NotFound, Unauthenticated
+from mainspring.core.ids import AgentId, EnvironmentId, GrantedId
 from mainspring.log.records import Put, Records, Wanted
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.access.tenants import ROOT, CreateTenant, PerMinute, Tenants, Usd, check_usd
@@ -34,7 +35,7 @@ USE_NOTED_EVERY = timedelta(hours=1)
 FROM_ENVIRONMENT = "MAINSPRING_ADMIN_KEY"
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
-ScopeId = Annotated[str, Meta(min_length=1, max_length=256)]
+_LENGTH = Meta(min_length=1, max_length=256)
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -47,6 +48,9 @@ class Key(Struct, frozen=True, kw_only=True):
     """The id of the key that made it, `cli`, or what else did."""
     agent_id: str | None = None
     """The only agent that it is for."""
+    grants: tuple[str, ...] = ()
+    """With an agent: vaults, memory stores, files, skills and self-hosted environments that it may
+    give to sessions, by their ids."""
     environment_id: str | None = None
     """The only environment whose work it does: the key of a self-hosted worker."""
     lent_to: str | None = None
@@ -77,9 +81,10 @@ class NewKey(Key, frozen=True, kw_only=True):
 class CreateKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Name
     role: Role = "user"
-    agent_id: ScopeId | None = None
-    environment_id: ScopeId | None = None
-    lent_to: ScopeId | None = None
+    agent_id: Annotated[AgentId, _LENGTH] | None = None
+    grants: Annotated[tuple[Annotated[GrantedId, _LENGTH], ...], Meta(max_length=256)] = ()
+    environment_id: Annotated[EnvironmentId, _LENGTH] | None = None
+    lent_to: Annotated[AgentId, _LENGTH] | None = None
     requests_per_minute: PerMinute | None = None
     daily_budget_usd: Usd | None = None
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
@@ -224,6 +229,8 @@ class Keys:
             raise InvalidInput("expires_at: that has passed already")
         if asked.environment_id is not None and asked.agent_id is not None:
             raise InvalidInput("agent_id: a key is for an agent or for an environment, not both")
+        if asked.grants and asked.agent_id is None:
+            raise InvalidInput("grants: only a key for one agent needs them")
         if asked.environment_id is not None and asked.role not in ("viewer", "user"):
             raise InvalidInput("role: the key of a worker is a viewer's or a user's")
 

@@ -23,6 +23,8 @@ class Principal:
     """As people call it: the key's name, the subject's e-mail address."""
     agent_id: str | None = None
     """The only agent that it may have to do with."""
+    grants: frozenset[str] = frozenset()
+    """With an agent: the other things that it may name, by their ids."""
     environment_id: str | None = None
     """The only environment whose work it may do: the key of a self-hosted worker."""
     session_id: str | None = None

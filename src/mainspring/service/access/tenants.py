@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
+from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyThere, Forbidden, InvalidInput, NotFound
 from mainspring.log.records import Put, Records
@@ -23,7 +24,7 @@ ROOT = "default"
 PLATFORM = ""
 """What tenants are kept under: nobody's key is of this tenant."""
 
-TenantId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z")]
+TenantId = Annotated[ids.TenantId, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z")]
 PerMinute: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
 Usd: TypeAlias = Decimal
 """Dollars, as text in JSON."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
-from mainspring.core.ids import stable_id
+from mainspring.core.ids import AgentId, stable_id
 from mainspring.log.records import Records
 from mainspring.service.access.principal import ROLES, Principal
 from mainspring.service.keeping.drawer import Drawer
@@ -54,7 +54,7 @@ class SetApprovalPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What is not given stays, or is the tenant's for an agent that has no policy yet; `null`
     takes it away."""
 
-    agent_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    agent_id: Annotated[AgentId, Meta(min_length=1, max_length=128)] | None = None
     role: AnswerRole | UnsetType = UNSET
     four_eyes: bool | UnsetType = UNSET
     expires_after_seconds: Seconds | UnsetType | None = UNSET

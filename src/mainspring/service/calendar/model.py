@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import TextRubric
+from mainspring.core.ids import AgentId, EnvironmentId, VaultId
 from mainspring.service.calendar.schedules import Cron, Policy
 from mainspring.service.describing.agent_roster import AgentReference, Version
 from mainspring.service.keeping.metadata import Metadata, MetadataPatch
@@ -26,8 +27,8 @@ _LONGEST_RUBRIC = 262_144
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Description = Annotated[str, Meta(max_length=2048)]
-EnvironmentId = Annotated[str, Meta(min_length=1, max_length=128)]
-VaultIds = Annotated[tuple[str, ...], Meta(max_length=50)]
+EnvironmentAsked = Annotated[EnvironmentId, Meta(min_length=1, max_length=128)]
+VaultIds = Annotated[tuple[VaultId, ...], Meta(max_length=50)]
 InitialEvent: TypeAlias = SendMessage | SendOutcome | SendSystem
 InitialEvents = Annotated[tuple[InitialEvent, ...], Meta(min_length=1, max_length=50)]
 
@@ -49,7 +50,7 @@ ResourcesAsked = Annotated[tuple[ResourceAsked, ...], Meta(max_length=500)]
 
 
 class AgentAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    id: str
+    id: AgentId
     version: Version | None = None
 
 
@@ -131,8 +132,8 @@ class Deployment(Struct, frozen=True, kw_only=True):
 
 
 class CreateDeployment(Struct, frozen=True, kw_only=True):
-    agent: str | AgentAsked
-    environment_id: EnvironmentId
+    agent: AgentId | AgentAsked
+    environment_id: EnvironmentAsked
     initial_events: InitialEvents
     name: Name
     budget: Budget | None = None
@@ -146,8 +147,8 @@ class CreateDeployment(Struct, frozen=True, kw_only=True):
 class UpdateDeployment(Struct, frozen=True, kw_only=True):
     """What is not said stays; `null` clears what can be cleared."""
 
-    agent: str | AgentAsked | UnsetType = UNSET
-    environment_id: EnvironmentId | UnsetType = UNSET
+    agent: AgentId | AgentAsked | UnsetType = UNSET
+    environment_id: EnvironmentAsked | UnsetType = UNSET
     initial_events: InitialEvents | UnsetType = UNSET
     name: Name | UnsetType = UNSET
     budget: Budget | UnsetType | None = UNSET

@@ -10,6 +10,7 @@ from typing import Literal
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import DeploymentId
 from mainspring.log.records import Put, Record, Records, Wanted
 from mainspring.service.calendar.model import BySchedule, DeploymentRun
 from mainspring.service.keeping.drawer import Drawer, Tabs
@@ -23,7 +24,7 @@ _TICK = timedelta(microseconds=1)
 class RunListing:
     limit: int = 20
     page: str | None = None
-    deployment_id: str | None = None
+    deployment_id: DeploymentId | None = None
     has_error: bool | None = None
     trigger_type: Literal["schedule", "manual"] | None = None
     created_from: datetime | None = None

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from mainspring.service.calendar.model import AgentAsked, EnvironmentId, Name, VaultIds
+from mainspring.core.ids import AgentId
+from mainspring.service.calendar.model import AgentAsked, EnvironmentAsked, Name, VaultIds
 from mainspring.service.describing.agent_roster import AgentReference
 from mainspring.service.mail.signing import Scheme
 
@@ -46,8 +47,8 @@ class TriggerWithSecret(Trigger, frozen=True, kw_only=True):
 class CreateTrigger(Struct, frozen=True, kw_only=True):
     name: Name
     scheme: Scheme
-    agent: str | AgentAsked
-    environment_id: EnvironmentId
+    agent: AgentId | AgentAsked
+    environment_id: EnvironmentAsked
     message: Template
     instructions: Instructions = ""
     correlation: KeyTemplate | None = None
@@ -58,8 +59,8 @@ class CreateTrigger(Struct, frozen=True, kw_only=True):
 
 class UpdateTrigger(Struct, frozen=True, kw_only=True):
     name: Name | UnsetType = UNSET
-    agent: str | AgentAsked | UnsetType = UNSET
-    environment_id: EnvironmentId | UnsetType = UNSET
+    agent: AgentId | AgentAsked | UnsetType = UNSET
+    environment_id: EnvironmentAsked | UnsetType = UNSET
     message: Template | UnsetType = UNSET
     instructions: Instructions | UnsetType = UNSET
     correlation: KeyTemplate | UnsetType | None = UNSET

@@ -6,7 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-ModelId = Annotated[str, Meta(min_length=1, max_length=256)]
+from mainspring.core import ids
+
+ModelId = Annotated[ids.ModelId, Meta(min_length=1, max_length=256)]
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 Speed: TypeAlias = Literal["standard", "fast"]
 Geo = Annotated[str, Meta(min_length=1, max_length=64)]

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.ids import AgentId
 
 Version = Annotated[int, Meta(ge=1)]
 
@@ -61,7 +62,7 @@ Multiagent: TypeAlias = Coordinator | Multiagent20261001
 
 
 class AgentAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    id: str
+    id: AgentId
     version: Version | None = None
 
 
@@ -71,11 +72,11 @@ class SelfAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="self")
 
 class CoordinatorAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="coordinator"):
     agents: Annotated[
-        tuple[str | AgentAsked | SelfAsked | Advisor, ...], Meta(min_length=1, max_length=20)
+        tuple[AgentId | AgentAsked | SelfAsked | Advisor, ...], Meta(min_length=1, max_length=20)
     ]
 
 
-PredefinedAsked = Annotated[tuple[str | AgentAsked | SelfAsked, ...], Meta(max_length=20)]
+PredefinedAsked = Annotated[tuple[AgentId | AgentAsked | SelfAsked, ...], Meta(max_length=20)]
 
 
 class DelegationAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="enabled"):

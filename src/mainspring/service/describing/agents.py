@@ -15,6 +15,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros
 from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, Stale
+from mainspring.core.ids import ExternalId, SkillId
 from mainspring.log.records import Records
 from mainspring.service.describing.agent_model import ModelAsked, ModelConfig, resolved_model
 from mainspring.service.describing.agent_roster import (
@@ -72,12 +73,12 @@ AgentSkill: TypeAlias = AnthropicSkill | CustomSkill
 
 
 class AnthropicSkillAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
-    skill_id: Annotated[str, Meta(min_length=1, max_length=64)]
+    skill_id: Annotated[ExternalId, Meta(min_length=1, max_length=64)]
     version: str | None = None
 
 
 class CustomSkillAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
-    skill_id: str
+    skill_id: SkillId
     version: str | None = None
 
 

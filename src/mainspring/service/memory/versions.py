@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput, NotFound, Stale
+from mainspring.core.ids import ExternalId, KeyId, MemoryId, SessionId
 from mainspring.log.records import Record, Records, Wanted
 from mainspring.service.keeping.page import Page, cursor_of, place_of
 from mainspring.service.memory.memory import (
@@ -41,11 +42,11 @@ class VersionListing(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     page: str | None = None
     view: View = "basic"
-    memory_id: str | None = None
+    memory_id: MemoryId | None = None
     operation: Operation | None = None
-    session_id: str | None = None
-    api_key_id: str | None = None
-    service_account_id: str | None = None
+    session_id: SessionId | None = None
+    api_key_id: KeyId | None = None
+    service_account_id: ExternalId | None = None
     """Nobody's: there are no such accounts here."""
     created_at_gte: Moment | None = None
     created_at_lte: Moment | None = None

@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import AgentId
 from mainspring.runtime.crew.built_in import GENERAL
 from mainspring.runtime.crew.seating import FORK
 from mainspring.service.access.principal import Principal
@@ -127,7 +128,7 @@ class AgentWithOverrides(
 ):
     """What is named replaces the agent's own, for this session."""
 
-    id: str
+    id: AgentId
     version: Version | None = None
     mcp_servers: McpServers | UnsetType | None = UNSET
     model: ModelAsked | UnsetType = UNSET
@@ -140,7 +141,7 @@ class AgentWithOverrides(
         return not (isinstance(self.tools, UnsetType) and isinstance(self.mcp_servers, UnsetType))
 
 
-AgentChoice: TypeAlias = str | AgentAsked | AgentWithOverrides
+AgentChoice: TypeAlias = AgentId | AgentAsked | AgentWithOverrides
 
 
 class UpdateSessionAgent(Struct, frozen=True, kw_only=True):

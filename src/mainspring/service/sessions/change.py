@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import SessionUpdated
+from mainspring.core.ids import VaultId
 from mainspring.service.access.principal import Principal
 from mainspring.service.keeping.metadata import MetadataPatch, patched
 from mainspring.service.sessions.agent import SessionAgent, UpdateSessionAgent, models_of, updated
@@ -22,7 +23,7 @@ class UpdateSession(Struct, frozen=True, kw_only=True):
     budget: Budget | UnsetType | None = UNSET
     metadata: MetadataPatch | UnsetType | None = UNSET
     title: Title | UnsetType | None = UNSET
-    vault_ids: tuple[str, ...] | UnsetType = UNSET
+    vault_ids: tuple[VaultId, ...] | UnsetType = UNSET
 
 
 def check_budgetable(agent: SessionAgent, is_priced: Callable[[str], bool]) -> None:

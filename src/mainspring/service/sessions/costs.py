@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import SessionNotFound
 from mainspring.core.events import Usage
+from mainspring.core.ids import AgentId
 from mainspring.harness.budget import Payer
 from mainspring.runtime.spending import Bill, By, Charge, billed, charges, total
 from mainspring.service.access.ledger import TallyLedger
@@ -32,7 +33,7 @@ _CENT = Decimal("0.01")
 
 class AskCost(Struct, frozen=True, kw_only=True):
     by: By = "session"
-    agent_id: str | None = None
+    agent_id: AgentId | None = None
     created_at_gte: Moment | None = None
     """Of sessions that were made then or later."""
     created_at_lte: Moment | None = None

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
 from mainspring.log.records import Record, Records, Wanted
 from mainspring.log.session_log import ENDLESS
 from mainspring.service.keeping.page import Limit, cursor_of, place_of
@@ -29,16 +30,16 @@ _DECODER = msgspec.json.Decoder(SessionRecord)
 
 
 class ListSessions(Struct, frozen=True, kw_only=True):
-    agent_id: str | None = None
+    agent_id: AgentId | None = None
     agent_version: int | None = None
     created_at_gt: datetime | None = None
     created_at_gte: datetime | None = None
     created_at_lt: datetime | None = None
     created_at_lte: datetime | None = None
-    deployment_id: str | None = None
+    deployment_id: DeploymentId | None = None
     include_archived: bool = False
     limit: Limit = 20
-    memory_store_id: str | None = None
+    memory_store_id: MemoryStoreId | None = None
     order: Literal["asc", "desc"] = "desc"
     page: str | None = None
     statuses: tuple[Status, ...] = ()

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias, assert_never
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import FileId, MemoryStoreId
 from mainspring.service.describing.environments import Config, SelfHostedConfig
 from mainspring.service.sessions.surroundings import Surroundings
 
@@ -73,7 +74,7 @@ Resource: TypeAlias = FileResource | RepositoryResource | StoreResource
 
 
 class FileAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
-    file_id: str
+    file_id: FileId
     mount_path: Path | None = None
 
 
@@ -85,7 +86,7 @@ class RepositoryAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class StoreAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_store"):
-    memory_store_id: str
+    memory_store_id: MemoryStoreId
     access: Access | None = None
     instructions: Annotated[str, Meta(max_length=4096)] | None = None
 

@@ -16,11 +16,12 @@ from mainspring.core.content import (
     UrlSource,
 )
 from mainspring.core.events import FileRubric, TextRubric
+from mainspring.core.ids import ThreadId, ToolUseId
 
 MAX_EVENTS = 100
 MAX_INITIAL_EVENTS = 50
 MAX_RUBRIC_CHARS = 262_144
-Id = Annotated[str, Meta(min_length=1, max_length=128)]
+CallId = Annotated[ToolUseId, Meta(min_length=1, max_length=128)]
 
 
 class ImageAsked(Struct, frozen=True, kw_only=True, tag_field="type", tag="image"):
@@ -44,13 +45,13 @@ class SendMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="user
 
 
 class SendInterrupt(Struct, frozen=True, kw_only=True, tag_field="type", tag="user.interrupt"):
-    session_thread_id: str | None = None
+    session_thread_id: ThreadId | None = None
 
 
 class SendConfirmation(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="user.tool_confirmation"
 ):
-    tool_use_id: Id
+    tool_use_id: CallId
     result: Literal["allow", "deny"]
     deny_message: Annotated[str, Meta(max_length=10_000)] | None = None
 
@@ -58,13 +59,13 @@ class SendConfirmation(
 class SendCustomResult(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="user.custom_tool_result"
 ):
-    custom_tool_use_id: Id
+    custom_tool_use_id: CallId
     content: ResultContent = ()
     is_error: bool | None = None
 
 
 class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="user.tool_result"):
-    tool_use_id: Id
+    tool_use_id: CallId
     content: ResultContent = ()
     is_error: bool | None = None
 

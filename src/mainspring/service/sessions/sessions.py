@@ -27,6 +27,7 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
+from mainspring.core.ids import EnvironmentId, VaultId
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
@@ -80,13 +81,13 @@ def id_of(tenant: str, key: str) -> str:
 
 class CreateSession(Struct, frozen=True, kw_only=True):
     agent: AgentChoice
-    environment_id: str
+    environment_id: EnvironmentId
     budget: Budget | None = None
     initial_events: InitialEvents = ()
     metadata: Metadata | None = None
     resources: ResourcesAsked = ()
     title: Title | None = None
-    vault_ids: tuple[str, ...] = ()
+    vault_ids: tuple[VaultId, ...] = ()
 
 
 class ForkSession(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import ExternalId
 
 SecretText = Annotated[str, Meta(min_length=1, max_length=65_536)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
@@ -122,7 +123,7 @@ class NewPostAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="clie
 
 
 class NewRefresh(Struct, frozen=True, kw_only=True):
-    client_id: Short
+    client_id: Annotated[ExternalId, Meta(min_length=1, max_length=1024)]
     refresh_token: SecretText
     token_endpoint: Url
     token_endpoint_auth: NoClientAuth | NewBasicAuth | NewPostAuth

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.core.ids import AgentId, ApprovalId, SessionId
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.approvals.approvals import MAX_AT_ONCE, Answer, Answered, Approvals
 from mainspring.service.approvals.policy import ApprovalPolicy, SetApprovalPolicy
@@ -23,8 +24,8 @@ _POLICY = f"{_PATH}/policy"
 class ListApprovals(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     page: str | None = None
-    agent_id: str | None = None
-    session_id: str | None = None
+    agent_id: AgentId | None = None
+    session_id: SessionId | None = None
     asked_at_gte: Moment | None = None
     asked_at_lte: Moment | None = None
     include_closed: bool = False
@@ -34,7 +35,7 @@ class ListApprovals(Struct, frozen=True, kw_only=True):
 
 
 class AnswerSeveral(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    approval_ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_AT_ONCE)]
+    approval_ids: Annotated[tuple[ApprovalId, ...], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class AnsweredSeveral(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class AnsweredSeveral(Struct, frozen=True, kw_only=True):
 
 
 class WhosePolicy(Struct, frozen=True, kw_only=True):
-    agent_id: str | None = None
+    agent_id: AgentId | None = None
     """What holds for this agent; without it, for those that have none of their own."""
 
 

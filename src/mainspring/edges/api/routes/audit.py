@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from mainspring.core.ids import KeyId
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.access.audit import Audit, Entry, Verified
 from mainspring.service.keeping.drawer import Listing
@@ -19,7 +20,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 class ListAudit(Struct, frozen=True, kw_only=True):
     limit: Limit = 100
     page: str | None = None
-    key_id: str | None = None
+    key_id: KeyId | None = None
     created_at_gte: Moment | None = None
     created_at_lte: Moment | None = None
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.core.ids import DeploymentId
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.calendar.model import DeploymentRun
 from mainspring.service.calendar.runs import DeploymentRuns, RunListing, after, before
@@ -19,7 +20,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 class ListRuns(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     page: str | None = None
-    deployment_id: str | None = None
+    deployment_id: DeploymentId | None = None
     has_error: bool | None = None
     trigger_type: Literal["schedule", "manual"] | None = None
     created_at_gt: Moment | None = None

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import AgentId
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.calendar.deployments import Deployments
 from mainspring.service.calendar.firing import Firing
@@ -27,7 +28,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 class ListDeployments(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     page: str | None = None
-    agent_id: str | None = None
+    agent_id: AgentId | None = None
     status: Literal["active", "paused"] | None = None
     include_archived: bool = False
     created_at_gte: Moment | None = None

@@ -10,6 +10,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import FileId, SessionId
 from mainspring.edges.api.attachment import attachment
 from mainspring.edges.api.multipart import MULTIPART, Form, Uploads, read_form
 from mainspring.edges.api.route import Call, Nothing, Route
@@ -21,10 +22,10 @@ _MAX_PARTS = 8
 
 
 class ListFiles(Struct, frozen=True, kw_only=True):
-    ids: Annotated[tuple[str, ...], Meta(max_length=1000)] | None = None
+    ids: Annotated[tuple[FileId, ...], Meta(max_length=1000)] | None = None
     limit: Limit | None = None
     page: str | None = None
-    scope_id: str | None = None
+    scope_id: SessionId | None = None
 
 
 class FileForm(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,155 @@
+"""Every id that a request can name, by the types of all routes: what a key of one agent, or of
+another tenant, may name. A new route is tried too, or fails here until it can be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.api.requests_made import Place, places, request
+from tests.api.test_sweep import everything, unknown
+from tests.api.whole import Answer, Whole, filled, parameters, whole
+
+from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.named_ids import ids_in_path
+from mainspring.service.access.principal import Principal
+
+BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
+AN_ID = re.compile(r"(?:.+_)?ids?|agents?|environments?|vaults?|sessions?")
+NOT_OF_THE_TENANT = frozenset({"model", "external", "tenant", "granted"})
+GRANTED = ("vault_id", "memory_store_id", "file_id", "skill_id", "environment_id")
+
+
+@dataclass(frozen=True)
+class Scene:
+    api: Whole
+    mine: Mapping[str, str]
+    """By kind: what the agent has that the key is for."""
+    theirs: Mapping[str, str]
+    """By kind: what others of the same tenant have."""
+    key: str
+    """For that agent, without grants."""
+    granted: str
+    """For that agent, and for all of `theirs` that can be granted."""
+
+    async def ask(self, place: Place, id_: str, key: str) -> Answer:
+        own = {**self.mine, "kind": place.kind or ""}
+        query, body = request(place, id_, own)
+        ids = {**self.api.ids["acme"], **{f"{kind}_id": id_ for kind, id_ in self.mine.items()}}
+        path = filled(place.route, ids)
+        return await self.api.ask(place.route.method, f"{path}{query}", key=key, body=body)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncGenerator[Scene, None]:
+    async with whole(tmp_path) as api:
+        agent = await api.make("acme", "/v1/agents", {"name": "mine", "model": "claude-opus-5-5"})
+        place = await api.make("acme", "/v1/environments", {"name": "mine"})
+        session = await api.make(
+            "acme", "/v1/sessions", {"agent": agent["id"], "environment_id": place["id"]}
+        )
+        listed = await api.ask(
+            "GET", f"/v1/sessions/{session['id']}/threads", key=api.keys["acme", "admin"]
+        )
+        keys = Keys(api.house.ground.store.records)
+        ids = api.ids["acme"]
+        only = CreateKey(name="only", role="admin", agent_id=agent["id"])
+        more = CreateKey(
+            name="more",
+            role="admin",
+            agent_id=agent["id"],
+            grants=tuple(ids[name] for name in GRANTED),
+        )
+        yield Scene(
+            api=api,
+            mine={
+                "agent": agent["id"],
+                "environment": place["id"],
+                "session": session["id"],
+                "thread": listed.json["data"][0]["id"],
+            },
+            theirs={each.kind: each.id for each in ids_in_path(ids)} | {"tool_use": "sevt_1"},
+            key=(await keys.create(BOSS, only)).key,
+            granted=(await keys.create(BOSS, more)).key,
+        )
+
+
+async def test_every_id_that_a_request_can_name_has_the_type_of_what_it_is_the_id_of(scene: Scene):
+    plain = [
+        str(place)
+        for route in scene.api.routes
+        for place in places(route)
+        if place.kind is None and AN_ID.fullmatch(place.name)
+    ]
+    assert plain == []
+    names = {name for route in scene.api.routes for name in parameters(route)}
+    assert [each for each in ids_in_path(dict.fromkeys(names, "")) if each.kind == each.where] == []
+
+
+async def test_a_key_of_one_agent_names_nothing_of_others_anywhere_in_a_request(scene: Scene):
+    before = await everything(scene.api, "acme")
+    tried = 0
+    for route in scene.api.routes:
+        for place in places(route):
+            if route.is_open or place.kind is None or place.kind in NOT_OF_THE_TENANT:
+                continue
+            answer = await scene.ask(place, scene.theirs[place.kind], scene.key)
+            is_within = place.kind in ("thread", "tool_use")  # of the session in the path
+            expected = (400, 404) if is_within else (403, 404)
+            assert answer.status in expected, (str(place), answer.status, answer.body)
+            tried += 1
+    assert tried > 60
+    after = await everything(scene.api, "acme")
+    assert {name: each for name, each in after.items() if name in before} == before
+    assert {kind for kind, _ in after.keys() - before.keys()} <= {"audit"}
+
+
+async def test_what_was_granted_to_a_key_of_one_agent_it_may_name(scene: Scene):
+    """Else all of the above would hold for nothing."""
+    kinds: set[str] = set()
+    for route in scene.api.routes:
+        if not route.for_agent_keys or route.method == "DELETE":
+            continue
+        for place in places(route):
+            if place.kind is not None and f"{place.kind}_id" in GRANTED:
+                answer = await scene.ask(place, scene.theirs[place.kind], scene.granted)
+                assert answer.status not in (401, 403), (str(place), answer.status, answer.body)
+                kinds.add(place.kind)
+    assert kinds == {name.removesuffix("_id") for name in GRANTED}
+    made = await scene.api.ask(
+        "POST",
+        "/v1/sessions",
+        key=scene.granted,
+        body={
+            "agent": scene.mine["agent"],
+            "environment_id": scene.mine["environment"],
+            "vault_ids": [scene.theirs["vault"]],
+        },
+    )
+    assert made.status == 200, made.body
+
+
+async def test_ids_of_another_tenant_are_as_ids_that_never_were_anywhere_in_a_request(scene: Scene):
+    api = scene.api
+    before = await everything(api, "acme")
+    nobodys = {each.kind: each.id for each in ids_in_path(unknown(api.ids["acme"]))}
+    own = {each.kind: each.id for each in ids_in_path(api.ids["rival"])}
+    for route in api.routes:
+        if route.is_open or route.path.startswith("/v1/mainspring/tenants"):
+            continue
+        for place in places(route):
+            if place.kind is None or place.kind not in nobodys:
+                continue
+            found: list[int] = []
+            for id_ in (scene.theirs[place.kind], nobodys[place.kind]):
+                query, body = request(place, id_, {**own, "kind": place.kind})
+                path = f"{filled(route, api.ids['rival'])}{query}"
+                answer = await api.ask(
+                    route.method, path, key=api.keys["rival", "admin"], body=body
+                )
+                found.append(answer.status)
+            assert found[0] == found[1], (str(place), found)
+    assert await everything(api, "acme") == before
