@@ -39,6 +39,7 @@ from mainspring.service.sessions.sending import Sending
 from mainspring.service.sessions.sessions import CreateSession, Sessions
 from mainspring.service.sessions.streams import Streams
 from mainspring.service.sessions.surroundings import Surroundings
+from mainspring.testing.senders import TESTER
 
 BUSY, APPENDS, APPEND_SECONDS = 200, 15, 1.0
 IDLE, IDLE_SECONDS = 1000, 10.0
@@ -212,7 +213,7 @@ async def _added(server: Server) -> Measure:
         payload = UserMessage(content=(TextBlock("hello"),))
 
         async def straight() -> None:
-            await log.submit(straight_id, payload)
+            await log.submit(straight_id, payload, sender=TESTER)
 
         one, other = await _alternating(through_the_api, straight)
     added = (median(one) - median(other)) * 1000

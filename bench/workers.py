@@ -34,6 +34,7 @@ from mainspring.service.sessions.record import KIND
 from mainspring.service.work.dispatch import Dispatcher, Job
 from mainspring.service.work.embedded import EmbeddedDispatcher
 from mainspring.service.work.worker import Pace, Worker
+from mainspring.testing.senders import TESTER
 from mainspring.wiring.fleet import open_fleet
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4
@@ -148,7 +149,7 @@ async def _all_idle(log: SessionLog, dispatcher: Dispatcher, sessions: list[str]
 
 
 async def _say(log: SessionLog, dispatcher: Dispatcher, session_id: str, words: TextBlock) -> None:
-    await log.submit(session_id, UserMessage(content=(words,)))
+    await log.submit(session_id, UserMessage(content=(words,)), sender=TESTER)
     await dispatcher.remind([Job(task="wake", key=session_id, tenant=TENANT)])
 
 

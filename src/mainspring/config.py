@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
+
+from mainspring.core.sender import Sender
 
 FOLDER = ".mainspring"
 DATABASE = "mainspring.db"
@@ -66,6 +69,14 @@ class Settings:
     admin_key: str | None = field(default=None, repr=False)
     """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
 
+    user: str = ""
+    """Who runs this process, as the system knows them."""
+
+    @property
+    def sender(self) -> Sender:
+        """Whoever uses the command line or the library in this process."""
+        return Sender(kind="person", id=f"cli:{self.user}")
+
     @property
     def place(self) -> str:
         """The store, fit to be shown."""
@@ -97,7 +108,16 @@ def read_settings(
         vault_in_keyring=environ.get("MAINSPRING_VAULT_KEYRING", "0") not in ("", "0"),
         workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
         admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
+        user=_user(),
     )
+
+
+def _user() -> str:
+    """By the process's own uid: variables may say anything."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def is_postgres(store: str) -> bool:

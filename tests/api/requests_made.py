@@ -49,7 +49,7 @@ def places(route: Route) -> Iterator[Place]:
             yield Place(route, part, steps, kind)
 
 
-def _texts(
+def _texts(  # noqa: C901 (one case for each type)
     info: inspect.Type, above: frozenset[object]
 ) -> Iterator[tuple[tuple[Step, ...], str | None]]:
     if (kind := kind_of(info)) is not None or isinstance(info, inspect.StrType):

@@ -37,6 +37,7 @@ from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, InboxItem, Lease, Store
 from mainspring.testing.crash.stores import open_store, preload
+from mainspring.testing.senders import TESTER
 
 _LIFE_SECONDS = 30
 _KILLED = -signal.SIGKILL
@@ -169,7 +170,9 @@ async def _answer(stage: Stage, call_id: str, ledger: Ledger) -> None:
         payload = UserCustomToolResult(
             custom_tool_use_id=call_id, content=(TextBlock("what the client has"),)
         )
-        await stage.log.submit(stage.session_id, payload, client_id=f"{call_id} result")
+        await stage.log.submit(
+            stage.session_id, payload, client_id=f"{call_id} result", sender=TESTER
+        )
         return
     started = [event.payload for event in events if isinstance(event.payload, ToolCallStarted)]
     tried = [start for start in started if start.tool_use_id == call_id]
@@ -178,6 +181,7 @@ async def _answer(stage: Stage, call_id: str, ledger: Ledger) -> None:
         stage.session_id,
         UserToolConfirmation(tool_use_id=call_id, result="deny" if is_done else "allow"),
         client_id=f"{call_id} attempt {len(tried)}",
+        sender=TESTER,
     )
 
 

@@ -28,6 +28,7 @@ from mainspring.harness.reasons import Ended
 from mainspring.harness.record import Record
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
+from mainspring.testing.senders import TESTER
 
 T = TypeVar("T")
 FACTS = ModelFacts(id="scripted:test", window=200_000, max_output=64_000)
@@ -76,7 +77,7 @@ class Stage:
         for payload in payloads:
             if isinstance(payload, str):
                 payload = UserMessage(content=(TextBlock(payload),))
-            await self.log.submit(self.session_id, payload)
+            await self.log.submit(self.session_id, payload, sender=TESTER)
 
     async def desk(self) -> Desk:
         session = await self.log.session(self.session_id)

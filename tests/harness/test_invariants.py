@@ -26,6 +26,7 @@ from mainspring.harness.thread import Thread, fold
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
+from mainspring.testing.senders import TESTER
 
 NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 
@@ -71,7 +72,7 @@ async def speak(world: World) -> None:
 
 
 async def interrupt(world: World) -> None:
-    await world.log.submit(world.session_id, UserInterrupt())
+    await world.log.submit(world.session_id, UserInterrupt(), sender=TESTER)
 
 
 async def confirm_the_wrong(world: World) -> None:

@@ -34,6 +34,7 @@ from mainspring.harness.context import xray
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.testing.crash.stores import open_store
+from mainspring.testing.senders import TESTER
 
 _MAX_LIVES = 40
 
@@ -90,7 +91,9 @@ class Sweep:
 
     async def order(self) -> Order:
         session = await self._log.create()
-        await self._log.submit(session.id, UserMessage(content=(TextBlock("Do all of it."),)))
+        await self._log.submit(
+            session.id, UserMessage(content=(TextBlock("Do all of it."),)), sender=TESTER
+        )
         ledger = self._folder / f"ledger-{next(self._numbers)}"
         return Order(url=self._url, session_id=session.id, ledger=str(ledger))
 

@@ -33,6 +33,7 @@ from mainspring.harness.reasons import Ended
 from mainspring.harness.thread import Thread
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Store
+from mainspring.testing.senders import TESTER
 
 POLICIES: Mapping[str, InDoubt] = {
     "act": "report",
@@ -103,7 +104,7 @@ class World:
         await self._stage().send(text)
 
     async def submit(self, payload: UserToolConfirmation | UserCustomToolResult) -> None:
-        await self.log.submit(self.session_id, payload)
+        await self.log.submit(self.session_id, payload, sender=TESTER)
 
     async def asked(self) -> list[Event]:
         """Calls that the session says it waits for."""

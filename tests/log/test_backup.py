@@ -22,6 +22,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
+from mainspring.testing.senders import TESTER
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 BIG = bytes(range(256)) * 10_000
@@ -45,8 +46,8 @@ async def filled(store: Store) -> str:
     middle = await log.fork(root, at=2)
     await tell(log, middle.id, "three")
     leaf = await log.fork(middle.id)
-    await log.submit(leaf.id, asks("waiting"), client_id="c1")
-    await log.submit(root, asks("folded"), client_id="c2")
+    await log.submit(leaf.id, asks("waiting"), client_id="c1", sender=TESTER)
+    await log.submit(root, asks("folded"), client_id="c2", sender=TESTER)
     writer = await log.hold(root, owner="worker")
     await writer.fold_inbox()
     await writer.release()
@@ -250,7 +251,7 @@ async def test_a_client_event_folded_during_an_export_is_not_lost(tmp_path: Path
         log = SessionLog(here)
         session_id = await told(log, "one")
         await here.put_blob(session_id, digest_of(b"blob"), b"blob")
-        await log.submit(session_id, asks("two"), client_id="c1")
+        await log.submit(session_id, asks("two"), client_id="c1", sender=TESTER)
         lines = transfer.export_lines(log, session_id)
         exported = [await anext(lines) for _ in range(4)]
         assert b"blob" in exported[-1]  # all events are out

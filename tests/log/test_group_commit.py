@@ -10,6 +10,7 @@ from tests.log.stories import asks, opened, says, texts
 from mainspring.core.errors import LeaseHeld, SessionNotFound
 from mainspring.log.group_commit import GroupCommit
 from mainspring.log.store import InboxItem
+from mainspring.testing.senders import TESTER
 
 
 class Disk:
@@ -135,16 +136,23 @@ async def test_jobs_that_are_refused_or_broken_fail_alone(tmp_path: Path):
         await log.hold(held.id, owner="somebody else")
         writer = await log.hold(session.id, owner="teller")
         broken = InboxItem(
-            event_id="e", client_id="c", thread_id="t", time=2**70, version=1, type="x", body="{}"
+            sender=None,
+            event_id="e",
+            client_id="c",
+            thread_id="t",
+            time=2**70,
+            version=1,
+            type="x",
+            body="{}",
         )
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
-            "one": lambda: log.submit(session.id, asks("one")),
+            "one": lambda: log.submit(session.id, asks("one"), sender=TESTER),
             "unknown": lambda: log.store.acquire("sesn_no", owner="me", seconds=1),
             "broken": lambda: log.store.submit(session.id, broken),
-            "two": lambda: log.submit(session.id, asks("two")),
+            "two": lambda: log.submit(session.id, asks("two"), sender=TESTER),
             "held": lambda: log.store.acquire(held.id, owner="me", seconds=1),
             "append": lambda: writer.append(says("kept")),
-            "three": lambda: log.submit(session.id, asks("three")),
+            "three": lambda: log.submit(session.id, asks("three"), sender=TESTER),
         }
         failures: dict[str, type[Exception]] = {}
 
@@ -177,7 +185,7 @@ async def test_writers_cancelled_at_any_moment_leave_whole_logs_and_a_store_that
         async def chatter(n: int) -> None:
             nonlocal done
             for _ in range(10):
-                await log.submit(session.id, asks(f"{n}"))
+                await log.submit(session.id, asks(f"{n}"), sender=TESTER)
                 done += 1
 
         for moment in range(1, 30, 4):

@@ -7,6 +7,7 @@ from mainspring.core.events import AgentMessage, UserMessage
 from mainspring.log.postgres import open_postgres
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
+from mainspring.testing.senders import TESTER
 
 TABLES = ("session", "event", "inbox", "blob", "blob_use", "words")
 
@@ -26,7 +27,7 @@ async def test_a_deleted_session_leaves_no_row_in_any_table(postgres_url: str):
         session = await log.create()
         writer = await log.hold(session.id, owner="me")
         await writer.append(AgentMessage(content=(TextBlock("needle"),)))
-        await log.submit(session.id, UserMessage(content=(TextBlock("hello"),)))
+        await log.submit(session.id, UserMessage(content=(TextBlock("hello"),)), sender=TESTER)
         await log.put_blob(session.id, b"large", media_type="text/plain")
         assert len(await search(log, "needle")) == 1
         assert all((await counted(postgres_url)).values())

@@ -16,6 +16,7 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
+from mainspring.testing.senders import TESTER
 
 SECRET = b"sk-verysecret"
 
@@ -44,7 +45,7 @@ async def append(log: SessionLog) -> None:
 
 async def submit(log: SessionLog) -> None:
     session_id = (await log.sessions())[0].id
-    item = await log.submit(session_id, asks("my key is sk-verysecret"))
+    item = await log.submit(session_id, asks("my key is sk-verysecret"), sender=TESTER)
     assert "[redacted]" in item.body
     writer = await log.hold(session_id, owner="teller")
     assert texts(await writer.fold_inbox()) == ["my key is [redacted]"]
@@ -75,8 +76,11 @@ async def test_a_secret_does_not_reach_the_disk(tmp_path: Path, way: Way):
 async def test_a_repeated_submit_of_a_scrubbed_event_is_still_the_same_event(tmp_path: Path):
     async with opened(tmp_path / "log.db", scrub=redact) as log:
         session = await log.create()
-        first = await log.submit(session.id, asks("sk-verysecret"), client_id="c1")
-        assert await log.submit(session.id, asks("sk-verysecret"), client_id="c1") == first
+        first = await log.submit(session.id, asks("sk-verysecret"), client_id="c1", sender=TESTER)
+        assert (
+            await log.submit(session.id, asks("sk-verysecret"), client_id="c1", sender=TESTER)
+            == first
+        )
 
 
 BREAKERS: dict[str, Scrub] = {
@@ -103,7 +107,7 @@ async def test_a_scrubber_that_breaks_an_event_is_refused_and_nothing_is_written
         with pytest.raises(MalformedEvent):
             await writer.append(says("fine"), says("break me"))
         with pytest.raises(MalformedEvent):
-            await log.submit(session_id, asks("break me"))
+            await log.submit(session_id, asks("break me"), sender=TESTER)
         assert counts(path) == before
         await writer.append(AgentMessage(content=()))  # and the writer is none the worse
         assert (await verify(log, session_id)).ok

@@ -13,6 +13,7 @@ from mainspring.core.facts import SessionCreated
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import text_index
+from mainspring.testing.senders import TESTER
 
 SAID = (
     "Grüße aus Zürich, 世界 🌍",
@@ -81,7 +82,7 @@ async def test_what_is_said_after_a_search_is_found_by_the_next(tmp_path: Path):
         assert await found(log, "apple") == [2]
         await tell(log, session_id, "apple pie", "pear")
         assert await found(log, "apple") == [2, 3]
-        await log.submit(session_id, asks("apple juice"))
+        await log.submit(session_id, asks("apple juice"), sender=TESTER)
         assert await found(log, "juice") == []  # not yet in the log
         writer = await log.hold(session_id, owner="teller")
         await writer.fold_inbox()
@@ -164,7 +165,7 @@ async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
         await told(log, "harmless")
         session = await log.create(SessionCreated(title="zebratitle"))
         await tell(log, session.id, "quaggatext is what I said", "quaggatext " * 3000)
-        await log.submit(session.id, asks("okapiwaiting"), client_id="tapirclient")
+        await log.submit(session.id, asks("okapiwaiting"), client_id="tapirclient", sender=TESTER)
         await log.put_blob(session.id, b"numbatblob " * 20_000, media_type="text/plain")
         await log.fork(session.id, title="bongofork")
         assert len(await search(log, "quaggatext")) == 2

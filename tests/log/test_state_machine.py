@@ -40,6 +40,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
+from mainspring.testing.senders import TESTER
 
 T = TypeVar("T")
 
@@ -201,9 +202,13 @@ class LogMachine(RuleBasedStateMachine):
         event_id, sent = session.clients.get(client, ("", text))
         if sent != text:
             with pytest.raises(InvalidInput):
-                self.do(lambda: self.log.submit(session.id, asks(text), client_id=client))
+                self.do(
+                    lambda: self.log.submit(session.id, asks(text), client_id=client, sender=TESTER)
+                )
             return
-        item = self.do(lambda: self.log.submit(session.id, asks(text), client_id=client))
+        item = self.do(
+            lambda: self.log.submit(session.id, asks(text), client_id=client, sender=TESTER)
+        )
         if client in session.clients:
             assert item.event_id == event_id
         else:

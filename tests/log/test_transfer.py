@@ -17,6 +17,7 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines, import_lines
 from mainspring.log.verify import verify
+from mainspring.testing.senders import TESTER
 
 Lines: TypeAlias = list[bytes]
 
@@ -311,13 +312,13 @@ async def played(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
             case ("say", str(text)):
                 await tell(log, session_id, text)
             case ("ask", str(text)):
-                await log.submit(session_id, asks(text))
+                await log.submit(session_id, asks(text), sender=TESTER)
                 writer = await log.hold(session_id, owner="teller")
                 await writer.fold_inbox()
                 await writer.append(says(text))
                 await writer.release()
             case ("leave", str(text)):
-                await log.submit(session_id, asks(text), client_id=f"client {text}")
+                await log.submit(session_id, asks(text), client_id=f"client {text}", sender=TESTER)
             case ("keep", bytes(content)):
                 await with_blob(log, session_id, content)
             case ("fork", int(at)):

@@ -15,6 +15,7 @@ from mainspring.log.sqlite import SqliteStore, open_sqlite
 from mainspring.log.store import Append, Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
+from mainspring.testing.senders import TESTER
 
 Fault: TypeAlias = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 
@@ -78,7 +79,7 @@ async def test_an_append_whose_line_broke_is_tried_again_and_written_once(
 ):
     async with lined(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
-        await log.submit(session_id, asks("zero"))
+        await log.submit(session_id, asks("zero"), sender=TESTER)
         writer = await log.hold(session_id, owner="teller")
         with anyio.fail_after(10):
             line.faults = list(faults)
@@ -219,7 +220,7 @@ async def test_what_clients_send_is_folded_once_in_order_of_arrival(tmp_path: Pa
     async with lined(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         for text in ("one", "two", "three"):
-            await log.submit(session_id, asks(text))
+            await log.submit(session_id, asks(text), sender=TESTER)
         writer = await log.hold(session_id, owner="teller")
         line.faults = [full]
         with pytest.raises(StoreFull):

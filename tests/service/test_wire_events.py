@@ -110,6 +110,7 @@ def test_what_another_thread_does_says_which():
 @pytest.mark.parametrize("kind", sorted(CLIENT_TYPES & PUBLIC_TYPES))
 def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
     item = InboxItem(
+        sender=None,
         event_id="sevt_9",
         client_id="c",
         thread_id="sthr_main",

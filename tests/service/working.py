@@ -21,6 +21,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.service.sessions.record import KIND
 from mainspring.service.work.embedded import EmbeddedDispatcher
 from mainspring.service.work.worker import Pace, Worker
+from mainspring.testing.senders import TESTER
 
 AGENT = Agent(name="clerk")
 
@@ -39,7 +40,7 @@ async def known_session(log: SessionLog, *, tenant: str = "acme", text: str | No
 
 
 async def say(log: SessionLog, session_id: str, text: str) -> None:
-    await log.submit(session_id, UserMessage(content=(TextBlock(text),)))
+    await log.submit(session_id, UserMessage(content=(TextBlock(text),)), sender=TESTER)
 
 
 @dataclass

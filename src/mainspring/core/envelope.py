@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from mainspring.core import content, events, facts
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import MalformedEvent
+from mainspring.core.sender import Sender
 
 FORMAT = 1
 """Version of the vocabulary that this release writes; `log/upcast.py` reads the older ones."""
@@ -132,6 +133,9 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     version: int
     prev: bytes
     """Hash of the event before it."""
+    sender: Sender | None = None
+    """Who sent it; `None` for what the session itself wrote, and in logs from before there was
+    one."""
 
     @property
     def type(self) -> str:
@@ -148,12 +152,13 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
                 self.id,
                 self.thread_id,
                 to_micros(self.time),
+                *(() if self.sender is None else (self.sender,)),
             )
         )
         return hashlib.sha256(head + self.body).digest()
 
 
-class EventLine(Struct, frozen=True, kw_only=True):
+class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event as a line of JSON: every exporter and `--json` writes this shape."""
 
     session_id: str
@@ -164,6 +169,7 @@ class EventLine(Struct, frozen=True, kw_only=True):
     version: int
     prev: str
     payload: Raw
+    sender: Sender | None = None
 
 
 def payload_type(payload: AnyPayload) -> str:
@@ -212,6 +218,7 @@ def encode_line(event: Event) -> bytes:
             version=event.version,
             prev=event.prev.hex(),
             payload=Raw(event.body),
+            sender=event.sender,
         )
     )
 

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.core.events import ErrorDetail, Payload
+from mainspring.core.sender import Origin
 
 
 class Todo(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,6 +73,8 @@ class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
     agent_version: str | None = None
     title: str | None = None
     metadata: dict[str, str] | None = None
+    origin: Origin | None = None
+    """What it was made by or for; `None` in logs from before it was said."""
 
 
 class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):

@@ -17,6 +17,7 @@ from mainspring.core.envelope import (
     payload_type,
 )
 from mainspring.core.errors import MalformedEvent
+from mainspring.core.sender import Sender, decode_sender, encode_sender
 from mainspring.log.store import Head, Row
 from mainspring.log.upcast import read_payload
 
@@ -37,6 +38,7 @@ class Draft(NamedTuple):
     payload: AnyPayload
     body: bytes
     version: int = FORMAT
+    sender: Sender | None = None
 
 
 def scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, bytes]:
@@ -69,6 +71,7 @@ def link(session_id: str, head: Head, drafts: Sequence[Draft]) -> tuple[list[Eve
             body=draft.body,
             version=draft.version,
             prev=head.hash,
+            sender=draft.sender,
         )
         events.append(event)
         head = Head(event.seq, event.digest())
@@ -85,6 +88,7 @@ def to_row(event: Event) -> Row:
         event.type,
         event.body.decode(),
         event.prev,
+        encode_sender(event.sender),
     )
 
 
@@ -104,4 +108,5 @@ def to_event(session_id: str, row: Row) -> Event:
         body=row.body.encode(),
         version=row.version,
         prev=row.prev,
+        sender=decode_sender(row.sender),
     )

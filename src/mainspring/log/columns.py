@@ -38,8 +38,9 @@ def inbox_item(found: tuple[Any, ...]) -> InboxItem:
         version=found[4],
         type=found[5],
         body=found[6],
-        position=found[7],
-        seq=found[8],
+        sender=found[7],
+        position=found[8],
+        seq=found[9],
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import Meta, Raw, Struct
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import EventLine
 from mainspring.core.errors import InvalidInput
+from mainspring.core.sender import Sender, decode_sender
 from mainspring.log.store import InboxItem, SessionRow
 
 
@@ -43,6 +44,7 @@ class InboxLine(
     thread_id: str = ""
     version: int = 0
     payload: Raw = Raw()
+    sender: Sender | None = None
 
 
 class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
@@ -98,5 +100,9 @@ def inbox_line(item: InboxItem) -> InboxLine:
     if item.seq is not None:
         return line
     return msgspec.structs.replace(
-        line, thread_id=item.thread_id, version=item.version, payload=Raw(item.body.encode())
+        line,
+        thread_id=item.thread_id,
+        version=item.version,
+        payload=Raw(item.body.encode()),
+        sender=decode_sender(item.sender),
     )

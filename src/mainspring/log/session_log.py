@@ -17,6 +17,7 @@ from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, paylo
 from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks
 from mainspring.core.events import ClientPayload, ThreadCreated
 from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.core.sender import Sender, encode_sender
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
 from mainspring.log.patience import patiently
@@ -60,7 +61,11 @@ class SessionLog:
         return self._scrub
 
     async def create(
-        self, created: SessionCreated | None = None, *, session_id: str | None = None
+        self,
+        created: SessionCreated | None = None,
+        *,
+        session_id: str | None = None,
+        sender: Sender | None = None,
     ) -> SessionRow:
         """A new session; with an id of the caller's own, so that doing it again makes no second.
 
@@ -69,6 +74,7 @@ class SessionLog:
         return await self._begin(
             created or SessionCreated(),
             session_id=session_id,
+            sender=sender,
             thread_id=self._new_id(ids.THREAD),
             base=Head(0, GENESIS),
             parent_id=None,
@@ -81,6 +87,7 @@ class SessionLog:
         at: int | None = None,
         title: str | None = None,
         fork_id: str | None = None,
+        sender: Sender | None = None,
     ) -> SessionRow:
         """A new session that begins with this one's events up to `at`, by reference; `fork_id` is
         an id of the caller's own.
@@ -101,6 +108,7 @@ class SessionLog:
             base=Head(at, last.digest()),
             parent_id=last.session_id,  # whose own event it is: chains of forks stay short
             session_id=fork_id,
+            sender=sender,
         )
 
     async def _begin(
@@ -110,7 +118,8 @@ class SessionLog:
         thread_id: str,
         base: Head,
         parent_id: str | None,
-        session_id: str | None = None,
+        session_id: str | None,
+        sender: Sender | None,
     ) -> SessionRow:
         session_id = session_id or self._new_id(ids.SESSION)
         moment = self._clock()
@@ -121,6 +130,7 @@ class SessionLog:
             time=moment,
             payload=payload,
             body=body,
+            sender=sender,
         )
         events, head = link(session_id, base, [draft])
         session = SessionRow(
@@ -327,6 +337,7 @@ class SessionLog:
         session_id: str,
         payload: ClientPayload,
         *,
+        sender: Sender,
         client_id: str | None = None,
         thread_id: str | None = None,
     ) -> InboxItem:
@@ -352,6 +363,7 @@ class SessionLog:
             version=FORMAT,
             type=kind,
             body=body.decode(),
+            sender=encode_sender(sender),
         )
         await anyio.lowlevel.checkpoint_if_cancelled()  # now or not at all
         kept = await self.store.submit(session_id, item)

@@ -29,6 +29,8 @@ class Row(NamedTuple):
     type: str
     body: str
     prev: bytes
+    sender: str | None = None
+    """As JSON."""
 
 
 class Head(NamedTuple):
@@ -76,6 +78,8 @@ class InboxItem:
     version: int
     type: str
     body: str
+    sender: str | None
+    """As JSON; `None` only for what was sent before senders were noted."""
     position: int = 0
     """Order of arrival, given by the store."""
     seq: int | None = None

@@ -14,6 +14,7 @@ from dataclasses import replace
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, encode_line
 from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.sender import encode_sender
 from mainspring.log.blobs import digest_of
 from mainspring.log.chain import to_event, to_row
 from mainspring.log.lines import (
@@ -214,6 +215,7 @@ class Part:
             version=event.version,
             type=event.type,
             body=event.body.decode(),
+            sender=encode_sender(event.sender),
             seq=line.seq,
         )
 
@@ -234,6 +236,7 @@ class Part:
                 version=line.version,
                 prev="",
                 payload=line.payload,
+                sender=line.sender,
             )
         )
         if event.type not in CLIENT_TYPES:

@@ -78,4 +78,5 @@ def read_line(line: EventLine) -> Event:
         body=body,
         version=line.version,
         prev=prev,
+        sender=line.sender,
     )

@@ -13,6 +13,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event, KnownPayload
 from mainspring.core.errors import Conflict
+from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
 from mainspring.log.patience import patiently
@@ -212,6 +213,7 @@ class Writer:
             payload=read_payload(item.type, item.body, item.version),
             body=item.body.encode(),
             version=item.version,
+            sender=decode_sender(item.sender),
         )
 
     async def _commit(self, append: Append) -> None:

@@ -24,6 +24,7 @@ from mainspring.core.events import (
     UserMessage,
     UserToolConfirmation,
 )
+from mainspring.core.sender import Sender
 from mainspring.harness.context.anatomy import parts
 from mainspring.harness.ensemble import Ensemble, Member
 from mainspring.harness.permissions.always import always, update_of
@@ -135,12 +136,17 @@ class At:
     log: SessionLog
     session_id: str
     agent: Agent
+    sender: Sender
+    """Who gives it."""
     window: int | None = None
     """Of the agent's model, in tokens."""
 
     async def submit(self, *payloads: ClientPayload) -> tuple[str, ...]:
         """Put events into the inbox; their ids."""
-        items = [await self.log.submit(self.session_id, payload) for payload in payloads]
+        items = [
+            await self.log.submit(self.session_id, payload, sender=self.sender)
+            for payload in payloads
+        ]
         return tuple(item.event_id for item in items)
 
 

@@ -12,6 +12,7 @@ from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
     AgentMessage,
+    ClientPayload,
     PermissionUpdate,
     PermissionUpdated,
     Usage,
@@ -22,6 +23,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Delta
+from mainspring.core.sender import Origin, Sender
 from mainspring.core.tool import Tool
 from mainspring.harness import occasions
 from mainspring.harness.budget import Purse
@@ -45,6 +47,8 @@ from mainspring.runtime.kit import Kit, Opening, Outfit, bare
 from mainspring.runtime.models import Models
 from mainspring.runtime.skills.using import called_by_name, skill_tools
 
+PROGRAM = Sender(kind="system", id="program")
+"""A program that uses the runtime and does not say for whom."""
 _SPEECH = ("agent.message", "agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
 
 
@@ -77,9 +81,12 @@ class Runtime:
         *,
         outfit: Outfit | None = None,
         purse: Purse | None = None,
+        sender: Sender = PROGRAM,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
+        """`sender`: who speaks to sessions through this."""
         self.log = log
+        self.sender = sender
         self.models = models
         self.outfit = outfit or bare(OpenGates())
         self.purse = purse or Purse()
@@ -92,8 +99,12 @@ class Runtime:
         *,
         title: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
     ) -> Session:
-        """A new session of the agent, with a first message in its inbox if one is given."""
+        """A new session of the agent, with a first message in its inbox if one is given.
+
+        `origin`: what it is made by or for, if not by whoever uses this runtime.
+        """
         agent = self._resolved(agent)
         created = await self.log.create(
             SessionCreated(
@@ -101,7 +112,9 @@ class Runtime:
                 agent_version=agent.version,
                 title=title,
                 metadata=dict(metadata) if metadata else None,
-            )
+                origin=origin or Origin(type="user", id=self.sender.id),
+            ),
+            sender=self.sender,
         )
         session = Session(self, agent, created.id)
         if message is not None:
@@ -166,11 +179,11 @@ class Session:
         """
         content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
         payload = UserMessage(content=content, skill=skill)
-        return await self._log.submit(self.id, payload, client_id=client_id)
+        return await self._submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
         """Stop what runs, at once; what was said and done so far is kept."""
-        return await self._log.submit(self.id, UserInterrupt(), client_id=client_id)
+        return await self._submit(UserInterrupt(), client_id)
 
     async def answer(
         self,
@@ -181,10 +194,9 @@ class Session:
         client_id: str | None = None,
     ) -> InboxItem:
         """Answer a call that waits for a person."""
-        return await self._log.submit(
-            self.id,
+        return await self._submit(
             UserToolConfirmation(tool_use_id=call_id, result=result, deny_message=message),
-            client_id=client_id,
+            client_id,
         )
 
     async def permit(
@@ -197,7 +209,7 @@ class Session:
         """
         check_updates(updates)
         payload = PermissionUpdated(updates=updates, tool_use_id=call_id)
-        return await self._log.submit(self.id, payload, client_id=client_id)
+        return await self._submit(payload, client_id)
 
     async def settle(
         self,
@@ -209,14 +221,17 @@ class Session:
     ) -> InboxItem:
         """Give the result of a call to one of the client's own tools."""
         blocks = (TextBlock(content),) if isinstance(content, str) else tuple(content)
-        return await self._log.submit(
-            self.id,
+        return await self._submit(
             UserCustomToolResult(custom_tool_use_id=call_id, content=blocks, is_error=not ok),
-            client_id=client_id,
+            client_id,
         )
 
+    async def _submit(self, payload: ClientPayload, client_id: str | None) -> InboxItem:
+        sender = self._runtime.sender
+        return await self._log.submit(self.id, payload, sender=sender, client_id=client_id)
+
     async def fork(self, *, at: int | None = None, title: str | None = None) -> Session:
-        forked = await self._log.fork(self.id, at=at, title=title)
+        forked = await self._log.fork(self.id, at=at, title=title, sender=self._runtime.sender)
         return Session(self._runtime, self.agent, forked.id)
 
     async def events(self, *, after: int = 0) -> list[Event]:

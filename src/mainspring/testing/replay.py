@@ -29,6 +29,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Model
+from mainspring.core.sender import Sender
 from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.context.view import Prefix
 from mainspring.harness.ensemble import Ensemble
@@ -55,6 +56,7 @@ from mainspring.wiring.models import facts_of
 
 Facts: TypeAlias = Callable[[str], ModelFacts]
 
+_SENDER = Sender(kind="system", id="replay")
 _OWNER = "replay"
 
 
@@ -238,7 +240,7 @@ class Player:
 
     async def _interrupt(self) -> object:
         return await self.log.submit(
-            self.session.id, events.UserInterrupt(), client_id=ids.new_id(ids.EVENT)
+            self.session.id, events.UserInterrupt(), client_id=ids.new_id(ids.EVENT), sender=_SENDER
         )
 
     async def _desk(self, script: Script, model: Model) -> RecordedDesk:

@@ -18,6 +18,7 @@ from mainspring.config import Settings
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, StoreUnavailable
 from mainspring.core.latest import Latest
+from mainspring.core.sender import Sender
 from mainspring.harness.gates import OpenGates
 from mainspring.log.background import running
 from mainspring.log.chain import Scrub
@@ -52,6 +53,8 @@ _MOST_KNOWN = 256
 _HALT_SECONDS = 2.0
 _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
+
+_WORKER = Sender(kind="system", id="worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +209,7 @@ class Runs:
             self._shelf,
             outfit=self._outfit,
             purse=self._back.ledger.purse(tenant, asked.created_by.key_id),
+            sender=_WORKER,
         )
         return runtime.known(cast.agent, asked.id, self._sessions.pop(asked.id))
 

@@ -52,7 +52,7 @@ async def open_runtime(
         Bench(settings, is_unsandboxed=wish.is_unsandboxed) as bench,
     ):
         outfit = Outfitter(settings, shelf, bench, always(wish), gates or OpenGates())
-        yield Runtime(log, shelf, outfit=outfit, purse=purse)
+        yield Runtime(log, shelf, outfit=outfit, purse=purse, sender=settings.sender)
 
 
 def run(

@@ -27,6 +27,7 @@ from mainspring.core.events import (
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
 from mainspring.runtime.sessions import Result
+from mainspring.testing.senders import TESTER
 
 Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]
 
@@ -130,7 +131,9 @@ class Storm:
     async def _submit(self, payload: ClientPayload, thread_id: str | None = None) -> None:
         store, self.runtime.log.store = self.runtime.log.store, self._store
         try:
-            await self.runtime.log.submit(self.session_id, payload, thread_id=thread_id)
+            await self.runtime.log.submit(
+                self.session_id, payload, thread_id=thread_id, sender=TESTER
+            )
         finally:
             self.runtime.log.store = store
 

@@ -30,6 +30,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import Delta, Reply, Request
 from mainspring.harness.ensemble import Ensemble
+from mainspring.testing.senders import TESTER
 
 
 @tool
@@ -86,7 +87,7 @@ async def test_who_was_put_away_is_not_woken_and_what_it_was_sent_is_kept(tmp_pa
         gone = ThreadStatusTerminated(
             session_thread_id=birth.session_thread_id, agent_name=birth.agent_name
         )
-        await runtime.log.submit(session.id, gone)
+        await runtime.log.submit(session.id, gone, sender=TESTER)
         await session.send("go on")
         result = await session.run()
     assert result is not None
@@ -133,6 +134,6 @@ async def test_an_interrupt_of_one_thread_stops_it_in_the_midst_of_a_reply(tmp_p
                 [birth] = births(await session.events())
                 child = birth.session_thread_id
                 interrupt = UserInterrupt(session_thread_id=child)
-                await runtime.log.submit(session.id, interrupt, thread_id=child)
+                await runtime.log.submit(session.id, interrupt, thread_id=child, sender=TESTER)
         events = await session.events()
     assert Ensemble.of(events, events[0].thread_id).main.thread.last_reason == "completed"

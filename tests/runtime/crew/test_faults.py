@@ -36,6 +36,7 @@ from mainspring.harness.gates import OpenGates
 from mainspring.log.store import Append, InboxItem, Store
 from mainspring.runtime.kit import Kit, Opening
 from mainspring.runtime.sessions import Runtime
+from mainspring.testing.senders import TESTER
 
 
 class Faulty:
@@ -242,7 +243,9 @@ async def test_who_stops_the_main_thread_alone_stops_those_that_it_waits_for(tmp
             async with anyio.create_task_group() as group:
                 group.start_soon(session.run)
                 await model.is_reached.wait()
-                await runtime.log.submit(session.id, UserInterrupt(session_thread_id=main))
+                await runtime.log.submit(
+                    session.id, UserInterrupt(session_thread_id=main), sender=TESTER
+                )
         events = await session.events()
     reasons = [each.thread.last_reason for each in folded(events).members.values()]
     assert reasons == ["interrupted_tools", "interrupted_streaming"]

@@ -33,6 +33,7 @@ from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.testing.crash.stores import open_store
+from mainspring.testing.senders import TESTER
 
 _MAX_LIVES = 60
 
@@ -49,7 +50,9 @@ class Sweep:
 
     async def order(self, message: str = ALL) -> Order:
         session = await self._log.create()
-        await self._log.submit(session.id, UserMessage(content=(TextBlock(message),)))
+        await self._log.submit(
+            session.id, UserMessage(content=(TextBlock(message),)), sender=TESTER
+        )
         ledger = self._folder / f"ledger-{next(self._numbers)}"
         store = str(self._folder / "log.db")
         return Order(store=store, session_id=session.id, ledger=str(ledger))

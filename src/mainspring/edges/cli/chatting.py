@@ -214,7 +214,13 @@ class _Chat:
             return None
         session = await self._begun()
         window = self._stage.runtime.models.facts(self._agent.model).window
-        at = At(log=session.log, session_id=session.id, agent=self._agent, window=window)
+        at = At(
+            log=session.log,
+            session_id=session.id,
+            agent=self._agent,
+            sender=self._stage.runtime.sender,
+            window=window,
+        )
         reply = await perform(at, command.name, command.arguments)
         if reply is not None:
             show(self._notes, reply)

@@ -88,7 +88,7 @@ async def rewind(settings: Settings, *, meant: str, wanted: Wanted, json: bool) 
                 done = await restore(log, plan.past, plan.back)
                 plan, undo = replace(plan, changed=done.changed), done.left
             if plan.forks:
-                fork = (await log.fork(plan.past.session_id, at=plan.to)).id
+                fork = (await log.fork(plan.past.session_id, at=plan.to, sender=settings.sender)).id
     if json:
         view = RewindView(
             session_id=plan.past.session_id,

@@ -128,7 +128,7 @@ async def fork(
     screen = Screen(settings)
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
-        forked = await log.fork(session.id, at=at, title=title)
+        forked = await log.fork(session.id, at=at, title=title, sender=settings.sender)
     if json:
         view = {"id": forked.id, "parent": session.id, "parent_seq": forked.parent_seq}
         screen.json(msgspec.json.encode(view))
@@ -146,7 +146,7 @@ async def cancel(settings: Settings, *, meant: str) -> int:
         session = await find_session(log, meant)
         stands = await outline(log, session)
         if stands.status in ("running", "unfinished"):
-            await log.submit(session.id, UserInterrupt())
+            await log.submit(session.id, UserInterrupt(), sender=settings.sender)
     if stands.status == "unfinished":
         async with wiring.open_runtime(settings) as runtime:
             with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
@@ -173,6 +173,7 @@ async def answer(
         await log.submit(
             session.id,
             UserToolConfirmation(tool_use_id=found.id, result=verdict, deny_message=message),
+            sender=settings.sender,
             client_id=f"answer-{found.id}-{found.call_hash}",  # of just what was shown
         )
         left = len(waiting) - 1

@@ -73,7 +73,7 @@ async def create(
 
 
 async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
-    names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs")
+    names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs", "senders")
     made = await ask(
         db,
         sql.CREATE,
@@ -207,6 +207,7 @@ async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
             "version": item.version,
             "type": item.type,
             "body": item.body,
+            "sender": item.sender,
             "seq": item.seq,
         },
     )

@@ -149,4 +149,12 @@ MIGRATIONS = (
         ),
         down=None,  # agents, keys and schedules are nowhere else
     ),
+    Migration(
+        version=3,
+        up=(
+            "alter table mainspring.event add column sender text",
+            "alter table mainspring.inbox add column sender text",
+        ),
+        down=None,  # who sent an event is part of its hash
+    ),
 )

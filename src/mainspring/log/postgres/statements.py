@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 _NOW: Final = "clock_timestamp()"
-_ROW: Final = "seq, id, thread_id, time, version, type, body, prev"
-_ITEM: Final = "event_id, client_id, thread_id, time, version, type, body, position, seq"
+_ROW: Final = "seq, id, thread_id, time, version, type, body, prev, sender"
+_ITEM: Final = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
 _UNNESTED_ROWS: Final = """
     unnest(%b::bigint[], %b::text[], %b::text[], %b::bigint[], %b::integer[], %b::text[],
-           %b::text[], %b::bytea[])
+           %b::text[], %b::bytea[], %b::text[])
 """
 
 CREATE: Final = f"""
@@ -28,7 +28,7 @@ CREATE: Final = f"""
       select made.key, row.*
         from made, unnest(%(seqs)b::bigint[], %(ids)b::text[], %(threads)b::text[],
                           %(times)b::bigint[], %(versions)b::integer[], %(types)b::text[],
-                          %(bodies)b::text[], %(prevs)b::bytea[]) row
+                          %(bodies)b::text[], %(prevs)b::bytea[], %(senders)b::text[]) row
     )
     select key from made
 """
@@ -95,7 +95,7 @@ APPEND_ONE: Final = f"""
     {_MOVED}
     written as (
       insert into mainspring.event(session_key, {_ROW})
-      select key, %s::bigint, %s, %s, %s::bigint, %s::integer, %s, %s, %b::bytea from moved
+      select key, %s::bigint, %s, %s, %s::bigint, %s::integer, %s, %s, %b::bytea, %s from moved
     )
     select from moved
 """
@@ -144,7 +144,7 @@ SUBMIT: Final = f"""
     kept as (
       insert into mainspring.inbox(session_key, {_ITEM})
       select key, %(event_id)s, %(client_id)s, %(thread_id)s, %(time)s::bigint,
-             %(version)s::integer, %(type)s, %(body)s, inbox_head,
+             %(version)s::integer, %(type)s, %(body)s, %(sender)s::text, inbox_head,
              %(seq)s::bigint
         from moved
       returning *
@@ -202,7 +202,7 @@ BLOB: Final = "select content from mainspring.blob where hash = %s"
 BLOBS: Final = "select hash from mainspring.blob_use where session_key = %s order by hash"
 
 _UNINDEXED: Final = """
-    select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev
+    select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev, e.sender
       from mainspring.session s
       join mainspring.event e on e.session_key = s.key and e.seq > s.indexed
      where s.indexed < s.seq

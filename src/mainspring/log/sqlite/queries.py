@@ -35,16 +35,16 @@ _SESSION = f"""
            case when s.lease_until > {_NOW} then s.owner end
       from session s left join session p on p.key = s.parent_key
 """
-_ROW = "seq, id, thread_id, time, version, type, body, prev"
+_ROW = "seq, id, thread_id, time, version, type, body, prev, sender"
 _INSERT = (
     f"insert into event(session_key, {_ROW})"
-    " select key, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
+    " select key, ?, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
 )
 _MOVE = (  # without `returning`, which would cost more than all the rest
     f"update session set seq = ?, hash = ?, updated = ?, lease_until = {_NOW} + ?"
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
-_ITEM = "event_id, client_id, thread_id, time, version, type, body, position, seq"
+_ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
 SEQ_BITS = 32
 """Of a rowid in `words`; the rest is the session's key."""
 _STALE = (
@@ -249,7 +249,7 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
     ).fetchall()
     kept = db.execute(
         f"insert into inbox(session_key, {_ITEM})"
-        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
+        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
         (
             key,
             item.event_id,
@@ -259,6 +259,7 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
             item.version,
             item.type,
             item.body,
+            item.sender,
             position,
             item.seq,
         ),

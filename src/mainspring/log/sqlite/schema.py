@@ -128,4 +128,12 @@ MIGRATIONS = (
         ),
         down=None,  # agents, keys and schedules are nowhere else
     ),
+    Migration(
+        version=3,
+        up=(
+            "alter table event add column sender text",
+            "alter table inbox add column sender text",
+        ),
+        down=None,  # who sent an event is part of its hash
+    ),
 )

@@ -13,7 +13,7 @@ from mainspring.log.store import Hit, Row, Span, Text
 def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
     only = "" if session_id is None else "and s.id = ?"
     found = db.execute(
-        "select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev"
+        "select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev, e.sender"
         " from session s join event e on e.session_key = s.key and e.seq > s.indexed"
         f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
         (*(() if session_id is None else (session_id,)), limit),

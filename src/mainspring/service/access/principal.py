@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mainspring.core.errors import Forbidden
+from mainspring.core.sender import Sender
 
 Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
 """Each may do what those before it may: look; run sessions; change agents and environments, answer
@@ -33,6 +34,19 @@ class Principal:
     """That item."""
     acting_agent: str | None = None
     """The agent that makes this request itself, with a key that was lent to it."""
+    system: str | None = None
+    """The deployment or trigger that acts, if nobody from outside does."""
+
+    @property
+    def sender(self) -> Sender:
+        """As events say who sent them."""
+        if self.system is not None:
+            return Sender(kind="system", id=self.system)
+        if self.environment_id is not None:
+            return Sender(kind="worker", id=self.key_id, on_behalf_of=(self.environment_id,))
+        if self.acting_agent is not None:
+            return Sender(kind="agent", id=self.acting_agent, on_behalf_of=(self.key_id,))
+        return Sender(kind="person", id=self.key_id)
 
     def is_at_least(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)

@@ -22,6 +22,7 @@ from mainspring.core.errors import (
     StoreFailed,
 )
 from mainspring.core.events import PermissionUpdated, RuleText, UserToolConfirmation
+from mainspring.core.sender import Sender
 from mainspring.harness.permissions.always import always, update_of
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
@@ -40,6 +41,8 @@ from mainspring.service.work.jobs import PutJob, unqueued
 
 MAX_MESSAGE_CHARS = 10_000
 MAX_AT_ONCE = 100
+
+_EXPIRY = Sender(kind="system", id="approval_expiry")
 
 
 class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,7 +119,7 @@ class Approvals:
         if approval.status == "waiting":
             session = await self.keeper.sessions.get(who.tenant, approval.session_id)
             await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
-            if await self._submitted(session, approval, said, rule):
+            if await self._submitted(session, approval, said, who.sender, rule):
                 await self._wake(who.tenant, session.id)
             await self.keeper.catch_up(who.tenant, session.id)
             approval = await self._found(who, approval_id)
@@ -165,7 +168,7 @@ class Approvals:
             answered_by=EXPIRED,
         )
         session = await self.keeper.sessions.get(tenant, approval.session_id)
-        if await self._submitted(session, approval, said):
+        if await self._submitted(session, approval, said, _EXPIRY):
             await self._wake(tenant, session.id)
         await self.keeper.catch_up(tenant, session.id)
 
@@ -174,6 +177,7 @@ class Approvals:
         session: SessionRecord,
         approval: Approval,
         said: UserToolConfirmation,
+        sender: Sender,
         rule: RuleText | None = None,
     ) -> bool:
         """Put the answer into the inbox; False if the question is no longer open, or another
@@ -184,7 +188,11 @@ class Approvals:
         thread_id = approval.session_thread_id
         try:
             await self._log.submit(
-                session.id, said, client_id=answer_client_id(call_id, asked), thread_id=thread_id
+                session.id,
+                said,
+                sender=sender,
+                client_id=answer_client_id(call_id, asked),
+                thread_id=thread_id,
             )
         except (EventIdTaken, SessionNotFound):
             return False
@@ -192,6 +200,7 @@ class Approvals:
             await self._log.submit(
                 session.id,
                 PermissionUpdated(updates=(update_of(rule),), tool_use_id=call_id),
+                sender=sender,
                 client_id=f"permit:{call_id}:{asked}",
             )
         return True

@@ -17,6 +17,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyThere, InvalidInput, MainspringError, NotFound
+from mainspring.core.sender import Origin
 from mainspring.service.calendar.deployments import archived
 from mainspring.service.calendar.keep import (
     DeploymentKeep,
@@ -153,6 +154,7 @@ class Firing:
             budget=None if deployment.budget is UNSET else deployment.budget,
             initial_events=deployment.initial_events,
             deployment_id=deployment.id,
+            origin=Origin(type="schedule", id=deployment.id),
         )
         try:
             return await self._sessions.start(tenant, order)

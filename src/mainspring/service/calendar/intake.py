@@ -16,6 +16,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, SessionNotFound, Stale
 from mainspring.core.ids import stable_id
+from mainspring.core.sender import Origin
 from mainspring.log.records import Remove
 from mainspring.service.calendar.starting import Order, Sessions
 from mainspring.service.calendar.templates import Filling, filled
@@ -108,14 +109,16 @@ class Intake:
             known = None
         if known is not None:
             try:
-                await self._sessions.send(tenant, known.session_id, text, key=key)
+                await self._sessions.send(
+                    tenant, known.session_id, text, key=key, origin=_origin(trigger)
+                )
                 return Fired(status="messaged", session_id=known.session_id)
             except (NotFound, SessionNotFound, InvalidInput):
                 pass  # it has ended, or is gone: another follows it
         number = 0 if known is None else known.number + 1
         # under a key of the conversation: two deliveries at once start one session
         session_id = await self._sessions.start(tenant, _order(trigger, f"{id_}.{number}"))
-        await self._sessions.send(tenant, session_id, text, key=key)
+        await self._sessions.send(tenant, session_id, text, key=key, origin=_origin(trigger))
         begun = Conversation(id=id_, trigger_id=trigger.id, session_id=session_id, number=number)
         try:
             if known is None:
@@ -141,11 +144,16 @@ class Intake:
             return
 
 
+def _origin(trigger: Trigger) -> Origin:
+    return Origin(type="trigger", id=trigger.id)
+
+
 def _order(trigger: Trigger, key: str, first: Sequence[SendMessage] = ()) -> Order:
     return Order(
         key=key,
         agent=trigger.agent,
         environment_id=trigger.environment_id,
+        origin=_origin(trigger),
         title=trigger.name,
         metadata={"trigger_id": trigger.id},
         vault_ids=trigger.vault_ids,

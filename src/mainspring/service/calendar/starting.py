@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mainspring.core.sender import Origin
 from mainspring.service.calendar.model import InitialEvent
 from mainspring.service.describing.agent_roster import AgentReference
 from mainspring.service.sessions.mounted import ResourceAsked
@@ -19,6 +20,8 @@ class Order:
     """Whose session it is: the same key, the same session, however often it is ordered."""
     agent: AgentReference
     environment_id: str
+    origin: Origin
+    """The deployment or trigger that orders it."""
     title: str | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     vault_ids: tuple[str, ...] = ()
@@ -39,8 +42,10 @@ class Sessions(Protocol):
         """
         ...
 
-    async def send(self, tenant: str, session_id: str, text: str, *, key: str) -> None:
-        """A user's message; sent once, however often with this key.
+    async def send(
+        self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
+    ) -> None:
+        """A message of the trigger `origin`; sent once, however often with this key.
 
         Raises:
             NotFound, SessionNotFound: there is no such session any more.

@@ -58,7 +58,7 @@ class SessionCommands:
         _check(who, name, arguments)
         require_short(session_id, standing.row.head.seq)
         actor = await self._sessions.premises.actor(who.tenant, standing.record)
-        at = At(log=self._sessions.log, session_id=session_id, agent=actor.agent)
+        at = At(log=self._sessions.log, session_id=session_id, agent=actor.agent, sender=who.sender)
         commands = known(actor.agent)
         if any(each.name == name and each.kind != "built-in" for each in commands):
             await self._say(who, session_id, f"/{name} {arguments}".rstrip())

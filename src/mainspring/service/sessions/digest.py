@@ -36,6 +36,8 @@ class Call(Struct, frozen=True):
     """Where in the log somebody was asked to say yes or no; 0: nobody is."""
     is_handed_over: bool = False
     """The client does it, and gives its result."""
+    is_ours: bool = False
+    """It was begun by the worker that runs the session."""
 
     @property
     def is_asked(self) -> bool:
@@ -269,9 +271,10 @@ def _judged(digest: SessionDigest, event: Event, said: facts.ToolCallAuthorized)
 
 def _started(digest: SessionDigest, event: Event, payload: facts.ToolCallStarted) -> SessionDigest:
     call = _calls(digest, event.thread_id).get(payload.tool_use_id)
-    if call is None or not payload.by_client:
+    if call is None:
         return digest
-    return _with_call(digest, event, payload.tool_use_id, Call(call.kind, is_handed_over=True))
+    begun = Call(call.kind, is_handed_over=payload.by_client, is_ours=not payload.by_client)
+    return _with_call(digest, event, payload.tool_use_id, begun)
 
 
 def _confirmed(

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.core.sender import Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.describing.environments import Config
 from mainspring.service.keeping.drawer import Tabs
@@ -56,6 +57,8 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     """Tokens of repositories by the ids of the resources, each sealed for `token_context`."""
     budget: Budget | None = None
     deployment_id: str | None = None
+    origin: Origin | None = None
+    """`None`: it was made before this was noted."""
     archived_at: datetime | None = None
     archived_threads: dict[str, datetime] = {}
 

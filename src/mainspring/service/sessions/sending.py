@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mainspring.core.envelope import payload_type
-from mainspring.core.errors import AlreadyThere, EventIdTaken, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyThere, EventIdTaken, Forbidden, InvalidInput, NotFound
 from mainspring.core.events import (
     ClientPayload,
     SystemMessage,
@@ -30,7 +30,12 @@ from mainspring.service.keeping.drawer import Drawer, Tabs
 from mainspring.service.sessions.digest import Call, SessionDigest, result_of
 from mainspring.service.sessions.record import ACCEPTED_KIND, Accepted
 from mainspring.service.sessions.sending_content import prepared, sparing
-from mainspring.service.sessions.sending_params import SendConfirmation, SentEvent
+from mainspring.service.sessions.sending_params import (
+    SendConfirmation,
+    SendCustomResult,
+    SendResult,
+    SentEvent,
+)
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.spelling import spelled_out
 from mainspring.service.sessions.surroundings import Surroundings
@@ -69,8 +74,10 @@ class Sending:
         """Put events into the inbox and have the session woken. With a `key`, the same request may
         be made again: it is done once.
 
-        Raises: NotFound, InvalidInput, Forbidden: they may not approve what they would.
+        Raises: NotFound, InvalidInput, Forbidden: they may not send this, or approve what they
+            would.
         """
+        _check_sender(who, asked)
         standing = await self._sessions.find(who, session_id)
         check_open(standing)
         await self._check_leave(who, standing, asked)
@@ -82,7 +89,7 @@ class Sending:
         accepted = await self._accepted_as(who.tenant, standing, payloads, key)
         if any(isinstance(each, _SPOKEN) for each in payloads):
             await self._speakers.note(who, standing.record)
-        items = await self._submit(who.tenant, standing, payloads, accepted)
+        items = await self._submit(who, standing, payloads, accepted)
         main = standing.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
 
@@ -135,13 +142,17 @@ class Sending:
             return await self._accepted.get(tenant, id_)
 
     async def _submit(
-        self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], accepted: Accepted
+        self,
+        who: Principal,
+        standing: Standing,
+        payloads: Sequence[ClientPayload],
+        accepted: Accepted,
     ) -> list[InboxItem]:
         if len(accepted.client_ids) != len(payloads):
             raise InvalidInput(_GIVEN_BEFORE)
         try:
             return await self._sessions.submit(
-                tenant,
+                who,
                 standing.record.id,
                 *payloads,
                 client_ids=accepted.client_ids,
@@ -154,6 +165,20 @@ class Sending:
             raise InvalidInput(
                 f"{call_id} has been answered already, by somebody else: the first answer counts"
             ) from error
+
+
+def _check_sender(who: Principal, asked: Sequence[SentEvent]) -> None:
+    """A worker gives the results of calls that were handed to it; it is nobody who asks, steers or
+    approves.
+
+    Raises: Forbidden.
+    """
+    if who.environment_id is None:
+        return
+    for index, each in enumerate(asked):
+        if not isinstance(each, SendResult | SendCustomResult):
+            type_ = each.__struct_config__.tag
+            raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
 
 
 def _signed(payload: ClientPayload, who: Principal) -> ClientPayload:
@@ -241,6 +266,8 @@ def _check_handed(digest: SessionDigest, call_id: str, where: str) -> None:
     if found is None or found[1].kind == "custom":
         waiting = _waiting(digest)
         raise InvalidInput(f"{where}: {call_id} does not wait for a result; {waiting}")
+    if found[1].is_ours:
+        raise InvalidInput(f"{where}: {call_id} is not done by a client")
     if found[1].is_asked:
         raise InvalidInput(f"{where}: {call_id} waits for a user.tool_confirmation first")
 

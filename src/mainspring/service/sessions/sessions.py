@@ -28,6 +28,7 @@ from mainspring.core.errors import (
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
 from mainspring.core.ids import EnvironmentId, VaultId
+from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
@@ -120,6 +121,7 @@ class Sessions:
         who: Principal,
         asked: CreateSession,
         *,
+        origin: Origin,
         deployment_id: str | None = None,
         key: str | None = None,
     ) -> SessionObject:
@@ -130,22 +132,25 @@ class Sessions:
         """
         if who.agent_id not in (None, chosen_id(asked.agent)):
             raise NotFound("agent", chosen_id(asked.agent))
-        record = await self._asked_for(who, asked, deployment_id)
+        record = replace(
+            await self._asked_for(who, asked), deployment_id=deployment_id, origin=origin
+        )
         around = sparing(self.premises.around)
         first = [
             await prepared(around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
         ]
-        record = await self._begun(who.tenant, record, key)
+        record = await self._begun(who, record, key)
         for index, payload in enumerate(first):
             client_id = None if key is None else f"{key}.{index}"
             said = await spelled_out(self.premises, who.tenant, record, payload)
-            await self.log.submit(record.id, said, client_id=client_id)
+            await self.log.submit(record.id, said, sender=who.sender, client_id=client_id)
         if first:
             await self.premises.wake(who.tenant, record.id)
         return view(await self._standing(record), self.clock())
 
-    async def _begun(self, tenant: str, record: SessionRecord, key: str | None) -> SessionRecord:
+    async def _begun(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
+        tenant = who.tenant
         session_id = self.new_id(ids.SESSION) if key is None else id_of(tenant, key)
         record = replace(record, id=session_id)
         created = SessionCreated(
@@ -153,9 +158,10 @@ class Sessions:
             agent_version=str(record.agent.version),
             title=record.title,
             metadata=record.metadata or None,
+            origin=record.origin,
         )
         with suppress(SessionExists):  # whoever asked before did not get to the end
-            await self.log.create(created, session_id=session_id)
+            await self.log.create(created, session_id=session_id, sender=who.sender)
         try:
             await self.drawer.put(tenant, record)
         except AlreadyThere:
@@ -208,7 +214,7 @@ class Sessions:
 
         after = await self.drawer.update(who.tenant, session_id, change)
         if (news := told(before, after)) is not None:
-            await self.submit(who.tenant, session_id, news)
+            await self.submit(who, session_id, news)
             await self._notify(who.tenant, "updated", session_id)
         return await self.get(who, session_id)
 
@@ -256,12 +262,19 @@ class Sessions:
             created_by=Maker.of(who),
             title=parent.title if asked.title is None else asked.title,
             deployment_id=None,
+            origin=Origin(type="api", id=who.key_id),
             archived_at=None,
         )
         # the record first: a fork that nobody can find or delete would keep its parent for ever
         await self.drawer.put(who.tenant, record)
         try:
-            await self.log.fork(session_id, at=asked.at, title=asked.title, fork_id=record.id)
+            await self.log.fork(
+                session_id,
+                at=asked.at,
+                title=asked.title,
+                fork_id=record.id,
+                sender=who.sender,
+            )
         except MainspringError:
             await self.drawer.remove(who.tenant, record.id)
             raise
@@ -289,7 +302,7 @@ class Sessions:
 
     async def submit(
         self,
-        tenant: str,
+        who: Principal,
         session_id: str,
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
@@ -302,16 +315,15 @@ class Sessions:
                 await self.log.submit(
                     session_id,
                     payload,
+                    sender=who.sender,
                     client_id=client_ids[index] if client_ids else None,
                     thread_id=thread_ids[index] if thread_ids else None,
                 )
             )
-        await self.premises.wake(tenant, session_id)
+        await self.premises.wake(who.tenant, session_id)
         return items
 
-    async def _asked_for(
-        self, who: Principal, asked: CreateSession, deployment_id: str | None
-    ) -> SessionRecord:
+    async def _asked_for(self, who: Principal, asked: CreateSession) -> SessionRecord:
         tenant, around, now = who.tenant, self.premises.around, self.clock()
         if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
             await self.premises.may_override(who, asked.agent.id)
@@ -344,7 +356,6 @@ class Sessions:
             resources=resources,
             sealed={each.resource.id: each.sealed for each in joined if each.sealed is not None},
             budget=asked.budget,
-            deployment_id=deployment_id,
         )
 
     async def _standing(self, record: SessionRecord) -> Standing:

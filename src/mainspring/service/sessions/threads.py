@@ -85,9 +85,7 @@ class Threads:
         gone = ThreadStatusTerminated(
             session_thread_id=thread_id, agent_name=thread.agent_name or ""
         )
-        await self._sessions.submit(
-            who.tenant, session_id, gone, client_ids=[f"{thread_id} archived"]
-        )
+        await self._sessions.submit(who, session_id, gone, client_ids=[f"{thread_id} archived"])
         return await self.get(who, session_id, thread_id)
 
     def _view(self, standing: Standing, thread: ThreadDigest) -> ThreadObject:

@@ -15,6 +15,7 @@ from mainspring.testing.contract.scene import (
     scene,
     texts,
 )
+from mainspring.testing.senders import TESTER
 
 
 async def deleting_removes_events_inbox_blobs_and_words(open_store: StoreFactory) -> None:
@@ -22,7 +23,7 @@ async def deleting_removes_events_inbox_blobs_and_words(open_store: StoreFactory
         secret = new_id(EVENT).replace("_", "")
         blob = await at.log.put_blob(at.id, secret.encode(), media_type="text/plain")
         await at.writer.append(says(secret))
-        await at.log.submit(at.id, asks(secret), client_id="c1")
+        await at.log.submit(at.id, asks(secret), client_id="c1", sender=TESTER)
         assert len(await search(at.log, secret)) == 1
         await at.log.delete(at.id)
         with refused(SessionNotFound):
@@ -38,7 +39,7 @@ async def an_id_used_again_has_nothing_of_the_session_before(open_store: StoreFa
         first = await at.store.session(at.id)
         rows = await at.store.read(Span(session_id=at.id, after=0, upto=1))
         await at.log.put_blob(at.id, b"old", media_type="text/plain")
-        await at.log.submit(at.id, asks("old"), client_id="c1")
+        await at.log.submit(at.id, asks("old"), client_id="c1", sender=TESTER)
         await at.writer.append(says("old"))
         await search(at.log, "old", session_id=at.id)
         await at.log.delete(at.id)
@@ -48,14 +49,14 @@ async def an_id_used_again_has_nothing_of_the_session_before(open_store: StoreFa
         assert await at.store.pending(at.id) == []
         assert await at.store.blobs(at.id) == []
         assert await search(at.log, "old", session_id=at.id) == []
-        assert (await at.log.submit(at.id, asks("new"), client_id="c1")).seq is None
+        assert (await at.log.submit(at.id, asks("new"), client_id="c1", sender=TESTER)).seq is None
 
 
 async def deleting_leaves_other_sessions_alone(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         other = await at.log.create()
         await at.writer.append(says("needle"))
-        await at.log.submit(at.id, asks("waiting"))
+        await at.log.submit(at.id, asks("waiting"), sender=TESTER)
         assert len(await search(at.log, "needle", session_id=at.id)) == 1
         await at.log.delete(other.id)
         assert texts(await at.log.read(at.id)) == ["needle"]
@@ -90,6 +91,6 @@ async def the_writer_of_a_deleted_session_is_told(open_store: StoreFactory) -> N
         with refused(SessionNotFound):
             await at.writer.append(says("anybody there?"))
         with refused(SessionNotFound):
-            await at.log.submit(at.id, asks("anybody there?"))
+            await at.log.submit(at.id, asks("anybody there?"), sender=TESTER)
         with refused(SessionNotFound):
             await at.writer.renew()

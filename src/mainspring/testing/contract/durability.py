@@ -18,12 +18,13 @@ from mainspring.testing.contract.scene import (
     take_over,
     texts,
 )
+from mainspring.testing.senders import TESTER
 
 
 async def a_session_outlives_the_process_that_wrote_it(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         await at.writer.append(says("remember"))
-        await at.log.submit(at.id, asks("and this"), client_id="c1")
+        await at.log.submit(at.id, asks("and this"), client_id="c1", sender=TESTER)
         blob = await at.log.put_blob(at.id, b"large", media_type="text/plain")
         session_id, before = at.id, await at.store.session(at.id)
     async with open_store() as store:

@@ -11,6 +11,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.writer import Writer
 from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene
+from mainspring.testing.senders import TESTER
 
 
 async def _follow(store: Store, session_id: str, upto: int, after: int = 0) -> list[int]:
@@ -116,6 +117,6 @@ async def a_watcher_hears_of_what_clients_send(open_store: StoreFactory) -> None
     async with scene(open_store) as at, open_store() as other:
         for number in range(3):
             watch = at.store.watch(at.id)
-            await SessionLog(other).submit(at.id, asks(f"{number}"))
+            await SessionLog(other).submit(at.id, asks(f"{number}"), sender=TESTER)
             while len(await at.store.pending(at.id)) <= number:
                 await watch.wait()

@@ -24,6 +24,7 @@ from mainspring.testing.contract.scene import (
     take_over,
     texts,
 )
+from mainspring.testing.senders import TESTER
 
 
 async def _waiting(at: Scene) -> list[str]:
@@ -33,7 +34,9 @@ async def _waiting(at: Scene) -> list[str]:
 async def submitted_events_wait_in_order_of_arrival(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         for number in range(20):
-            await at.log.submit(at.id, asks(f"{number}"), client_id=f"client {number}")
+            await at.log.submit(
+                at.id, asks(f"{number}"), client_id=f"client {number}", sender=TESTER
+            )
         assert await _waiting(at) == [f"client {number}" for number in range(20)]
         first = await at.store.pending(at.id, limit=2)
         assert [item.client_id for item in first] == ["client 0", "client 1"]
@@ -42,26 +45,26 @@ async def submitted_events_wait_in_order_of_arrival(open_store: StoreFactory) ->
 async def submitting_needs_no_lease_and_moves_no_head(open_store: StoreFactory) -> None:
     async with scene(open_store) as at, open_store() as other:
         before = await at.store.session(at.id)
-        item = await SessionLog(other).submit(at.id, asks("hello"))
+        item = await SessionLog(other).submit(at.id, asks("hello"), sender=TESTER)
         assert await at.store.session(at.id) == replace(before, updated=item.time)
         await at.writer.append(says("undisturbed"))
 
 
 async def a_client_id_seen_before_gives_back_the_first_item(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        first = await at.log.submit(at.id, asks("hello"), client_id="c1")
-        again = await at.log.submit(at.id, asks("hello"), client_id="c1")
+        first = await at.log.submit(at.id, asks("hello"), client_id="c1", sender=TESTER)
+        again = await at.log.submit(at.id, asks("hello"), client_id="c1", sender=TESTER)
         assert again == first
         assert await _waiting(at) == ["c1"]
         with refused(InvalidInput):
-            await at.log.submit(at.id, asks("something else"), client_id="c1")
+            await at.log.submit(at.id, asks("something else"), client_id="c1", sender=TESTER)
 
 
 async def client_ids_are_each_sessions_own(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         other = await at.log.create()
-        here = await at.log.submit(at.id, asks("here"), client_id="c1")
-        there = await at.log.submit(other.id, asks("there"), client_id="c1")
+        here = await at.log.submit(at.id, asks("here"), client_id="c1", sender=TESTER)
+        there = await at.log.submit(other.id, asks("there"), client_id="c1", sender=TESTER)
         assert here.event_id != there.event_id
 
 
@@ -73,7 +76,11 @@ async def one_client_id_submitted_many_times_at_once_is_one_item(
             got: list[InboxItem] = []
 
             async def submit(store: Store, client_id: str, got: list[InboxItem] = got) -> None:
-                got.append(await SessionLog(store).submit(at.id, asks("x"), client_id=client_id))
+                got.append(
+                    await SessionLog(store).submit(
+                        at.id, asks("x"), client_id=client_id, sender=TESTER
+                    )
+                )
 
             async with anyio.create_task_group() as group:
                 for number in range(8):
@@ -90,7 +97,9 @@ async def submits_at_once_are_all_kept_each_in_a_place_of_its_own(
 
         async def submit(store: Store, name: str) -> None:
             for number in range(10):
-                await SessionLog(store).submit(at.id, asks("x"), client_id=f"{name} {number}")
+                await SessionLog(store).submit(
+                    at.id, asks("x"), client_id=f"{name} {number}", sender=TESTER
+                )
 
         async with anyio.create_task_group() as group:
             for client in range(8):
@@ -106,14 +115,14 @@ async def submits_at_once_are_all_kept_each_in_a_place_of_its_own(
 
 async def folding_moves_the_inbox_into_the_log(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        first = await at.log.submit(at.id, asks("one"), client_id="c1")
-        await at.log.submit(at.id, asks("two"))
+        first = await at.log.submit(at.id, asks("one"), client_id="c1", sender=TESTER)
+        await at.log.submit(at.id, asks("two"), sender=TESTER)
         folded = await at.writer.fold_inbox()
         assert texts(folded) == texts(await at.log.read(at.id)) == ["one", "two"]
         assert folded[0].id == first.event_id
         assert await _waiting(at) == []
         assert await at.writer.fold_inbox() == []
-        again = await at.log.submit(at.id, asks("one"), client_id="c1")
+        again = await at.log.submit(at.id, asks("one"), client_id="c1", sender=TESTER)
         assert (again.event_id, again.seq) == (first.event_id, folded[0].seq)
         assert await _waiting(at) == []
 
@@ -125,7 +134,7 @@ async def what_is_submitted_while_folding_is_folded_exactly_once(
 
         async def submit(client: int) -> None:
             for number in range(20):
-                await SessionLog(other).submit(at.id, asks(f"{client} {number}"))
+                await SessionLog(other).submit(at.id, asks(f"{client} {number}"), sender=TESTER)
 
         async def fold() -> None:
             while len(texts(await at.log.read(at.id, types=["user.message"]))) < 80:
@@ -146,7 +155,7 @@ async def what_is_submitted_while_folding_is_folded_exactly_once(
 
 async def a_refused_append_leaves_the_inbox_as_it_was(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        item = await at.log.submit(at.id, asks("still here"), client_id="c1")
+        item = await at.log.submit(at.id, asks("still here"), client_id="c1", sender=TESTER)
         stale, head = at.writer.lease, at.writer.head
         lease = await take_over(at.store, stale)
         folded = (Folded(item.position, head.seq + 1),)
@@ -160,7 +169,7 @@ async def a_refused_append_leaves_the_inbox_as_it_was(open_store: StoreFactory) 
 
 async def submitting_to_an_unknown_session_is_refused(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        item = await at.log.submit(at.id, asks("hello"))
+        item = await at.log.submit(at.id, asks("hello"), sender=TESTER)
         with refused(SessionNotFound):
             await at.store.submit(new_id(SESSION), item)
 
@@ -168,8 +177,8 @@ async def submitting_to_an_unknown_session_is_refused(open_store: StoreFactory) 
 async def what_waits_is_found_behind_much_else(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         for _ in range(3):
-            await at.log.submit(at.id, asks("do this"))
-        stop = await at.log.submit(at.id, UserInterrupt())
+            await at.log.submit(at.id, asks("do this"), sender=TESTER)
+        stop = await at.log.submit(at.id, UserInterrupt(), sender=TESTER)
         wanted = frozenset({"user.interrupt"})
         assert await at.store.pending(at.id, types=wanted, limit=1) == [stop]
         assert await at.store.pending(at.id, types=frozenset()) == []
@@ -187,7 +196,9 @@ async def an_event_for_a_thread_that_is_not_there_is_refused(open_store: StoreFa
         fork = await at.log.fork(at.id)
         for session_id in (at.id, fork.id):
             for thread_id in (at.thread_id, "sthr_2"):
-                kept = await at.log.submit(session_id, asks("hello"), thread_id=thread_id)
+                kept = await at.log.submit(
+                    session_id, asks("hello"), thread_id=thread_id, sender=TESTER
+                )
                 assert kept.thread_id == thread_id
             with refused(InvalidInput):
-                await at.log.submit(session_id, asks("hello"), thread_id="sthr_3")
+                await at.log.submit(session_id, asks("hello"), thread_id="sthr_3", sender=TESTER)

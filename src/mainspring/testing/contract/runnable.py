@@ -6,6 +6,7 @@ from mainspring.core.errors import LeaseHeld
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene, until
+from mainspring.testing.senders import TESTER
 
 
 async def _is_runnable(store: Store, session_id: str) -> bool:
@@ -24,8 +25,8 @@ async def what_waits_in_an_inbox_makes_a_free_session_runnable(open_store: Store
     async with open_store() as store, open_store() as other:
         log = SessionLog(store)
         session_id = (await log.create()).id
-        await log.submit(session_id, asks("hello"))
-        await log.submit(session_id, asks("are you there?"))
+        await log.submit(session_id, asks("hello"), sender=TESTER)
+        await log.submit(session_id, asks("are you there?"), sender=TESTER)
         found = await other.runnable(limit=10_000)
         assert found.count(session_id) == 1
         writer = await log.hold(session_id, owner="worker", seconds=60)
@@ -60,7 +61,7 @@ async def a_deleted_session_is_not_runnable(open_store: StoreFactory) -> None:
     async with open_store() as store:
         log = SessionLog(store)
         session_id = (await log.create()).id
-        await log.submit(session_id, asks("hello"))
+        await log.submit(session_id, asks("hello"), sender=TESTER)
         await store.delete(session_id)
         assert not await _is_runnable(store, session_id)
 
@@ -70,7 +71,7 @@ async def the_longest_waiting_session_is_found_first(open_store: StoreFactory) -
         log = SessionLog(store)
         ids = [(await log.create()).id for _ in range(3)]
         for session_id in (ids[1], ids[2], ids[0]):
-            await log.submit(session_id, asks("hello"))
+            await log.submit(session_id, asks("hello"), sender=TESTER)
         found = await store.runnable(limit=10_000)
         assert [each for each in found if each in ids] == [ids[1], ids[2], ids[0]]
         assert await store.runnable(limit=1) == found[:1]

@@ -17,6 +17,7 @@ from mainspring.testing.contract.scene import (
     says,
     scene,
 )
+from mainspring.testing.senders import TESTER
 
 
 async def _found(at: Scene, query: str, session_id: str | None = None) -> list[int]:
@@ -59,7 +60,7 @@ async def what_is_appended_later_is_found_later(open_store: StoreFactory) -> Non
     async with scene(open_store) as at:
         await at.writer.append(says("first needle"))
         assert await _found(at, "needle") == [2]
-        await at.log.submit(at.id, asks("second needle"))
+        await at.log.submit(at.id, asks("second needle"), sender=TESTER)
         await at.writer.fold_inbox()
         assert await _found(at, "needle") == [2, 3]
 

@@ -23,6 +23,7 @@ from mainspring.testing.contract.scene import (
     scene,
     texts,
 )
+from mainspring.testing.senders import TESTER
 
 
 def _bare(session_id: str, *, created: int = 0, parent_id: str | None = None) -> SessionRow:
@@ -158,9 +159,9 @@ async def a_session_that_a_client_writes_to_is_not_stale(open_store: StoreFactor
         old, today = SessionLog(store, clock=lambda: MOMENT), SessionLog(store)
         cutoff = to_micros(MOMENT) + 1
         touched, waiting = await old.create(), await old.create()
-        item = await today.submit(touched.id, asks("hello"))
+        item = await today.submit(touched.id, asks("hello"), sender=TESTER)
         assert (await store.session(touched.id)).updated == item.time
-        await old.submit(waiting.id, asks("from long ago"))
+        await old.submit(waiting.id, asks("from long ago"), sender=TESTER)
         assert (await store.session(waiting.id)).updated == waiting.updated
         found = await store.stale(updated_before=cutoff, limit=1000)
         assert not {touched.id, waiting.id} & set(found)
@@ -177,7 +178,7 @@ async def a_session_taken_up_since_it_was_found_stale_is_not_deleted(
         made = [session.id for session in (idle, held, asked, grown, parent)]
         assert set(made) <= set(await store.stale(updated_before=cutoff, limit=1000))
         await store.acquire(held.id, owner="me", seconds=60)
-        await old.submit(asked.id, asks("still there?"))
+        await old.submit(asked.id, asks("still there?"), sender=TESTER)
         writer = await SessionLog(store).hold(grown.id, owner="me", seconds=60)
         await writer.append(says("yes"))
         await writer.release()
@@ -194,7 +195,7 @@ async def a_session_is_created_with_all_that_belongs_to_it_or_not_at_all(
 ) -> None:
     async with scene(open_store) as at:
         content = new_id(SESSION).encode()
-        waiting = await at.log.submit(at.id, asks("waiting"), client_id="c1")
+        waiting = await at.log.submit(at.id, asks("waiting"), client_id="c1", sender=TESTER)
         folded = replace(waiting, client_id="c2", event_id=new_id(EVENT), seq=7)
         session = _bare(new_id(SESSION))
         digest = digest_of(content)

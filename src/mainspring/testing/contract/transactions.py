@@ -7,6 +7,7 @@ from mainspring.core.ids import new_id
 from mainspring.log.records import Put, Record
 from mainspring.log.session_log import SessionLog
 from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene, texts
+from mainspring.testing.senders import TESTER
 
 
 def _record() -> Record:
@@ -19,7 +20,7 @@ async def a_transaction_does_not_see_what_is_written_meanwhile(open_store: Store
     record = _record()
     async with scene(open_store) as at, at.store.transaction(writes=False) as then:
         await at.writer.append(says("later"))
-        await at.log.submit(at.id, asks("later, too"))
+        await at.log.submit(at.id, asks("later, too"), sender=TESTER)
         await at.store.put_blob(at.id, new_id("sha256"), b"later")
         await at.store.records.write(Put(record=record))
         later = await at.log.create()
@@ -47,7 +48,7 @@ async def what_a_transaction_writes_is_there_when_it_ends(open_store: StoreFacto
         async with store.transaction(writes=True) as together:
             log = SessionLog(together)
             session = await log.create()
-            await log.submit(session.id, asks("hello"))
+            await log.submit(session.id, asks("hello"), sender=TESTER)
             [kept] = await together.records.write(Put(record=record, content=b"content"))
             assert await together.records.get(record.kind, "a") == kept
             with refused(SessionNotFound):

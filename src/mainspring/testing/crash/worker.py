@@ -23,6 +23,7 @@ from mainspring.log.store import Store
 from mainspring.log.writer import Writer
 from mainspring.testing.crash import wire
 from mainspring.testing.crash.reporter import Reporter
+from mainspring.testing.senders import TESTER
 
 T = TypeVar("T")
 
@@ -219,7 +220,9 @@ class Worker:
         )
         await self._do(
             doing,
-            lambda: self._log.submit(sent.session_id, _said(sent.text), client_id=sent.client_id),
+            lambda: self._log.submit(
+                sent.session_id, _said(sent.text), client_id=sent.client_id, sender=TESTER
+            ),
         )
 
     async def _put_blob(self, session_id: str) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.core.sender import Origin
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.sessions.change import UpdateSession
 from mainspring.service.sessions.listing import ListSessions, TwoWayPage
@@ -96,7 +97,9 @@ class SessionRoutes:
         )
 
     async def create(self, call: Call[Nothing, CreateSession]) -> SessionObject:
-        return await self.sessions.create(call.who, call.body)
+        return await self.sessions.create(
+            call.who, call.body, origin=Origin(type="api", id=call.who.key_id)
+        )
 
     async def list(self, call: Call[ListSessions, Nothing]) -> TwoWayPage[SessionObject]:
         return await self.sessions.page(call.who, call.query)
