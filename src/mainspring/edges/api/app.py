@@ -17,6 +17,7 @@ from aiohttp import web
 
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput, MainspringError, RateLimited
+from mainspring.edges.api.connections import ConnectionLimits, discard_rest, limited_runner
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
@@ -29,8 +30,6 @@ _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()
 REQUEST_ID = "request-id"
 _BEGUN = web.RequestKey("begun", web.StreamResponse)
-_IDLE_SECONDS = 75.0
-"""Of a connection between two requests, and for the head of one to arrive."""
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Of every answer: some have secrets in them, and some what others wrote."""
 _UNAVAILABLE = "the service cannot do this now; try again in a moment"
@@ -104,22 +103,24 @@ class Api:
         doorkeeper: Doorkeeper,
         witness: Witness = unwitnessed,
         proxies: frozenset[str] = frozenset(),
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """`proxies` are the addresses of our own, whose `x-forwarded-for` is believed."""
         self.routes = tuple(routes)
         self._doorkeeper = doorkeeper
         self._witness = witness
         self._proxies = proxies
+        self._limits = limits or ConnectionLimits()
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.on_response_prepare.append(_note_begun)
         for route in self.routes:
             app.router.add_route(
-                route.method, route.path, self._handler(route), expect_handler=_go_on
+                route.method, route.path, self._handler(route), expect_handler=_later
             )
         anything = "/{anything:(?s:.*)}"
-        app.router.add_route("*", anything, self._handler(None), expect_handler=_go_on)
+        app.router.add_route("*", anything, self._handler(None), expect_handler=_later)
         return app
 
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
@@ -141,6 +142,7 @@ class Api:
                     made=exchange.made,
                 )
             )
+            await discard_rest(request, response, self._limits)
             return response
 
         return handle
@@ -171,6 +173,7 @@ class Api:
         exchange.who, exchange.headers = admission.who, admission.headers
         if admission.refusal is not None:
             raise admission.refusal
+        await _go_on(request)
         query = read_query(route, request.query)
         body = await read_body(route, request)
         await self._doorkeeper.check_named(
@@ -218,6 +221,10 @@ async def _note_begun(request: web.Request, response: web.StreamResponse) -> Non
     if (exchange := request.get(_EXCHANGE)) is not None:
         response.headers.update(exchange.headers)
         response.headers[REQUEST_ID] = exchange.request_id
+
+
+async def _later(_request: web.Request) -> None:
+    """Nobody is told to send a body before we know who it is."""
 
 
 async def _go_on(request: web.Request) -> None:
@@ -270,15 +277,17 @@ def _response(status: int, body: bytes) -> web.Response:
 
 @asynccontextmanager
 async def serving(
-    app: web.Application, *, host: str = "127.0.0.1", port: int = 0
+    app: web.Application,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncGenerator[str, None]:
     """Serve until the block ends; says at which address, with the port that it got.
 
     Raises: InvalidInput: nobody can listen there.
     """
-    runner = web.AppRunner(
-        app, access_log=None, shutdown_timeout=5.0, keepalive_timeout=_IDLE_SECONDS
-    )
+    runner = limited_runner(app, limits or ConnectionLimits())
     await runner.setup()
     try:
         await _listen(web.TCPSite(runner, host, port), f"{host}:{port}")

@@ -1,0 +1,110 @@
+"""How long a client may take, and how much it may send unasked: the limits of one connection that
+hold before anybody knows who it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    head_seconds: float = 10.0
+    """For the head of a request to arrive, from the connection or from its own first byte."""
+    idle_seconds: float = 75.0
+    """Of a connection between two requests."""
+    unread_bytes: int = 256 * 1024
+    """Of a body that nobody reads: this much of it is thrown away after the answer, so that who
+    sends a little more than was wanted can read why; then the connection ends."""
+    unread_seconds: float = 2.0
+
+
+async def discard_rest(
+    request: web.Request, response: web.StreamResponse, limits: ConnectionLimits
+) -> None:
+    """Answer before the body has been read; of the rest no more is taken than is allowed."""
+    if request.transport is None or request.content.is_eof():
+        return
+    length = request.content_length
+    if (length is None or length > limits.unread_bytes) and not response.prepared:
+        response.force_close()
+    left = limits.unread_bytes
+    with (
+        suppress(OSError, web.RequestPayloadError, HttpProcessingError),  # the client has gone
+        anyio.move_on_after(limits.unread_seconds),
+    ):
+        await response.prepare(request)
+        await response.write_eof()
+        while left > 0 and (piece := await request.content.readany()):
+            left -= len(piece)
+
+
+def limited_runner(app: web.Application, limits: ConnectionLimits) -> web.AppRunner:
+    return _Runner(
+        app,
+        access_log=None,
+        shutdown_timeout=5.0,
+        keepalive_timeout=limits.idle_seconds,
+        lingering_time=0,  # `discard_rest` does it, by the byte
+        head_seconds=limits.head_seconds,
+    )
+
+
+class _Connection(web.RequestHandler):
+    """One that ends if the head of a request takes too long. A head is under way from the
+    connection on, and from the first byte after an answer."""
+
+    def __init__(self, manager: web.Server, *, head_seconds: float, **more: Any) -> None:  # noqa: ANN401 (aiohttp's own)
+        super().__init__(manager, **more)
+        self._head_seconds = head_seconds
+        self._head_timer: Any = None  # what the event loop gives for a call that is due later
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (aiohttp's own)
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        before = self._request_count
+        super().data_received(data)
+        if self._request_count > before:
+            self._stop_waiting()
+        elif self._head_timer is None and not (self._request_in_progress or self._messages):
+            self._await_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class _Server(web.Server):
+    @classmethod
+    def like(cls, made: web.Server) -> _Server:
+        return cls(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            loop=made._loop,
+            **made._kwargs,
+        )
+
+    def __call__(self) -> _Connection:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Runner(web.AppRunner):
+    async def _make_server(self) -> web.Server:
+        return _Server.like(await super()._make_server())

@@ -1,0 +1,187 @@
+"""What a connection may cost before anybody knows whose it is: slow heads, bodies without end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+from msgspec import Struct
+from tests.api.served import Tags
+
+from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.connections import ConnectionLimits
+from mainspring.edges.api.route import Call, Nothing, Route
+
+HASTY = ConnectionLimits(head_seconds=0.2)
+SHORT = ConnectionLimits(head_seconds=1.0)
+STRICT = ConnectionLimits(unread_bytes=100_000, unread_seconds=30)
+CHUNK = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+WITH_KEY = b"x-api-key: acme:user\r\n"
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    text: str = ""
+
+
+async def _answer(_call: Call[Nothing, Said]) -> Said:
+    return Said(text="done")
+
+
+@asynccontextmanager
+async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int], None]:
+    route = Route(
+        method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, answer=Said
+    )
+    app = Api([route], doorkeeper=Tags(), limits=limits).application()
+    async with serving(app, limits=limits) as url:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        yield parts.hostname, parts.port
+
+
+async def all_of(stream: SocketStream) -> bytes:
+    """What comes until the server ends the connection."""
+    got = b""
+    try:
+        while True:
+            got += await stream.receive()
+    except (anyio.EndOfStream, anyio.BrokenResourceError):
+        return got
+
+
+async def answer_of(stream: SocketStream) -> bytes:
+    """One answer with its body."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += await stream.receive()
+    head, _, body = got.partition(b"\r\n\r\n")
+    [length] = [
+        int(line.split(b":")[1])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length")
+    ]
+    while len(body) < length:
+        body += await stream.receive()
+    return head
+
+
+async def flooded(stream: SocketStream) -> int:
+    """How much of a body could be sent until the server ended the connection."""
+    sent = 0
+    try:
+        while sent < 50_000_000:
+            await stream.send(CHUNK)
+            sent += len(CHUNK)
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+    return sent
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"POST", b"POST /v1/things HTTP/1.1\r\nhost: x\r\nx-a: ", b"\r\n"],
+    ids=["nothing", "a method", "half a head", "an empty line"],
+)
+async def test_a_head_that_does_not_arrive_in_time_ends_the_connection(sent: bytes):
+    async with served(HASTY) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                if sent:
+                    await stream.send(sent)
+                assert await all_of(stream) == b""
+
+
+async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another():
+    async with served(HASTY) as (host, port), anyio.create_task_group() as group:
+
+        async def drip(stream: SocketStream) -> None:
+            with anyio.CancelScope(), anyio.fail_after(60):
+                try:
+                    while True:
+                        await stream.send(b"x")
+                        await anyio.lowlevel.checkpoint()
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
+
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                await stream.send(b"POST /v1/things HTTP/1.1\r\n")
+                group.start_soon(drip, stream)
+                await all_of(stream)
+
+
+async def test_the_second_head_of_a_connection_has_its_time_from_its_first_byte():
+    async with served(SHORT) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + WITH_KEY
+                await stream.send(head + b"content-length: 2\r\n\r\n{}")
+                assert b"200 OK" in await answer_of(stream)
+                await stream.send(b"POST /v1/th")
+                assert await all_of(stream) == b""
+
+
+async def test_a_slow_body_is_no_slow_head():
+    """The time of a head is over when the head is there, however long the body takes."""
+    async with served(SHORT) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + WITH_KEY
+                await stream.send(head + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n")
+                begun = anyio.current_time()
+                while anyio.current_time() < begun + 2 * SHORT.head_seconds:
+                    await stream.send(b"1\r\n \r\n")
+                await stream.send(b"1\r\n}\r\n0\r\n\r\n")
+                assert b"200 OK" in await answer_of(stream)
+
+
+@pytest.mark.parametrize("path", ["/v1/things", "/v1/nowhere"])
+async def test_of_an_endless_body_without_a_key_little_is_read_after_the_refusal(path: str):
+    async with served(STRICT) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                head = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+                await stream.send(head.encode())
+                answer = await answer_of(stream)
+                assert answer.split(b" ")[1] in (b"401", b"404")
+                assert b"connection: close" in answer.lower()
+                assert await flooded(stream) < 20_000_000  # what the buffers of two sockets hold
+
+
+async def test_nobody_is_told_to_send_a_body_before_it_is_known_who_it_is():
+    async with served(STRICT) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+                await stream.send(head + b"content-length: 2\r\n\r\n")
+                assert (await answer_of(stream)).startswith(b"HTTP/1.1 401")
+            async with await anyio.connect_tcp(host, port) as stream:
+                await stream.send(head + WITH_KEY + b"content-length: 2\r\n\r\n")
+                assert (await stream.receive()).startswith(b"HTTP/1.1 100")
+                await stream.send(b"{}")
+                assert b"200 OK" in await answer_of(stream)
+
+
+async def test_a_small_body_after_a_refusal_leaves_the_connection_usable():
+    async with served(STRICT) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n"
+                await stream.send(head + b"\r\n{}")
+                assert b" 401 " in await answer_of(stream)
+                await stream.send(head + WITH_KEY + b"\r\n{}")
+                assert b"200 OK" in await answer_of(stream)
+
+
+async def test_more_headers_than_anybody_needs_are_refused():
+    async with served(ConnectionLimits()) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                many = b"".join(b"x-%d: y\r\n" % number for number in range(500))
+                await stream.send(b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + many + b"\r\n")
+                assert b" 400 " in await all_of(stream)
