@@ -74,7 +74,7 @@ class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
     title: str | None = None
     metadata: dict[str, str] | None = None
     origin: Origin | None = None
-    """What it was made by or for; `None` in logs from before it was said."""
+    """What it was made by or for; `None` in logs from before it was noted."""
 
 
 class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):

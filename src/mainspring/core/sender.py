@@ -41,6 +41,9 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the key, the deployment, the trigger."""
 
 
+UNKNOWN = Origin(type="user")
+"""Of a session that was made before this was noted."""
+
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Sender)
 

@@ -11,6 +11,7 @@ from mainspring.core import events, facts
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event, payload_type
 from mainspring.core.events import Usage
+from mainspring.core.sender import UNKNOWN, Origin
 from mainspring.harness.ensemble import Account, Ensemble, Member
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.thread import Thread
@@ -22,6 +23,7 @@ from mainspring.runtime.skills.typed import as_typed
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
 
+_CREATED = str(facts.SessionCreated.__struct_config__.tag)
 _OPENING = 20
 _OPENED = str(facts.SandboxOpened.__struct_config__.tag)
 _TYPES = frozenset(
@@ -60,17 +62,20 @@ class Outline:
     updated: datetime
     holder: str | None
     parent: str | None
+    origin: Origin
 
 
 async def outline(log: SessionLog, session: SessionRow) -> Outline:
     """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
     account, thread = Account(), Thread(id=session.thread_id)
-    title = agent = folder = None
+    title = agent = folder = origin = None
     for event in await log.read(session.id, types=_TYPES):
         account.apply(event)
         thread.apply(event)
         match event.payload:
-            case facts.SessionCreated(agent_name=agent, title=title, metadata=metadata):
+            case facts.SessionCreated(
+                agent_name=agent, title=title, metadata=metadata, origin=origin
+            ):
                 folder = (metadata or {}).get("folder")
             case (
                 facts.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
@@ -93,7 +98,15 @@ async def outline(log: SessionLog, session: SessionRow) -> Outline:
         updated=from_micros(session.updated),
         holder=session.owner,
         parent=session.parent_id,
+        origin=origin or UNKNOWN,
     )
+
+
+async def made_by(log: SessionLog, session: SessionRow) -> Origin:
+    """Of a fork: its parent's."""
+    [first] = await log.read(session.id, types=[_CREATED], limit=1)
+    made = first.payload
+    return (made.origin if isinstance(made, facts.SessionCreated) else None) or UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

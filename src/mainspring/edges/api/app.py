@@ -44,7 +44,7 @@ class Doorkeeper(Protocol):
         ...
 
     async def check_named(
-        self, who: Principal, path: Mapping[str, str], query: Decoded, body: Decoded
+        self, who: Principal, path: Mapping[str, str], query: Decoded, body: Decoded, /
     ) -> None:
         """Whether it may name what it does in its query and body.
 

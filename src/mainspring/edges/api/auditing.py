@@ -82,6 +82,6 @@ def _is_of_interest(answered: Answered) -> bool:
         return False
     if status in (401, 403):
         return True
-    if who is not None and who.environment_id is not None:
-        return False  # a worker at its work: what it does is in the logs of its sessions
+    if who is not None and who.environment_id is not None and "/work" in route.path:
+        return False  # a worker that asks for work and says that it lives, every few seconds
     return route.method != "GET"

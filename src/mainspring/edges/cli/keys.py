@@ -53,6 +53,14 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
         str | None,
         typer.Option(help="For the requests of this agent: it approves nothing.", metavar="ID"),
     ] = None,
+    grant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --agent: a vault, memory store, file, skill or self-hosted environment that"
+            " it may give to sessions. Can be repeated.",
+            metavar="ID",
+        ),
+    ] = None,
     expires_in: Annotated[
         timedelta | None,
         typer.Option(parser=duration, metavar="TIME", help="How long it holds: 12h, 30d, 8w."),
@@ -69,6 +77,7 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
         name=name,
         role=role.value,
         agent_id=agent,
+        grants=tuple(grant or ()),
         environment_id=environment,
         lent_to=lent_to,
         expires_in=expires_in,

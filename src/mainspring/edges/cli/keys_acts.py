@@ -23,6 +23,7 @@ class Asked:
     name: str
     role: Role
     agent_id: str | None
+    grants: tuple[str, ...]
     environment_id: str | None
     lent_to: str | None
     expires_in: timedelta | None
@@ -43,6 +44,7 @@ async def create(settings: Settings, *, tenant: str, asked: Asked, json: bool) -
                 name=asked.name,
                 role=asked.role,
                 agent_id=asked.agent_id,
+                grants=asked.grants,
                 environment_id=asked.environment_id,
                 lent_to=asked.lent_to,
                 expires_at=expires,

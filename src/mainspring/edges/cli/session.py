@@ -25,6 +25,21 @@ app = typer.Typer(
 )
 
 
+class OriginName(StrEnum):
+    """As `core.sender.OriginType`, without what that brings with it."""
+
+    user = "user"
+    api = "api"
+    schedule = "schedule"
+    trigger = "trigger"
+    workflow = "workflow"
+    eval = "eval"
+    grader = "grader"
+    dream = "dream"
+    campaign = "campaign"
+    gateway = "gateway"
+
+
 class Verdict(StrEnum):
     allow = "allow"
     deny = "deny"
@@ -33,10 +48,13 @@ class Verdict(StrEnum):
 @app.command()
 def ls(
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    origin: Annotated[
+        OriginName | None, typer.Option(help="Only those that were made by or for this.")
+    ] = None,
     json: Json = False,
 ) -> Action:
     """List sessions, newest first: how they stand, what they took."""
-    return partial(session_acts.ls, limit=limit, json=json)
+    return partial(session_acts.ls, limit=limit, origin=origin and origin.value, json=json)
 
 
 @app.command()

@@ -14,13 +14,14 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
 from mainspring.core.lazy import LazyModule
+from mainspring.core.sender import Origin
 from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, ago, dollars
-from mainspring.edges.cli.sessions import existing_log, find_session
+from mainspring.edges.cli.sessions import every_session, existing_log, find_session
 from mainspring.edges.cli.teller import Teller
 from mainspring.harness.open_call import OpenCall
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.outline import Outline, Status, outline, waiting_calls
+from mainspring.runtime.outline import Outline, Status, made_by, outline, waiting_calls
 from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:
@@ -55,21 +56,19 @@ class OutlineView(Struct, frozen=True, kw_only=True):
     updated: datetime
     holder: str | None
     parent: str | None
+    origin: Origin
 
 
-async def ls(settings: Settings, *, limit: int, json: bool) -> int:
+async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    found: list[Outline] = []
-    if has_store(settings):
-        async with existing_log(settings) as log:
-            rows = await log.sessions(limit=limit + 1)
-            found = [await outline(log, row) for row in rows]
+    found = await _listed(settings, limit + 1, origin)
     if json:
         for each in found[:limit]:
             screen.json(msgspec.json.encode(_view(each)))
         return 0
     if not found:
-        notes.whole((f"no sessions yet in {settings.place}", ""))
+        what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
+        notes.whole((f"{what} in {settings.place}", ""))
         notes.whole(("`mainspring run 'what to do'` makes one", "dim"))
         return 0
     now = clock.now()
@@ -78,6 +77,19 @@ async def ls(settings: Settings, *, limit: int, json: bool) -> int:
     if len(found) > limit:
         notes.whole((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
     return 0
+
+
+async def _listed(settings: Settings, limit: int, origin: str | None) -> list[Outline]:
+    found: list[Outline] = []
+    if not has_store(settings):
+        return found
+    async with existing_log(settings) as log:
+        async for row in every_session(log):
+            if origin is None or (await made_by(log, row)).type == origin:
+                found.append(await outline(log, row))
+            if len(found) == limit:
+                break
+    return found
 
 
 def _view(each: Outline) -> OutlineView:
@@ -95,6 +107,7 @@ def _view(each: Outline) -> OutlineView:
         updated=each.updated,
         holder=each.holder,
         parent=each.parent,
+        origin=each.origin,
     )
 
 

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 from anyio import CapacityLimiter, to_thread
 from msgspec import Meta, Struct
 
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import CLIENT_TYPES, Event
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.facts import HookRan
+from mainspring.core.sender import Sender
 from mainspring.harness.context.xray import Shot
 from mainspring.runtime.xrays import ShotView, read_shots, shot_view
 from mainspring.service.access.principal import Principal
@@ -21,6 +22,7 @@ from mainspring.service.sessions.sessions import Sessions
 MAX_EVENTS = 50_000
 """In a log that is gone through for one request."""
 _AT_ONCE = 2
+_FROM_OUTSIDE = CLIENT_TYPES | {"session.created", "session.forked"}
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
 
 
@@ -49,6 +51,24 @@ class HookRun(Struct, frozen=True, kw_only=True):
     reason: str | None
     milliseconds: int | None
     type: Literal["hook_run"] = "hook_run"
+
+
+class ListSenders(Struct, frozen=True, kw_only=True):
+    limit: Limit = 100
+    page: str | None = None
+
+
+class SentEvent(Struct, frozen=True, kw_only=True):
+    """An event that came from outside, and who sent it."""
+
+    id: str
+    seq: int
+    created_at: datetime
+    thread_id: str
+    event_type: str
+    sender: Sender | None
+    """`None`: it was sent before senders were noted."""
+    type: Literal["sent_event"] = "sent_event"
 
 
 class Insights:
@@ -89,6 +109,16 @@ class Insights:
         is_last = len(found) <= asked.limit
         return Page(data=shown, next_page=None if is_last else cursor_of(shown[-1].seq))
 
+    async def senders(self, who: Principal, session_id: str, asked: ListSenders) -> Page[SentEvent]:
+        """Oldest first. Raises: NotFound, InvalidInput."""
+        session = await self._sessions.row(who, session_id)
+        after = 0 if asked.page is None else _place(asked.page)
+        read = partial(self._sessions.log.read, session.id, types=_FROM_OUTSIDE)
+        found = [_sent(each) for each in await read(after=after, limit=asked.limit + 1)]
+        shown = found[: asked.limit]
+        is_last = len(found) <= asked.limit
+        return Page(data=shown, next_page=None if is_last else cursor_of(shown[-1].seq))
+
 
 def require_short(session_id: str, events: int) -> None:
     """Raises: InvalidInput: it would take too long, and too much memory."""
@@ -114,6 +144,17 @@ def _place(page: str) -> int:
             return place
         case _:
             raise InvalidInput("page: not a cursor of this list")
+
+
+def _sent(event: Event) -> SentEvent:
+    return SentEvent(
+        id=event.id,
+        seq=event.seq,
+        created_at=event.time,
+        thread_id=event.thread_id,
+        event_type=event.type,
+        sender=event.sender,
+    )
 
 
 def _hook_run(event: Event) -> HookRun:

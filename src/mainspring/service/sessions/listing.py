@@ -13,6 +13,7 @@ from msgspec import Struct
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
+from mainspring.core.sender import UNKNOWN, OriginType
 from mainspring.log.records import Record, Records, Wanted
 from mainspring.log.session_log import ENDLESS
 from mainspring.service.keeping.page import Limit, cursor_of, place_of
@@ -41,6 +42,8 @@ class ListSessions(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     memory_store_id: MemoryStoreId | None = None
     order: Literal["asc", "desc"] = "desc"
+    origin: OriginType | None = None
+    """Ours: only those that were made by or for this."""
     page: str | None = None
     statuses: tuple[Status, ...] = ()
 
@@ -123,6 +126,8 @@ class SessionList:
 def _is_asked_for(session: SessionRecord, asked: ListSessions) -> bool:
     if asked.agent_id is not None and asked.agent_version not in (None, session.agent.version):
         return False
+    if asked.origin not in (None, (session.origin or UNKNOWN).type):
+        return False
     return asked.memory_store_id is None or any(
         isinstance(each, StoreResource) and each.memory_store_id == asked.memory_store_id
         for each in session.resources
@@ -133,7 +138,7 @@ def _wanted(tenant: str, asked: ListSessions, turn: Turn) -> Wanted:
     froms = [*_micros(asked.created_at_gte), *(each + 1 for each in _micros(asked.created_at_gt))]
     uptos = [*_micros(asked.created_at_lte), *(each - 1 for each in _micros(asked.created_at_lt))]
     is_ascending = (asked.order == "asc") is not turn.is_back
-    is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version is not None
+    is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version or asked.origin
     return Wanted(
         kind=KIND,
         tenant=tenant,

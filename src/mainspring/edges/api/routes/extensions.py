@@ -9,7 +9,14 @@ from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.runtime.xrays import ShotView
 from mainspring.service.keeping.page import Page
 from mainspring.service.sessions.costs import AskCost, CostReport, Costs, SessionBudget
-from mainspring.service.sessions.insights import AskContext, HookRun, Insights, ListHookRuns
+from mainspring.service.sessions.insights import (
+    AskContext,
+    HookRun,
+    Insights,
+    ListHookRuns,
+    ListSenders,
+    SentEvent,
+)
 from mainspring.service.sessions.rule_trials import (
     AskRetrial,
     AskVerdict,
@@ -49,6 +56,16 @@ class InsightRoutes:
                 is_extension=True,
             ),
             Route(
+                method="GET",
+                path=f"{_SESSION}/senders",
+                handle=self.senders,
+                summary="List what was sent to a session, and who sent it",
+                query=ListSenders,
+                answer=Page[SentEvent],
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
                 method="POST",
                 path=f"{_SESSION}/replay",
                 handle=self.replay,
@@ -66,6 +83,9 @@ class InsightRoutes:
 
     async def hooks(self, call: Call[ListHookRuns, Nothing]) -> Page[HookRun]:
         return await self.insights.hook_runs(call.who, call["session_id"], call.query)
+
+    async def senders(self, call: Call[ListSenders, Nothing]) -> Page[SentEvent]:
+        return await self.insights.senders(call.who, call["session_id"], call.query)
 
     async def replay(self, call: Call[Nothing, AskReplay]) -> ReplayReport:
         return await self.replays.replay(call.who, call["session_id"], call.body)
