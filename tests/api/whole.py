@@ -14,10 +14,12 @@ import aiohttp
 
 from mainspring.config import read_settings
 from mainspring.core import clock, ids
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, serving, unwitnessed
 from mainspring.edges.api.assembly import routes_of
+from mainspring.edges.api.auditing import AuditWitness
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
+from mainspring.service.access.audit import Audit
 from mainspring.service.access.door import Door, Rates
 from mainspring.service.access.keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.principal import ROLES, Principal, Role
@@ -98,7 +100,7 @@ def skill_form() -> aiohttp.FormData:
 
 
 @asynccontextmanager
-async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
+async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Whole, None]:
     settings = read_settings(
         store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
     )
@@ -117,8 +119,9 @@ async def whole(folder: Path) -> AsyncGenerator[Whole, None]:
             *MetricsRoutes(Metrics(version="1"), _looked).routes(),
         )
         door = Door(records, rates=Rates(key=Rate(1_000_000), tenant=Rate(1_000_000)))
+        witness = AuditWitness(Audit(records)) if is_audited else unwitnessed
         async with (
-            serving(Api(routes, doorkeeper=door).application()) as url,
+            serving(Api(routes, doorkeeper=door, witness=witness).application()) as url,
             aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
         ):
             made = Whole(url, house, routes, keys, root, http)

@@ -1,0 +1,169 @@
+"""Who sent what: a worker sends the results of its calls and nothing else, and every event that
+came from outside says who sent it, in the log, in what is exported, and in the API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import anyio
+import pytest
+from anthropic import AsyncAnthropic
+from tests.api.test_work_tokens import bearing, token_of
+from tests.api.whole import Whole, whole
+from tests.api.work_served import Site, hosted, site
+
+from mainspring import Scripted, calls, says
+from mainspring.core.sender import Origin, Sender
+from mainspring.log.verify import verify
+from mainspring.service.access.audit import Audit
+from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.principal import Principal
+from mainspring.service.calendar.starting import Order
+from mainspring.service.describing.agent_roster import AgentReference
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.sessions.ordering import Ordering
+
+TEXT: list[Any] = [{"type": "text", "text": "x"}]
+NOT_A_WORKERS: list[Any] = [
+    {"type": "user.message", "content": TEXT},
+    {"type": "user.interrupt"},
+    {"type": "user.tool_confirmation", "tool_use_id": "sevt_1", "result": "allow"},
+    {
+        "type": "user.define_outcome",
+        "description": "d",
+        "rubric": {"type": "text", "content": "r"},
+    },
+    {"type": "system.message", "content": TEXT},
+]
+BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+    async with whole(tmp_path) as made:
+        yield made
+
+
+async def senders(here: Site, session_id: str) -> dict[str, Sender | None]:
+    return {event.type: event.sender for event in await here.log.read(session_id)}
+
+
+async def refused(client: AsyncAnthropic, session_id: str, *events: Any) -> None:  # noqa: ANN401 (any event)
+    with pytest.raises(anthropic.PermissionDeniedError, match="a worker sends results"):
+        await client.beta.sessions.events.send(session_id, events=events)
+
+
+async def test_a_worker_sends_results_of_its_calls_and_nothing_else(tmp_path: Path):
+    model = Scripted(calls("bash", command="ls"), otherwise=says("Done."))
+    async with site(tmp_path, model) as here, here.client() as admin:
+        made = await hosted(admin, "go")
+        await here.until(made.id, "session.status_idle")
+        [call] = [e for e in await here.log.read(made.id) if e.type == "agent.tool_use"]
+        result: Any = {"type": "user.tool_result", "tool_use_id": call.id, "content": TEXT}
+        work_id, token = await token_of(admin, made.environment_id)
+        key = await here.environment_key(made.environment_id)
+        before = await here.log.read(made.id)
+        async with bearing(here, token) as with_token, here.client(key) as with_key:
+            for client in (with_token, with_key):
+                for event in NOT_A_WORKERS:
+                    await refused(client, made.id, event)
+                    await refused(client, made.id, result, event)  # nor behind one that it may
+            assert await here.log.read(made.id) == before
+            assert await here.log.store.pending(made.id) == []
+            await with_token.beta.sessions.events.send(made.id, events=[result])
+        await here.until_done(made.id)
+        sent = await senders(here, made.id)
+        assert sent["user.tool_result"] == Sender(
+            kind="worker", id=work_id, on_behalf_of=(made.environment_id,)
+        )
+        said = sent["user.message"]
+        assert said is not None
+        assert said.kind == "person"
+        assert said == sent["session.created"]
+        assert sent["agent.message"] is None  # the session's own
+        assert (await verify(here.log, made.id)).ok
+
+
+async def test_a_worker_shows_the_model_no_file_that_its_session_does_not_have(api: Whole):
+    ids = api.ids["acme"]
+    keys = Keys(api.house.ground.store.records)
+    asked = CreateKey(name="w", role="user", environment_id=ids["environment_id"])
+    key = (await keys.create(BOSS, asked)).key
+    listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
+    [session_id] = [
+        each["id"]
+        for each in listed.json["data"]
+        if each["environment_id"] == ids["environment_id"]
+    ]
+    source = {"type": "file", "file_id": ids["file_id"]}
+    shown = {"type": "document", "source": source}
+    for event in (
+        {"type": "user.tool_result", "tool_use_id": "x", "content": [shown]},
+        {"type": "user.custom_tool_result", "custom_tool_use_id": "x", "content": [shown]},
+    ):
+        path = f"/v1/sessions/{session_id}/events"
+        answer = await api.ask("POST", path, key=key, body={"events": [event]})
+        assert answer.status == 404, answer.body
+        assert ids["file_id"] in answer.body
+
+
+async def test_every_way_in_says_who_sent_it_and_where_a_session_comes_from(api: Whole):
+    ids = api.ids["acme"]
+    admin = api.keys["acme", "admin"]
+    body = {"agent": ids["agent_id"], "environment_id": ids["environment_id"]}
+    agents = {"x-mainspring-agent": "agent_x"}
+    made = await api.ask("POST", "/v1/sessions", key=admin, body=body)
+    path = f"/v1/sessions/{made.json['id']}"
+    event = {"events": [{"type": "user.interrupt"}]}
+    sent = await api.ask("POST", f"{path}/events", key=admin, body=event, headers=agents)
+    assert sent.status == 200, sent.body
+    assert "sender" not in sent.body  # the official shape stays as it is
+    [waiting] = await api.house.ground.store.pending(made.json["id"])
+    assert waiting.sender is not None
+    assert '"kind":"agent","id":"agent_x","on_behalf_of":["key_' in waiting.sender
+    listed = (await api.ask("GET", f"{path}/senders", key=admin)).json["data"]
+    [created] = listed
+    assert created["event_type"] == "session.created"
+    assert created["sender"]["kind"] == "person"
+    assert created["sender"]["id"].startswith("key_")
+
+    sessions = api.house.talk.sessions
+    order = Order(
+        key="k",
+        agent=AgentReference(id=ids["agent_id"], version=1),
+        environment_id=ids["environment_id"],
+        origin=Origin(type="trigger", id="trg_1"),
+    )
+    ordered = await Ordering(sessions, api.house.talk.sending).start("acme", order)
+    [first] = await api.house.ground.log.read(ordered)
+    assert first.sender == Sender(kind="system", id="trg_1")
+    assert b'"origin":{"type":"trigger","id":"trg_1"}' in first.body
+    for origin, is_there in (("trigger", True), ("api", False)):
+        found = await api.ask("GET", f"/v1/sessions?origin={origin}&limit=100", key=admin)
+        assert (ordered in {each["id"] for each in found.json["data"]}) is is_there
+        assert (made.json["id"] in {each["id"] for each in found.json["data"]}) is not is_there
+
+
+async def test_the_audit_has_what_a_worker_sent_and_what_was_refused_to_it(tmp_path: Path):
+    from_worker = "post /v1/sessions/{session_id}/events"
+    async with whole(tmp_path, is_audited=True) as api:
+        ids = api.ids["acme"]
+        records = api.house.ground.store.records
+        asked = CreateKey(name="w", role="user", environment_id=ids["environment_id"])
+        made = await Keys(records).create(BOSS, asked)
+        listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
+        [session_id] = [
+            each["id"]
+            for each in listed.json["data"]
+            if each["environment_id"] == ids["environment_id"]
+        ]
+        event = {"events": [{"type": "user.interrupt"}]}
+        path = f"/v1/sessions/{session_id}/events"
+        assert (await api.ask("POST", path, key=made.key, body=event)).status == 403
+        with anyio.fail_after(60):
+            page = await Audit(records).page("acme", Listing(limit=100))
+        [entry] = [each for each in page.data if each.operation == from_worker]
+        assert (entry.actor, entry.key_id, entry.status) == ("worker", made.id, 403)
