@@ -60,7 +60,7 @@ async def _desk(settings: Settings, tenant: str) -> AsyncGenerator[_Desk, None]:
     async with existing_log(settings) as log:
         records = log.store.records
         await Tenants(records).get(tenant)
-        operator = Operator(records, settings.environment.get("USER") or "operator")
+        operator = Operator(records, settings.user or "operator")
         yield _Desk(Approvals(log), operator, operator.of(tenant))
 
 

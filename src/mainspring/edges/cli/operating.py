@@ -10,7 +10,7 @@ from mainspring.config import Settings
 from mainspring.edges.cli.sessions import require_store
 from mainspring.log.records import Records
 from mainspring.service.access.audit import Act, Audit, attributed
-from mainspring.service.access.principal import Principal
+from mainspring.service.access.principal import AT_THE_MACHINE, Principal
 from mainspring.wiring.stores import open_store
 
 
@@ -20,7 +20,7 @@ class Operator:
     name: str
 
     def of(self, tenant: str) -> Principal:
-        return Principal(tenant=tenant, key_id="cli", role="admin", name=self.name)
+        return Principal(tenant=tenant, key_id=AT_THE_MACHINE, role="admin", name=self.name)
 
     async def note(self, tenant: str, command: str, target: str | None = None) -> None:
         """After it was done; the command fails if it cannot be noted, and says so."""
@@ -37,4 +37,4 @@ async def operating(settings: Settings, *, is_new: bool = False) -> AsyncGenerat
     if not is_new:
         require_store(settings)
     async with open_store(settings.store) as store:
-        yield Operator(store.records, settings.environment.get("USER") or "operator")
+        yield Operator(store.records, settings.user or "operator")

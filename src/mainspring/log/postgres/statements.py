@@ -95,7 +95,8 @@ APPEND_ONE: Final = f"""
     {_MOVED}
     written as (
       insert into mainspring.event(session_key, {_ROW})
-      select key, %s::bigint, %s, %s, %s::bigint, %s::integer, %s, %s, %b::bytea, %s from moved
+      select key, %s::bigint, %s, %s, %s::bigint, %s::integer, %s, %s, %b::bytea, %s::text
+        from moved
     )
     select from moved
 """

@@ -278,7 +278,7 @@ def attributed(act: Act, who: Principal | None) -> Act:
         act,
         key_id=who.key_id,
         key_name=who.name,
-        actor="agent" if who.acting_agent else "worker" if who.environment_id else "human",
+        actor="worker" if who.environment_id else "agent" if who.acting_agent else "human",
         agent_id=who.acting_agent,
     )
 

@@ -11,6 +11,8 @@ from mainspring.core.sender import Sender
 Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
 """Each may do what those before it may: look; run sessions; change agents and environments, answer
 for others, see the audit; manage keys."""
+AT_THE_MACHINE = "cli"
+"""The `key_id` of whoever uses the command line on the machine of the store."""
 ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")
 
 
@@ -46,7 +48,8 @@ class Principal:
             return Sender(kind="worker", id=self.key_id, on_behalf_of=(self.environment_id,))
         if self.acting_agent is not None:
             return Sender(kind="agent", id=self.acting_agent, on_behalf_of=(self.key_id,))
-        return Sender(kind="person", id=self.key_id)
+        is_operator = self.key_id == AT_THE_MACHINE
+        return Sender(kind="person", id=f"cli:{self.name}" if is_operator else self.key_id)
 
     def is_at_least(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
