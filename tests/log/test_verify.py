@@ -46,6 +46,14 @@ TAMPERED = {
     ),
     "an id": (("update event set id = 'sevt_1' where seq = 3",), [(4, BROKEN_LINK)]),
     "a thread": (("update event set thread_id = 'x' where seq = 3",), [(4, BROKEN_LINK)]),
+    "a sender where there was none": (
+        ("""update event set sender = '{"kind":"person","id":"me"}' where seq = 3""",),
+        [(4, BROKEN_LINK)],
+    ),
+    "a sender that is none": (
+        ("update event set sender = 'me' where seq = 3",),
+        [(3, "cannot be read: not a sender")],
+    ),
     "a version": (("update event set version = 2 where seq = 3",), [(4, BROKEN_LINK)]),
     "a type": (
         ("update event set type = 'user.message' where seq = 3",),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import anyio
+from msgspec import structs
 
 from mainspring.core.errors import Conflict, Fenced, InvalidInput, SessionNotFound
 from mainspring.core.events import ThreadCreated, UserInterrupt
 from mainspring.core.ids import SESSION, new_id
+from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Folded, Head, InboxItem, Store
 from mainspring.log.verify import verify
@@ -40,6 +42,21 @@ async def submitted_events_wait_in_order_of_arrival(open_store: StoreFactory) ->
         assert await _waiting(at) == [f"client {number}" for number in range(20)]
         first = await at.store.pending(at.id, limit=2)
         assert [item.client_id for item in first] == ["client 0", "client 1"]
+
+
+async def the_sender_stays_with_the_event_from_the_inbox_into_the_log(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at:
+        sender = Sender(kind="agent", id="agent_1", on_behalf_of=("key_1", "key_2"))
+        await at.log.submit(at.id, asks("hello"), sender=sender)
+        [folded] = await at.writer.fold_inbox()
+        [said] = await at.writer.append(says("hi"))
+        again = await SessionLog(at.store).read(at.id, after=folded.seq - 1)
+        assert [event.sender for event in again] == [sender, None]
+        assert again == [folded, said]
+        assert again[1].prev == again[0].digest()
+        assert again[0].digest() != structs.replace(again[0], sender=None).digest()
 
 
 async def submitting_needs_no_lease_and_moves_no_head(open_store: StoreFactory) -> None:
