@@ -66,7 +66,15 @@ def test_a_session_with_a_secret_in_every_place_is_replayed_and_shown(
 ):
     sent = json.dumps(upstream.requests)
     assert TOKEN not in sent
-    for words in ("Always use", "Below, use", "Use", "The key is", "Greet with", "hook", "log in with"):
+    for words in (
+        "Always use",
+        "Below, use",
+        "Use",
+        "The key is",
+        "Greet with",
+        "hook",
+        "log in with",
+    ):
         assert f"{words} [redacted:github_token]" in sent, words
     assert "Helps [redacted:github_token]" in sent
     verified = mainspring("log", "verify", session)

@@ -76,7 +76,7 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
         await stage.play("and now?")
         for event in await stage.events():
             if isinstance(event.payload, ModelRequestStarted):
-                assert await stage.log.blob(event.payload.prefix)
+                assert await stage.log.blob(event.payload.prefix or "")
     written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
     assert b"[redacted:github_token]" in written
     assert b"[VAULTED]" in written

@@ -19,7 +19,7 @@ from mainspring.capabilities.vault.detectors import (
     names_secret,
 )
 from mainspring.capabilities.vault.forms import SHORTEST, forms
-from mainspring.capabilities.vault.patterns import Hints, compiled, literally
+from mainspring.capabilities.vault.patterns import Hints, any_of, compiled
 from mainspring.log.chain import Scrub
 from mainspring.service.sessions.veil import BOUNDARIES
 
@@ -31,7 +31,6 @@ _START = 12
 _MOST_PASSES = 8
 """What stood against a secret may be seen to be one when that is gone."""
 _JSON_STARTS = (b"{", b"[", b'"')
-_NOTHING = rb"[^\x00-\xff]"
 
 
 def scrubber(secrets: Mapping[str, str]) -> Scrub:
@@ -61,7 +60,7 @@ class _Scrubber:
             msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
         ]
         triggers = [each.trigger.encode() for each in DETECTORS]
-        self._hints = Hints([_any_of(_starts([*self._labels, *escaped])), *triggers])
+        self._hints = Hints([any_of(_starts([*self._labels, *escaped])), *triggers])
 
     def scrub(self, content: bytes) -> bytes:
         if not self._hints(content):
@@ -124,7 +123,7 @@ class _Known:
         for text in sorted(texts, key=len, reverse=True):
             self._by_start.setdefault(text[:_START], []).append(text)
         self._sizes = sorted({len(start) for start in self._by_start}, reverse=True)
-        self._starts = compiled(_any_of(self._by_start))
+        self._starts = compiled(any_of(self._by_start))
 
     def found(self, content: bytes) -> Generator[tuple[int, bytes]]:
         """Where one begins, and the longest that does there; what overlaps one is passed over."""
@@ -150,10 +149,6 @@ def _is_assigned(name: bytes, value: bytes) -> bool:
     if names_secret(name):
         return looks_secret(value) and b" " not in value
     return is_login(name, value)
-
-
-def _any_of(written: Iterable[bytes]) -> bytes:
-    return b"|".join(map(literally, written)) or _NOTHING
 
 
 def _is_json(content: bytes) -> bool:

@@ -40,6 +40,11 @@ def literally(text: bytes) -> bytes:
     return cast("bytes", re2.escape(text))  # pyright: ignore[reportUnknownMemberType]
 
 
+def any_of(texts: Iterable[bytes]) -> bytes:
+    """A pattern for exactly these texts; for nothing, if there are none."""
+    return b"|".join(map(literally, texts)) or rb"[^\x00-\xff]"
+
+
 class Hints:
     """Many patterns looked for in one pass."""
 

@@ -1,0 +1,420 @@
+"""Known values found in bytes, in whatever encoding they are written.
+
+The bytes are decoded as their reader would decode them: percent, JSON and C escapes, HTML entities,
+quoted-printable, UTF-16 (its zero bytes are left out), each of them repeatedly and in any mixture.
+Base64, base32 and hexadecimal are compared in encoded form, at every alignment. White space counts
+nowhere, so a value that is wrapped over lines is found; an empty line ends one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b32encode, b32hexencode, b64encode, urlsafe_b64encode
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from html.entities import html5
+from itertools import chain
+from typing import TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from mainspring.capabilities.vault.forms import SHORTEST, aligned, forms
+from mainspring.capabilities.vault.patterns import any_of, compiled
+
+_DEPTH = 5
+"""How often something may be encoded."""
+_SHORTEST_DECODED = 6
+_LONGEST = 4096
+"""Longer values are looked for in parts."""
+_HEAD = 12
+_WINDOW = 512
+_MOST_HELD = 16 << 10
+_MARGIN = 64
+
+_ESCAPE = (
+    rb"%(?:25)*(?P<byte>[0-9a-fA-F]{2})"
+    rb"|\\\\*u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\+u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|\\\\*(?:u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8})|u\{0{0,8}(?P<u>[0-9a-fA-F]{1,6})\})"
+    rb"|\\\\*x(?P<x>[0-9a-fA-F]{2})"
+    rb"|\\\\*(?P<octal>[0-3][0-7]{2})"
+    rb"|\\\\*(?P<blank>[nrtfv])"
+    rb"|\\\\*(?P<itself>[^\\]|\Z)"
+    rb"|&(?:amp;)*#0{0,8}(?P<decimal>[0-9]{1,7});?"
+    rb"|&(?:amp;)*#[xX]0{0,8}(?P<hex>[0-9a-fA-F]{1,6});?"
+    rb"|&(?:amp;)*(?P<entity>[A-Za-z][A-Za-z0-9]{1,31};)"
+    rb"|=\n"
+)
+_ESCAPES = re.compile(_ESCAPE)
+_QUOTED_PRINTABLE = re.compile(rb"=(?P<byte>[0-9A-F]{2})|" + _ESCAPE.replace(b"<byte>", b"<pct>"))
+_IS_QUOTED_PRINTABLE = re.compile(rb"=[0-9A-F]{2}")
+_PARTIAL = re.compile(
+    rb"(?:%(?:25)*[0-9a-fA-F]?"
+    rb"|(?:\\+u[dD][89abAB][0-9a-fA-F]{2})?\\+(?:[uUx][{0-9a-fA-F]{0,9}|[0-3][0-7]?)?"
+    rb"|&(?:amp;)*(?:#?[xX]?[0-9a-fA-F]{0,15}|[A-Za-z][A-Za-z0-9]{0,31})"
+    rb"|=[0-9A-F]?)\Z"
+)
+"""An escape that is not complete yet."""
+_BASES = {
+    **{name: 16 for name in ("high", "low", "u4", "u8", "u", "x", "hex", "byte", "pct")},
+    "octal": 8,
+    "decimal": 10,
+}
+_BYTES = ("byte", "pct", "x", "octal")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    spans: tuple[tuple[int, int, int], ...]
+    """Where a value begins and ends, and the number of it; in order and apart from each other."""
+    open: int
+    """Where a value may begin of which the end has not come yet; the end of the content, if none
+    does."""
+
+
+class _Layer:
+    """Where each byte of a text comes from in the text that it was made of."""
+
+    def __init__(self) -> None:
+        self._made: list[int] = [0]
+        self._given: list[int] = [0]
+        self._is_copy: list[bool] = [True]
+
+    def replaced(self, size: int, length: int, begin: int, end: int) -> None:
+        """`size` bytes so far, the next `length` were made of `begin` to `end`."""
+        self._made += (size, size + length)
+        self._given += (begin, end)
+        self._is_copy += (False, True)
+
+    def begin(self, at: int) -> int:
+        part = bisect_right(self._made, at) - 1
+        inside = at - self._made[part] if self._is_copy[part] else 0
+        return self._given[part] + inside
+
+    def end(self, at: int) -> int:
+        """Behind the byte before `at`."""
+        part = bisect_right(self._made, at - 1) - 1
+        if self._is_copy[part]:
+            return self._given[part] + at - self._made[part]
+        return self._given[part + 1]
+
+
+Step: TypeAlias = "_Delete | _Decode | _Map"
+"""`apply` is `traced` without the way back, and faster. What is traced may be cut off by the end:
+then an escape that is not complete is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """Byte for byte."""
+
+    apply: Callable[[bytes], bytes]
+
+    def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
+        return self.apply(text), []
+
+
+class _Delete:
+    """All of some bytes, and a word."""
+
+    def __init__(self, unwanted: bytes, word: bytes = b"") -> None:
+        self._unwanted, self._word = unwanted, word
+        words = b"|" + re.escape(word) if word else b""
+        self._pattern = re.compile(b"[" + re.escape(unwanted) + b"]" + words)
+
+    def apply(self, text: bytes) -> bytes:
+        rest = text.replace(self._word, b"") if self._word else text
+        return rest.translate(None, self._unwanted)
+
+    def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
+        if is_cut and self._word:
+            text = text.removesuffix(self._word[:1])
+        made, layer = _replaced(text, self._pattern, lambda _: b"")
+        return made, [layer]
+
+
+class _Decode:
+    """Until nothing is left to decode."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+
+    def apply(self, text: bytes) -> bytes:
+        for _ in range(_DEPTH):
+            before, text = text, self._pattern.sub(_character, text)
+            if text == before:
+                break
+        return text
+
+    def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
+        layers: list[_Layer] = []
+        before = None
+        while text != before and len(layers) < _DEPTH:
+            before = _without_partial(text) if is_cut else text
+            text, layer = _replaced(before, self._pattern, _character)
+            layers.append(layer)
+        return text, layers
+
+
+def _without_partial(text: bytes) -> bytes:
+    tail = text[-_MARGIN:]
+    begun = _PARTIAL.search(tail)
+    return text if begun is None else text[: len(text) - len(tail) + begun.start()]
+
+
+def _replaced(
+    text: bytes, pattern: re.Pattern[bytes], made_of: Callable[[re.Match[bytes]], bytes]
+) -> tuple[bytes, _Layer]:
+    layer = _Layer()
+    made = bytearray()
+    end = 0
+    for match in pattern.finditer(text):
+        made += text[end : match.start()]
+        new = made_of(match)
+        layer.replaced(len(made), len(new), *match.span())
+        made += new
+        end = match.end()
+    return bytes(made + text[end:]), layer
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    kind = match.lastgroup
+    if kind is None:
+        return b""
+    written = match[kind]
+    if kind in _BASES:
+        code = int(written, _BASES[kind])
+        if kind in _BYTES:
+            return bytes((code,))
+        if kind == "low":
+            code += 0x10000 - 0xDC00 + ((int(match["high"], 16) - 0xD800) << 10)
+        return chr(code).encode(errors="surrogatepass") if code < 0x110000 else b"?"
+    if kind == "entity":
+        known = html5.get(written.decode())
+        return match[0] if known is None else known.encode(errors="surrogatepass")
+    return b"\n" if kind == "blank" else written
+
+
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_WHITE = b" \t\n\v\f"
+_LINES = _Map(lambda text: text.replace(b"\n\n", b"\x01\x01"))
+_TEXT: tuple[Step, ...] = (_Delete(_WHITE + b"+="), _Map(bytes.lower))
+_BASE64: tuple[Step, ...] = (
+    _Delete(_WHITE),
+    _Map(lambda text: text.translate(_STANDARD)),
+)
+_HEX: tuple[Step, ...] = (_Map(bytes.lower), _Delete(_WHITE + b":;,-", b"0x"))
+
+
+class KnownValues:
+    """A search for some values, each known by its number."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        stripped = [value.strip() or value for value in values]
+        self._readings = (
+            _Reading((), [_View((), _written(stripped, _plain))]),
+            _Reading.decoded(_Decode(_ESCAPES), stripped),
+        )
+        self._quoted_printable = _Reading.decoded(_Decode(_QUOTED_PRINTABLE), stripped)
+
+    def __call__(self, content: bytes) -> Findings:
+        readings = self._readings
+        if _IS_QUOTED_PRINTABLE.search(content) is not None:
+            readings += (self._quoted_printable,)
+        found = sorted(chain.from_iterable(reading.found(content) for reading in readings))
+        spans: list[tuple[int, int, int]] = []
+        for begin, end, number in found:
+            if spans and begin < spans[-1][1]:
+                first, last, known = spans[-1]
+                spans[-1] = (first, max(last, end), known)
+            else:
+                spans.append((begin, end, number))
+        held = min(reading.open(content) for reading in readings)
+        for begin, end, _ in reversed(spans):
+            if end > held > begin:
+                held = begin
+        return Findings(tuple(spans), held)
+
+
+class _Reading:
+    """Content after some steps, seen in several views."""
+
+    def __init__(self, steps: tuple[Step, ...], views: Sequence[_View]) -> None:
+        self._steps = steps
+        self._views = views
+        self._longest = max(view.longest for view in views)
+
+    @classmethod
+    def decoded(cls, decode: _Decode, values: Sequence[str]) -> _Reading:
+        steps = (_Delete(b"\0\r"), decode, _LINES)
+        as_text = partial(_as_text, (*steps, *_TEXT))
+        return cls(
+            steps,
+            (
+                _View(_TEXT, _written(values, as_text)),
+                _View(_BASE64, _written(values, _in_base64)),
+                _View(_HEX, _written(values, _in_hex)),
+            ),
+        )
+
+    def found(self, content: bytes) -> Iterator[tuple[int, int, int]]:
+        text = content
+        for step in self._steps:
+            text = step.apply(text)
+        for view in self._views:
+            hits = view.found(text)
+            if hits:
+                _, layers = _traced(self._steps, content, is_cut=False)
+                yield from ((*_back(layers, begin, end), number) for begin, end, number in hits)
+
+    def open(self, content: bytes) -> int:
+        """Where a value may begin that goes on behind the content."""
+        size = _WINDOW
+        while True:
+            skipped = max(0, len(content) - size)
+            text, layers = _traced(self._steps, content[skipped:], is_cut=True)
+            if not skipped or size >= _MOST_HELD or len(text) > self._longest + _MARGIN:
+                begin = min(view.open(text) for view in self._views)
+                return skipped + _back(layers, begin, 0)[0]
+            size *= 4
+
+
+class _View:
+    """A text after some steps, and the values as they look then."""
+
+    def __init__(self, steps: tuple[Step, ...], written: dict[bytes, int]) -> None:
+        self._steps = steps
+        self._written = written
+        self._by_head: dict[bytes, list[bytes]] = {}
+        for form in sorted(written, key=len, reverse=True):
+            self._by_head.setdefault(form[:_HEAD], []).append(form)
+        self._sizes = sorted({len(head) for head in self._by_head})
+        self._heads = compiled(any_of(self._by_head))
+        self._by_start: dict[bytes, list[bytes]] = {}
+        for form in written:
+            self._by_start.setdefault(form[:1], []).append(form)
+            self._by_start.setdefault(form[:2], []).append(form)
+        self.longest = max(map(len, written), default=1)
+
+    def found(self, text: bytes) -> list[tuple[int, int, int]]:
+        seen = text
+        for step in self._steps:
+            seen = step.apply(seen)
+        hits = list(self._hits(seen))
+        if not hits:
+            return []
+        _, layers = _traced(self._steps, text, is_cut=False)
+        return [
+            (*_back(layers, begin, begin + len(form)), self._written[form]) for begin, form in hits
+        ]
+
+    def open(self, text: bytes) -> int:
+        """Where a value may begin that goes on behind the text."""
+        seen, layers = _traced(self._steps, text, is_cut=True)
+        begin = len(seen)
+        for at in range(max(0, len(seen) - self.longest + 1), len(seen)):
+            forms = self._by_start.get(seen[at : at + 2])
+            if forms is not None and any(form.startswith(seen[at:]) for form in forms):
+                begin = at
+                break
+        return _back(layers, begin, 0)[0]
+
+    def _hits(self, text: bytes) -> Iterator[tuple[int, bytes]]:
+        at = 0
+        while (match := self._heads.search(text, at)) is not None:
+            begin = match.span()[0]
+            heads = (text[begin : begin + size] for size in self._sizes)
+            forms = chain.from_iterable(self._by_head.get(head, ()) for head in heads)
+            whole = [form for form in forms if text.startswith(form, begin)]
+            if whole:
+                yield begin, max(whole, key=len)
+            at = begin + 1
+
+
+def _traced(steps: Iterable[Step], content: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
+    layers: list[_Layer] = []
+    for step in steps:
+        content, made = step.traced(content, is_cut=is_cut)
+        layers += made
+    return content, layers
+
+
+def _back(layers: Sequence[_Layer], begin: int, end: int) -> tuple[int, int]:
+    for layer in reversed(layers):
+        begin, end = layer.begin(begin), layer.end(end)
+    return begin, end
+
+
+def _written(values: Sequence[str], ways: Callable[[str], Iterable[bytes]]) -> dict[bytes, int]:
+    """How the values look, and the number of each."""
+    found: dict[bytes, int] = {}
+    for number, value in enumerate(values):
+        for form in ways(value):
+            for part in _parts(form):
+                found.setdefault(part, number)
+    return found
+
+
+def _parts(form: bytes) -> Iterator[bytes]:
+    yield form[:_LONGEST]
+    for begin in range(_LONGEST, len(form), _LONGEST):
+        yield form[min(begin, len(form) - _LONGEST) :][:_LONGEST]
+
+
+def _plain(value: str) -> Iterator[bytes]:
+    yield value.encode(errors="surrogatepass")
+    yield from forms(value)
+
+
+def _encoded(value: str) -> Iterator[bytes]:
+    """In the encodings that text has."""
+    if len(value) < SHORTEST:
+        return
+    for charset in ("utf-8", "utf-16-le", "utf-16-be"):
+        yield value.encode(charset, "surrogatepass")
+    yield value.encode("latin-1", "replace")
+
+
+def _as_text(steps: Iterable[Step], value: str) -> Iterator[bytes]:
+    wide = [value.encode(charset, "surrogatepass") for charset in ("utf-32-le", "utf-32-be")]
+    for content in (*_encoded(value), *_encoded(value[::-1]), *wide):
+        for step in steps:
+            content = step.apply(content)
+        content = content.rstrip(b"\\%&")  # an escape could begin with it
+        if len(content) >= _SHORTEST_DECODED:
+            yield content
+    for content in _encoded(value):
+        yield b",".join(b"%d" % byte for byte in content)
+        for encode in (b32encode, b32hexencode):
+            for before in range(5):
+                yield aligned(encode(bytes(before) + content), before, len(content), 5).lower()
+
+
+def _in_base64(value: str) -> Iterator[bytes]:
+    for content in (*_encoded(value), *_nested(value)):
+        for before in range(3):
+            yield aligned(b64encode(bytes(before) + content), before, len(content), 6)
+
+
+def _in_hex(value: str) -> Iterator[bytes]:
+    for content in (*_encoded(value), *_nested(value)):
+        yield content.hex().encode()
+
+
+def _nested(value: str) -> Iterator[bytes]:
+    """As it may have been written before it was encoded once more."""
+    if len(value) < SHORTEST:
+        return
+    content = value.encode(errors="surrogatepass")
+    escaped = msgspec.json.encode(content.decode(errors="replace"))[1:-1]
+    yield from (escaped, escaped.replace(b"/", b"\\/"), escape(value).encode(errors="replace"))
+    yield json.dumps(value)[1:-1].encode()
+    yield from (quote(content, safe="").encode(), b"".join(b"%%%02X" % byte for byte in content))
+    yield from (content.hex().encode(), content.hex().upper().encode(), b32encode(content))
+    for before in range(3):
+        for encode in (b64encode, urlsafe_b64encode):
+            yield aligned(encode(bytes(before) + content), before, len(content), 6)
