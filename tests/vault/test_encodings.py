@@ -35,7 +35,7 @@ def test_a_value_is_found_in_every_encoding(encode: Encoding, value: str):
     written = encode(value.encode())
     clean = PLACEHOLDERS.clean(b"<a>\n" + written + b"\n</a>")
     assert TOKENS[value] in clean
-    left = [written[at : at + 12] for at in range(8, len(written) * 2 // 3)]
+    left = [written[at : at + 12 + len(written) // 20] for at in range(8, len(written) * 2 // 3)]
     assert [each for each in left if each in clean and b"." not in each] == []
     cuts = list(range(0, len(written), 11))
     assert in_pieces(written, cuts) == PLACEHOLDERS.clean(written)

@@ -10,16 +10,12 @@ from collections.abc import Generator, Iterable, Mapping
 
 import msgspec
 
-from mainspring.capabilities.vault.detectors import (
-    ASSIGNED,
-    DETECTORS,
-    is_login,
-    label,
-    looks_secret,
-    names_secret,
-)
-from mainspring.capabilities.vault.forms import SHORTEST, forms
+from mainspring.capabilities.vault.assignments import SHORTEST_PASSWORD, is_assigned, is_login
+from mainspring.capabilities.vault.detector import label
+from mainspring.capabilities.vault.detectors import DETECTORS
+from mainspring.capabilities.vault.forms import forms
 from mainspring.capabilities.vault.patterns import Hints, any_of, compiled
+from mainspring.capabilities.vault.passwords import ASSIGNED
 from mainspring.log.chain import Scrub
 from mainspring.service.sessions.veil import BOUNDARIES
 
@@ -30,6 +26,8 @@ _START = 12
 """Bytes by which a known secret is looked for; only what begins like one is compared."""
 _MOST_PASSES = 8
 """What stood against a secret may be seen to be one when that is gone."""
+_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-authorization"')
+"""Names that say what their values are."""
 _JSON_STARTS = (b"{", b"[", b'"')
 
 
@@ -95,7 +93,7 @@ class _Scrubber:
             token = match.group()
             if token == b":":
                 name = before
-            elif token[:1] == b'"' and len(token) > SHORTEST:
+            elif token[:1] == b'"' and len(token) > SHORTEST_PASSWORD:
                 clean = self._scrub_string(token, name if before == b":" else b"")
                 if clean != token:
                     pieces += (content[end : match.span()[0]], clean)
@@ -110,7 +108,8 @@ class _Scrubber:
         text: bytes = msgspec.json.decode(token, type=str).encode()
         if _is_assigned(name[1:-1], text):
             return msgspec.json.encode(self._labels.get(text, label(ASSIGNED)).decode())
-        clean = self._scrub_text(text)
+        header = name[1:-1] + b": " if name.lower() in _HEADERS else b""
+        clean = self._scrub_text(header + text).removeprefix(header)
         return token if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
 
 
@@ -146,9 +145,9 @@ def _starts(texts: Iterable[bytes]) -> list[bytes]:
 
 
 def _is_assigned(name: bytes, value: bytes) -> bool:
-    if names_secret(name):
-        return looks_secret(value) and b" " not in value
-    return is_login(name, value)
+    if b" " in value:
+        return False
+    return is_assigned(name, value, is_quoted=True, ends_line=False) or is_login(name, value)
 
 
 def _is_json(content: bytes) -> bool:

@@ -1,0 +1,221 @@
+"""Secrets that are known by where they stand: in an option, a header, a URL, an assignment, prose.
+
+The last group of a pattern is what is taken out.
+"""
+
+from __future__ import annotations
+
+from mainspring.capabilities.vault.assignments import (
+    NAMES,
+    PASSWORD_NAMES,
+    is_assigned,
+    is_real,
+    looks_secret,
+)
+from mainspring.capabilities.vault.detector import Detector, detector
+from mainspring.capabilities.vault.patterns import Match, compiled
+from mainspring.capabilities.vault.tokens import START
+
+ASSIGNED = "assigned_secret"
+_BETWEEN = r"""[\\"']*\s*(?:=>|:=|={1,3}|:)\s*[\\"']*"""
+_VALUE = r"""[^\s\x1b"'\\,;<>{}()\[\]&|`]{4,}"""
+_GAP = r"(?:\s|\\+[nrt])+"
+_WORD = r"""[^\s\x1b"'\\|;&<>()`]"""
+_CREDENTIALS = r"[A-Za-z0-9+/=._~%-]"
+_OF_PROSE = compiled(
+    rb"(?i)(?:.*(?:ed|en|ing|able|ible|ful|less|ly|ory|ive|ent|ant|ect|ous|ary|tion|ment|ness|al)"
+    rb"|about|above|after|again|allow\w*|almost|already|also|always|before|being|better|between"
+    rb"|blank|both|case|char\w*|clear|default|done|either|else|empty|enough|exactly|fine|going"
+    rb"|good|happy|just|known|less|like|long|longer|maybe|more|never|null|okay|once|only|plain"
+    rb"|quite|read|really|right|same|safe|secure|set|shared|short|shorter|simply|similar|still"
+    rb"|strong|stronger|such|sure|taken|that|their|then|there|these|they|this|those|trivial|true"
+    rb"|unique|unknown|until|used|usually|valid|weak|what|when|where|whether|which|whose|within"
+    rb"|without|wrong|your)$"
+)
+
+
+def _ends_line(text: bytes, stop: int) -> bool:
+    """Also a line in a string of code or JSON."""
+    return text[stop : stop + 1] in b"\r\n\x1b\"'\\"
+
+
+def _is_assignment(match: Match, text: bytes) -> bool:
+    start, stop = match.span(2)
+    before, after = text[start - 1 : start], text[stop : stop + 1]
+    is_quoted = before in (b'"', b"'") and (
+        after == before or text[stop : stop + 2] == b"\\" + before
+    )
+    if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
+        return False  # what a function gives; a sentence
+    ends_line = _ends_line(text, stop)
+    return is_assigned(match.group(1), match.group(2), is_quoted=is_quoted, ends_line=ends_line)
+
+
+def _is_said(match: Match, text: bytes) -> bool:
+    """Whether prose says what a password is, and not how."""
+    value = match.group(1).rstrip(b".,;:!?")
+    start, _ = match.span(1)
+    if not is_real(value) or len(value) < 5:
+        return False
+    return text[start - 1 : start] in (b'"', b"'", b"`") or _OF_PROSE.match(value) is None
+
+
+def _is_cookie(value: bytes) -> bool:
+    values = [part.partition(b"=")[2] for part in value.split(b";")]
+    return any(len(each) >= 6 and is_real(each) for each in values)
+
+
+def _is_option_value(value: bytes) -> bool:
+    is_word = value.isalpha() and (value.isupper() or _OF_PROSE.match(value) is not None)
+    return is_real(value) and not is_word and not value.startswith(b"-")
+
+
+def _is_header_value(value: bytes) -> bool:
+    return is_real(value) and (looks_secret(value) or len(value) >= 12)
+
+
+_PROGRAMS: tuple[tuple[str, str], ...] = (
+    (r"(?:mysql|mariadb)[\w-]*", rf"-p[\\\"']*({_WORD}{{3,}})"),
+    (r"7z[ar]?", rf"-p[\\\"']*({_WORD}{{3,}})"),
+    ("sshpass", rf"-p\s*[\\\"']*({_WORD}{{3,}})"),
+    ("redis-cli", rf"(?:-a|--pass)\s+[\\\"']*({_WORD}{{3,}})"),
+    (
+        r"(?:docker|podman|helm registry|oras|crane auth|buildah|skopeo|az|oc)\s+login",
+        rf"(?:-p|-P)[ =][\\\"']*({_WORD}{{6,}})",
+    ),
+    ("(?:un)?zip", rf"-P\s*[\\\"']*({_WORD}{{3,}})"),
+    (r"ldap\w+", rf"-w\s*[\\\"']*({_WORD}{{3,}})"),
+    (
+        "curl|wget",
+        rf"(?:-u|-U|--user|--proxy-user)[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})",
+    ),
+    (
+        "https?|xh",
+        rf"(?:-a|--auth)[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})",
+    ),
+    ("curl", rf"(?:-b|--cookie)[ =]?[\\\"']*[\w.-]+=([^\s\x1b;\"'\\\\]{{6,}})"),
+    ("smbclient|rpcclient|smbmap|mount", rf"(?:-U|-o)\s*[\\\"']*[^\s%\"']+%({_WORD}{{3,}})"),
+    ("htpasswd", rf"-\w*b\w*\s+(?:\S+\s+)?\S+\s+({_WORD}{{4,}})"),
+    ("openssl", rf"(?:-pass(?:in|out)?\s+[\\\"']*pass:|-k\s+|-K\s+)({_WORD}{{3,}})"),
+    (
+        "echo|printf",
+        rf"[\\\"']*({_WORD}{{4,}})[\\\"']*\s*\|\s*(?:sudo\s+-\w*S|docker login|passwd)",
+    ),
+)
+"""Programs that take a password as an argument, and how."""
+
+
+def _program(name: str, option: str) -> Detector:
+    gap = r"(?:[^\n\\]|\\\n)"
+    is_first = option.startswith(r"[\\")
+    between = r"\s+(?:-\w+\s+)*" if is_first else rf"\s(?:{gap}{{0,300}}?\s)?"
+    return detector(
+        "password_option",
+        rf"(?:{name})\s",
+        rf"{START}(?:{name}){between}{option}",
+        _is_option_value,
+    )
+
+
+PASSWORDS: tuple[Detector, ...] = (
+    detector(
+        "url_password",
+        r"://[^\s/:@]*:[^\s/@]+@",
+        r"""[A-Za-z][A-Za-z0-9+.-]*://[^\s:@/"'\\]*:([^\s@/"'\\\[\]]{3,})@""",
+        is_real,
+    ),
+    detector(
+        "authorization",
+        "(?i)authorization[\\\\\"']*\\s*[:=]",
+        rf"(?i)authorization{_BETWEEN}(?:bearer|basic|token|apikey|negotiate|ntlm|splunk|key)\s+"
+        rf"({_CREDENTIALS}{{8,}})",
+        is_real,
+    ),
+    detector(
+        "digest_authorization",
+        r"(?i)\bdigest\s+[\w-]+=",
+        r"""(?i)\bdigest\s+((?:[a-z-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,"\\]+),?\s*){2,}).{0}""",
+    ),
+    detector(
+        "authorization",
+        "(?i)authorization[\\\\\"']*\\s*[:=]",
+        rf"(?i)authorization{_BETWEEN}({_CREDENTIALS}{{16,}})",
+        looks_secret,
+    ),
+    detector(
+        "cookie",
+        r"(?i)cookie[\\\"']*\s*:",
+        r"""(?i)(?:set-)?cookie[\\"']*\s*:\s*[\\"']*("""
+        r"""[\w.$-]+=[^\s;"'\\,]*(?:;[ \t]*[\w.$-]+(?:=[^\s;"'\\]*)?)*)""",
+        _is_cookie,
+    ),
+    detector(
+        "bearer_token",
+        r"(?i)bearer\s",
+        rf"(?i)\bbearer\s+({_CREDENTIALS}{{16,}})",
+        looks_secret,
+    ),
+    detector(
+        "npmrc_token", "_auth", r"_auth(?:Token)?\s*=\s*([A-Za-z0-9+/=_.-]{8,})", looks_secret
+    ),
+    detector(
+        "registry_login", r'auth[\\"]+\s*:', r'\bauth[\\"]+\s*:\s*[\\"]+([A-Za-z0-9+/]{8,}=*)[\\"]'
+    ),
+    detector(
+        "netrc_password",
+        rf"(?i)(?:machine|login|account){_GAP}[^\s\\]+{_GAP}password",
+        rf"(?i)(?:machine|login|account){_GAP}[^\s\\]+{_GAP}password{_GAP}([^\s\x1b\[\"'\\]{{3,}})",
+        is_real,
+    ),
+    detector(
+        "pgpass_password",
+        r":(?:5\d{3}|6432|\*):",
+        r"""(?m)(?:^|\\[nrt]|\[[0-9;]*m|[\s"'])[\w.*-]+:(?:5\d{3}|6432|\*):[^\s:\\]+:[^\s:\\]+:([^\s\x1b:\\"']{3,})""",
+        is_real,
+    ),
+    detector(
+        "login_option",
+        r"\s(?:-u|--user)[ =]",
+        r"""\s(?:-u|--user)[ =][\\"']*[^\s:/"'\\\[]+:([^\s/"'\\\[\]]{6,})""",
+        is_real,
+    ),
+    *(_program(name, option) for name, option in _PROGRAMS),
+    detector(
+        "secret_option",
+        rf"(?i)--[a-z-]*(?:{NAMES})\s",
+        rf"""(?i)--[a-z-]*(?:{NAMES})\s+[\\"']*({_VALUE})""",
+        looks_secret,
+    ),
+    detector(
+        "password_option",
+        rf"(?i)--?[a-z-]*(?:{PASSWORD_NAMES})[ =]",
+        rf"""(?i)(?:^|\s)--?[a-z-]*(?:{PASSWORD_NAMES})[ =][\\"']*({_WORD}{{4,}})""",
+        _is_option_value,
+    ),
+    detector(
+        "xml_secret",
+        rf"(?i)<[\w:.-]*(?:{NAMES})[^<>]{{0,200}}>",
+        rf"(?i)<[\w:.-]*(?:{NAMES})(?:\s[^<>]{{0,200}})?>\s*(?:<!\[CDATA\[)?([^<>\s\]]{{4,200}})\s*(?:\]\]>)?</",
+        is_real,
+    ),
+    Detector(
+        "spoken_password",
+        rf"(?i)(?:{PASSWORD_NAMES})\s+(?:is|was|ist|to)\s",
+        compiled(
+            (
+                rf"(?i)(?:{PASSWORD_NAMES})\s+(?:is|was|ist|to)\s+(?:now\s+)?"
+                r"""[\\"'`]*([^\s\x1b"'`\\<>(){}\[\]]{5,})"""
+            ).encode()
+        ),
+        _is_said,
+    ),
+    Detector(
+        ASSIGNED,
+        rf"(?i)(?:{NAMES})[\\\"']*\s*(?:[:=])",
+        compiled(
+            rf"(?i)(?:\\[nrt]|\[[0-9;]*m)?([\w.-]{{0,40}}(?:{NAMES})){_BETWEEN}({_VALUE})".encode()
+        ),
+        _is_assignment,
+        2,
+    ),
+)
