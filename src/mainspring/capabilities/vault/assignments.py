@@ -84,9 +84,11 @@ def is_placeholder(value: bytes) -> bool:
     if _REFERENCE.match(value) is not None:
         return True
     words = [word.group().lower() for word in _WORDS.finditer(value)]
-    return all(word in _PLACEHOLDERS or len(word) < 3 for word in words) and (
-        bool(words) or len(value) < 6
-    )
+    if not words:
+        return len(value) < 6
+    other = [word for word in words if word not in _PLACEHOLDERS]
+    is_mostly_known = sum(map(len, other)) * 2 < sum(map(len, words))
+    return is_mostly_known and all(len(word) < 3 for word in other)
 
 
 def is_real(value: bytes) -> bool:

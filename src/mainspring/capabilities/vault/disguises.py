@@ -25,7 +25,7 @@ class WrappedTokens:
 
     tokens: Sequence[Detector]
     kind = "wrapped_token"
-    trigger = rf"(?:{BEGINNINGS})"
+    trigger = rf"(?:{BEGINNINGS}){_CHARACTERS}*{_BREAK}[ \t]*{_CHARACTERS}"
     _pattern = compiled(
         rf"{START}((?:{BEGINNINGS}){_CHARACTERS}*)((?:{_BREAK}[ \t]*{_CHARACTERS}{{2,}})+)".encode()
     )

@@ -34,6 +34,10 @@ _OF_PROSE = compiled(
 )
 
 
+_NAME_BEFORE = compiled(rb"(?:^|\\[nrt]|\[[0-9;]*m|[^\w.-])([\w.-]*)$")
+_LONGEST_NAME = 40
+
+
 def _ends_line(text: bytes, stop: int) -> bool:
     """Also a line in a string of code or JSON."""
     return text[stop : stop + 1] in b"\r\n\x1b\"'\\"
@@ -48,7 +52,14 @@ def _is_assignment(match: Match, text: bytes) -> bool:
     if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
         return False  # what a function gives; a sentence
     ends_line = _ends_line(text, stop)
-    return is_assigned(match.group(1), match.group(2), is_quoted=is_quoted, ends_line=ends_line)
+    name = _whole_name(text, match.span(1)[0]) + match.group(1)
+    return is_assigned(name, match.group(2), is_quoted=is_quoted, ends_line=ends_line)
+
+
+def _whole_name(text: bytes, end: int) -> bytes:
+    """What stands before a part of a name and belongs to it."""
+    found = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
+    return b"" if found is None else found.group(1)
 
 
 def _is_said(match: Match, text: bytes) -> bool:
@@ -74,45 +85,38 @@ def _is_header_value(value: bytes) -> bool:
     return is_real(value) and (looks_secret(value) or len(value) >= 12)
 
 
-_PROGRAMS: tuple[tuple[str, str], ...] = (
-    (r"(?:mysql|mariadb)[\w-]*", rf"-p[\\\"']*({_WORD}{{3,}})"),
-    (r"7z[ar]?", rf"-p[\\\"']*({_WORD}{{3,}})"),
-    ("sshpass", rf"-p\s*[\\\"']*({_WORD}{{3,}})"),
-    ("redis-cli", rf"(?:-a|--pass)\s+[\\\"']*({_WORD}{{3,}})"),
+_PROGRAMS: tuple[tuple[str, str, str], ...] = (
+    (r"(?:mysql|mariadb)[\w-]*", "-p", rf"[\\\"']*({_WORD}{{3,}})"),
+    (r"7z[ar]?", "-p", rf"[\\\"']*({_WORD}{{3,}})"),
+    ("sshpass", "-p", rf"\s*[\\\"']*({_WORD}{{3,}})"),
+    ("redis-cli", "(?:-a|--pass)", rf"\s+[\\\"']*({_WORD}{{3,}})"),
     (
         r"(?:docker|podman|helm registry|oras|crane auth|buildah|skopeo|az|oc)\s+login",
-        rf"(?:-p|-P)[ =][\\\"']*({_WORD}{{6,}})",
+        "-[pP]",
+        rf"[ =][\\\"']*({_WORD}{{6,}})",
     ),
-    ("(?:un)?zip", rf"-P\s*[\\\"']*({_WORD}{{3,}})"),
-    (r"ldap\w+", rf"-w\s*[\\\"']*({_WORD}{{3,}})"),
+    ("(?:un)?zip", "-P", rf"\s*[\\\"']*({_WORD}{{3,}})"),
+    (r"ldap\w+", "-w", rf"\s*[\\\"']*({_WORD}{{3,}})"),
     (
-        "curl|wget",
-        rf"(?:-u|-U|--user|--proxy-user)[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})",
+        "(?:curl|wget)",
+        "(?:-u|-U|--user|--proxy-user)",
+        rf"[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})",
     ),
-    (
-        "https?|xh",
-        rf"(?:-a|--auth)[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})",
-    ),
-    ("curl", rf"(?:-b|--cookie)[ =]?[\\\"']*[\w.-]+=([^\s\x1b;\"'\\\\]{{6,}})"),
-    ("smbclient|rpcclient|smbmap|mount", rf"(?:-U|-o)\s*[\\\"']*[^\s%\"']+%({_WORD}{{3,}})"),
-    ("htpasswd", rf"-\w*b\w*\s+(?:\S+\s+)?\S+\s+({_WORD}{{4,}})"),
-    ("openssl", rf"(?:-pass(?:in|out)?\s+[\\\"']*pass:|-k\s+|-K\s+)({_WORD}{{3,}})"),
-    (
-        "echo|printf",
-        rf"[\\\"']*({_WORD}{{4,}})[\\\"']*\s*\|\s*(?:sudo\s+-\w*S|docker login|passwd)",
-    ),
+    ("curl", "(?:-b|--cookie)", rf"[ =]?[\\\"']*[\w.-]+=([^\s\x1b;\"'\\]{{6,}})"),
+    ("(?:https?|xh)", "(?:-a|--auth)", rf"[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})"),
+    ("(?:smbclient|rpcclient|smbmap)", "-U", rf"\s*[\\\"']*[^\s%\"']+%({_WORD}{{3,}})"),
+    ("htpasswd", r"-\w*b\w*", rf"\s+(?:\S+\s+)?\S+\s+({_WORD}{{4,}})"),
+    ("openssl", r"(?:-pass(?:in|out)?\s+[\\\"']*pass:|-[kK]\s+)", rf"({_WORD}{{3,}})"),
 )
 """Programs that take a password as an argument, and how."""
 
 
-def _program(name: str, option: str) -> Detector:
-    gap = r"(?:[^\n\\]|\\\n)"
-    is_first = option.startswith(r"[\\")
-    between = r"\s+(?:-\w+\s+)*" if is_first else rf"\s(?:{gap}{{0,300}}?\s)?"
+def _program(name: str, option: str, value: str) -> Detector:
+    line = r"(?:[^\n\\]|\\.|\\\n)*?"
     return detector(
         "password_option",
-        rf"(?:{name})\s",
-        rf"{START}(?:{name}){between}{option}",
+        rf"{name}\s(?:[^\n]*\s)?{option}",
+        rf"{START}{name}\s(?:{line}\s)?{option}{value}",
         _is_option_value,
     )
 
@@ -179,7 +183,14 @@ PASSWORDS: tuple[Detector, ...] = (
         r"""\s(?:-u|--user)[ =][\\"']*[^\s:/"'\\\[]+:([^\s/"'\\\[\]]{6,})""",
         is_real,
     ),
-    *(_program(name, option) for name, option in _PROGRAMS),
+    *(_program(name, option, value) for name, option, value in _PROGRAMS),
+    detector(
+        "password_option",
+        r"\|\s*(?:sudo|docker|podman|passwd|cryptsetup)\s",
+        rf"{START}(?:echo|printf)\s+(?:-\w+\s+)*[\\\"']*({_WORD}{{4,}})[\\\"']*\s*"
+        r"\|\s*(?:sudo\s+-\w*S|(?:docker|podman) login|passwd|cryptsetup)",
+        _is_option_value,
+    ),
     detector(
         "secret_option",
         rf"(?i)--[a-z-]*(?:{NAMES})\s",
@@ -212,9 +223,7 @@ PASSWORDS: tuple[Detector, ...] = (
     Detector(
         ASSIGNED,
         rf"(?i)(?:{NAMES})[\\\"']*\s*(?:[:=])",
-        compiled(
-            rf"(?i)(?:\\[nrt]|\[[0-9;]*m)?([\w.-]{{0,40}}(?:{NAMES})){_BETWEEN}({_VALUE})".encode()
-        ),
+        compiled(rf"(?i)({NAMES}){_BETWEEN}({_VALUE})".encode()),
         _is_assignment,
         2,
     ),
