@@ -22,7 +22,10 @@ _BEGINNING = (
     r"|MI[IGH][A-Za-z0-9+/]{2,6}BgkqhkiG9w0BB[QM]|b3BlbnNzaC1rZXktdjE)"
 )
 """How the encoded content of a private key begins, in all formats, with and without encryption."""
-_LINE = r"[A-Za-z0-9+/]{64}(?:[A-Za-z0-9+/]{6})?(?:\^M)?\$?(?:\r?\n|\\+[rn])"
+_BASE64 = r"[A-Za-z0-9+/]"
+_LINE = rf"{_BASE64}{{64}}(?:{_BASE64}{{6}})?"
+_NEXT = r"(?:\^M)?[^A-Za-z0-9+/\n\\]*(?:\r?\n|\\+[rn])"
+_ANY_BEFORE = r"(?:[^\n\\]*[^A-Za-z0-9+/\n\\])?"
 _PUBLIC = compiled(
     rb"BEGIN [A-Z0-9 ]*(?:CERTIFICATE|PUBLIC|SIGNATURE|MESSAGE|REQUEST|CRL|PARAMETERS|PKCS7|CMS)"
 )
@@ -61,10 +64,13 @@ PRIVATE_KEYS: tuple[Detector, ...] = (
     ),
     Detector(
         "private_key_lines",
-        _LINE,
+        _LINE + _NEXT,
         compiled(
-            rf"(?m)(?:^|\\n)[ \t]*{_BEFORE}({_LINE}(?:{_GAP}{_BEFORE}{_LINE}){{2,}}"
-            rf"(?:{_GAP}{_BEFORE}[A-Za-z0-9+/]{{2,70}}={{0,2}}(?:\s|\$|\\|$))?)".encode()
+            (
+                rf"(?:^|\\[nrt]|[^A-Za-z0-9+/])({_LINE}(?:{_NEXT}{_ANY_BEFORE}{_LINE}){{2,}}"
+                rf"(?:{_NEXT}{_ANY_BEFORE}(?:{_BASE64}{{20,63}}={{0,2}}|{_BASE64}{{1,63}}={{1,2}}))?)"
+                r"(?:[^A-Za-z0-9+/]|$)"
+            ).encode()
         ),
         _is_private_body,
     ),
