@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from mainspring.capabilities.vault.patterns import Match, Pattern, compiled
 
+LINE_PREFIX = r"(?:[^\s\\:]{1,200}[:-])?\d{1,6}(?:\t|\\+t|→|[:|-])"
+"""What tools put before a line: the file that it is from, and its number."""
 Check: TypeAlias = Callable[[Match, bytes], bool]
 """Of a match in a text: whether it is a secret."""
 

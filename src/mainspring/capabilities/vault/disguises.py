@@ -6,12 +6,12 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mainspring.capabilities.vault.detector import Detector, label
+from mainspring.capabilities.vault.detector import LINE_PREFIX, Detector, label
 from mainspring.capabilities.vault.patterns import Match, compiled
 from mainspring.capabilities.vault.tokens import BEGINNINGS, START
 
 _CHARACTERS = r"[A-Za-z0-9_.+/=-]"
-_BREAK = r"(?:\\?\r?\n|\\+n|\\\\+n)"
+_BREAK = rf"(?:\\?\r?\n|\\+n)[ \t]*(?:{LINE_PREFIX}[ \t]*)?"
 _GROUP = (
     r"[CDI-Za-f][ACDEFGHQSTUVWXgijklmnwyz0123][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 )
@@ -25,11 +25,11 @@ class WrappedTokens:
 
     tokens: Sequence[Detector]
     kind = "wrapped_token"
-    trigger = rf"(?:{BEGINNINGS}){_CHARACTERS}*{_BREAK}[ \t]*{_CHARACTERS}"
+    trigger = rf"(?:{BEGINNINGS}){_CHARACTERS}*{_BREAK}{_CHARACTERS}"
     _pattern = compiled(
-        rf"{START}((?:{BEGINNINGS}){_CHARACTERS}*)((?:{_BREAK}[ \t]*{_CHARACTERS}{{2,}})+)".encode()
+        rf"{START}((?:{BEGINNINGS}){_CHARACTERS}*)((?:{_BREAK}{_CHARACTERS}{{2,}})+)".encode()
     )
-    _pieces = compiled(rf"({_BREAK}[ \t]*)({_CHARACTERS}+)".encode())
+    _pieces = compiled(rf"({_BREAK})({_CHARACTERS}+)".encode())
 
     def redacted(self, text: bytes) -> bytes:
         done: list[bytes] = []
@@ -70,9 +70,9 @@ class EncodedSecrets:
     trigger = rf"(?:{_GROUP}){{4}}"
     _pattern = compiled(
         r"(?:^|\\+[nrt]|\[[0-9;]*m|[^A-Za-z0-9+/_-])"
-        rf"((?:{_GROUP}){{4,}}(?:{_BREAK}[ \t]*(?:{_GROUP})+)*[A-Za-z0-9+/_-]{{0,3}}={{0,2}})".encode()
+        rf"((?:{_GROUP}){{4,}}(?:{_BREAK}(?:{_GROUP})+)*[A-Za-z0-9+/_-]{{0,3}}={{0,2}})".encode()
     )
-    _breaks = compiled(rf"{_BREAK}[ \t]*".encode())
+    _breaks = compiled(rf"{_BREAK}".encode())
 
     def redacted(self, text: bytes) -> bytes:
         done: list[bytes] = []

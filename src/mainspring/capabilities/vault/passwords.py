@@ -12,14 +12,14 @@ from mainspring.capabilities.vault.assignments import (
     is_real,
     looks_secret,
 )
-from mainspring.capabilities.vault.detector import Detector, detector
+from mainspring.capabilities.vault.detector import LINE_PREFIX, Detector, detector
 from mainspring.capabilities.vault.patterns import Match, compiled
 from mainspring.capabilities.vault.tokens import START
 
 ASSIGNED = "assigned_secret"
 _BETWEEN = r"""[\\"']*\s*(?:=>|:=|={1,3}|:)\s*[\\"']*"""
 _VALUE = r"""[^\s\x1b"'\\,;<>{}()\[\]&|`]{4,}"""
-_GAP = r"(?:\s|\\+[nrt])+"
+_GAP = rf"(?:\s|\\+[nrt]|{LINE_PREFIX})+"
 _WORD = r"""[^\s\x1b"'\\|;&<>()`]"""
 _CREDENTIALS = r"[A-Za-z0-9+/=._~%-]"
 _OF_PROSE = compiled(
@@ -174,7 +174,7 @@ PASSWORDS: tuple[Detector, ...] = (
     detector(
         "pgpass_password",
         r":(?:5\d{3}|6432|\*):",
-        r"""(?m)(?:^|\\[nrt]|\[[0-9;]*m|[\s"'])[\w.*-]+:(?:5\d{3}|6432|\*):[^\s:\\]+:[^\s:\\]+:([^\s\x1b:\\"']{3,})""",
+        r"""(?m)(?:^|\\[nrt]|\[[0-9;]*m|[\s"']|:\d{1,6}[:-])[\w.*-]+:(?:5\d{3}|6432|\*):[^\s:\\]+:[^\s:\\]+:([^\s\x1b:\\"']{3,})""",
         is_real,
     ),
     detector(
