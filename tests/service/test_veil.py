@@ -41,8 +41,10 @@ PLANTED = [
     "password: swordfishes\n",
     "Bearer q8w7e6r5t4y3u2i1",
 ]
-TELLTALE = ["s3cr3t", "battery", "second", TOKEN[:10], CLAIM[:10], KEY_LINE[:10], "Zx81", "q8w7"]
-TELLTALE += ["swordfish", TOKEN[24:], *KEY_LINES]
+TELLTALE = [
+    *("s3cr3t", "battery", "second", TOKEN[:10], CLAIM[:10], KEY_LINE[:10], "Zx81", "q8w7"),
+    *("swordfish", TOKEN[24:], *KEY_LINES),
+]
 """What there would be of each of them, had it come through."""
 
 

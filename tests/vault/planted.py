@@ -137,7 +137,7 @@ def planted(seed: int = 7) -> dict[str, tuple[str, str]]:
         "api_key_in_env": (f"export SERVICE_API_KEY='{some(32)}'", ""),
         "client_secret": (f'client_secret="{some(40)}"', ""),
     }
-    found |= _passwords(dice) | _hashes(dice) | _disguised(tokens, dice)
+    found |= _passwords(dice) | _hashes(dice) | _disguised(tokens)
     found |= _key_lines([b64(48) for _ in range(8)])
     return {
         kind: (text, secret or max(text.replace("%", " ").split(), key=_digits).strip("'\""))
@@ -165,6 +165,7 @@ def _passwords(dice: random.Random) -> dict[str, tuple[str, str]]:
         "python_dictionary": f"{{'passwd': '{phrase}', 'x': 1}}",
         "javascript": f'const config = {{ password: "{word}", port: 1 }};',
         "php": f"'password' => '{word}',",
+        "snake": f'"password": "{word[:4]}_{word[4:8]}_{word[8:]}_staple"',
         "terraform": f'  master_password = "{phrase}"',
         "secret": f'CLIENT_SECRET="{word}"',
         "secret_in_env": f"JWT_SECRET={word}\n",
@@ -202,7 +203,7 @@ def _passwords(dice: random.Random) -> dict[str, tuple[str, str]]:
         "kubeconfig": f"users:\n- name: me\n  user:\n    password: {word}\n    username: me\n",
     }
     whole = {"basic": login, "docker_config": login}
-    known = (phrase, word + word, word)
+    known = (phrase, phrase.replace("-", "_"), word + word, word)
     found = {
         f"password_{name}": (text, whole.get(name) or next(w for w in known if w in text))
         for name, text in texts.items()
@@ -229,9 +230,10 @@ def _hashes(dice: random.Random) -> dict[str, tuple[str, str]]:
     return {f"hash_{name}": (f"me:{hash_}:19000:0", hash_) for name, hash_ in hashes.items()}
 
 
-def _disguised(tokens: dict[str, str], dice: random.Random) -> dict[str, tuple[str, str]]:
+def _disguised(tokens: dict[str, str]) -> dict[str, tuple[str, str]]:
     token, long = tokens["github_token"], tokens["anthropic_key"]
     padding = "x " * 15
+    url = b64encode(f"postgres://me:{long[20:40]}@db/x".encode()).decode()
     encoded = b64encode(f"token={token}".encode()).decode()
     lines = b64encode(f"{padding}\nexport TOKEN={token}\n{padding}".encode()).decode()
     return {
@@ -246,8 +248,8 @@ def _disguised(tokens: dict[str, str], dice: random.Random) -> dict[str, tuple[s
             lines[:76],
         ),
         "kubernetes_secret": (
-            f"data:\n  url: {b64encode(b'postgres://me:' + long[20:40].encode() + b'@db/x').decode()}",
-            b64encode(b"postgres://me:" + long[20:40].encode() + b"@db/x").decode(),
+            f"data:\n  url: {url}",
+            url,
         ),
     }
 
@@ -261,9 +263,11 @@ def _key_lines(lines: list[str]) -> dict[str, tuple[str, str]]:
     body = [f"MIIEpAIBAAKCAQEA{lines[0][16:]}", *lines[1:], "AbCd12=="]
     whole = ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----"]
     secret = "\n".join(body[1:-1])
+    numbered = list(enumerate(whole, 1))
+    openssh = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"
     shown = {
-        "blame": [f"^3f2a91c (Jo Doe 2026-01-02 03:04:05 +0000 {at}) {line}" for at, line in enumerate(whole, 1)],
-        "blame_short": [f"3f2a91cd key.pem (Jo 2026-01-02 {at}) {line}" for at, line in enumerate(whole, 1)],
+        "blame": [f"^3f2a91c (J Doe 2026-01-02 03:04:05 +0000 {n}) {line}" for n, line in numbered],
+        "blame_short": [f"3f2a91cd key.pem (Jo 2026-01-02 {n}) {line}" for n, line in numbered],
         "tail": whole[1:],
         "middle": body[2:7],
         "cat_a": [f"{line}$" for line in whole],
@@ -276,7 +280,7 @@ def _key_lines(lines: list[str]) -> dict[str, tuple[str, str]]:
         "quoted": [f"> {line}" for line in whole[1:]],
         "logged": [f"2026-01-02T03:04:05.123Z {line}" for line in whole[1:]],
         "middle_numbered": [f"{at}: {line}" for at, line in enumerate(body[1:7])],
-        "openssh_tail": ["b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW", *body[1:]],
+        "openssh_tail": [openssh, *body[1:]],
     }  # fmt: skip
     return {
         f"key_{name}": (
@@ -321,8 +325,8 @@ HARMLESS = {
     "types": "password: str\npassword: string;\ntoken: AccessToken | None = None\npwd: SecretStr,",
     "code that passes it on": "login(user, password=password, token=self.token)\npwd = getpass()",
     "values of examples": 'password="test" api_key: "your-api-key" secret = "changeme" pwd: "xxx"',
-    "prose about passwords": "the password is incorrect; your password was changed, so the password "
-    "is required and a passphrase is optional. The password is stored hashed.",
+    "prose about passwords": "the password is incorrect; your password was changed, so the "
+    "password is required and a passphrase is optional. The password is stored hashed.",
     "options in a help text": "--password TEXT  The password\n-p, --password PASSWORD",
     "sums": "\n".join(
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" for _ in "1234"

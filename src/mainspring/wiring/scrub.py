@@ -14,8 +14,8 @@ from mainspring.capabilities.vault.assignments import SHORTEST_PASSWORD, is_assi
 from mainspring.capabilities.vault.detector import label
 from mainspring.capabilities.vault.detectors import DETECTORS
 from mainspring.capabilities.vault.forms import forms
-from mainspring.capabilities.vault.patterns import Hints, any_of, compiled
 from mainspring.capabilities.vault.passwords import ASSIGNED
+from mainspring.capabilities.vault.patterns import Hints, any_of, compiled
 from mainspring.log.chain import Scrub
 from mainspring.service.sessions.veil import BOUNDARIES
 

@@ -36,9 +36,9 @@ _WORDS = compiled(rb"[A-Z]?[a-z]+|[A-Z]+")
 _IDENTIFIER = compiled(rb"[A-Za-z_]\w*")
 _REFERENCE = compiled(  # to where a value is kept, or how it is made
     rb"(?i)[$<{%@(\[`]|\.\.|\*\*|(?:env|secret|vault|file|ref|arn|op|ssm|keyring|pass)[:/]"
-    rb"|os\.|process\.|config\.|settings\.|self\.|this\.|\w+\.\w+[.(\[]|.*(?:\$\{|\{\{|<[A-Za-z_ -]+>)"
+    rb"|(?:os|process|config|settings|self|this)\.|\w+\.\w+[.(\[]|.*(?:\$\{|\{\{|<[a-z_ -]+>)"
     rb"|[x*.#?_\x80-\xff-]+$|\d{1,5}$|(?:sha|md)\d+[:-]|msk_placeholder_|\[?redacted|[a-z]+:$"
-    rb"|[a-z]+(?:_[a-z]+)+$|[A-Z]+(?:_[A-Z]+)+$|https?:|\w+://|.*\\[nrt]?$|.*\.\.\.$"
+    rb"|(?-i:[A-Z]+(?:_[A-Z]+)+$)|https?:|\w+://|.*\\[nrt]?$|.*\.\.\.$"
 )
 _PLACEHOLDERS = frozenset(
     b"""
@@ -55,8 +55,8 @@ _PLACEHOLDERS = frozenset(
     prompt property provider public put pw pwd query quux random raw read real redacted refresh
     remove removed replace request required reset response result return root salt sample second
     secret secrets security self service session set setting settings shared short signing some
-    something spec stale static store str string stub super supersecret system temp test tester testing
-    text the there this three tmp to todo token tokens true two type typing undefined unknown
+    something spec stale static store str string stub super supersecret system temp test tester
+    testing text the there this three tmp to todo token tokens true two type typing undefined unknown
     unset unused update used user username uuid valid value values var variable was wrong xxx yes
     you your yours
     """.split()
@@ -118,7 +118,8 @@ def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) 
     is_word = _IDENTIFIER.fullmatch(value) is not None
     if is_quoted:
         return is_password or not is_word or value.isalpha()
-    return ends_line and len(value) >= 6 and (is_password or name.isupper())
+    is_variable = is_word and b"_" in value
+    return ends_line and len(value) >= 6 and not is_variable and (is_password or name.isupper())
 
 
 def is_login(name: bytes, value: bytes) -> bool:

@@ -9,25 +9,30 @@ nowhere, so a value that is wrapped over lines is found; an empty line ends one.
 from __future__ import annotations
 
 import json
-import re
 from base64 import b32encode, b32hexencode, b64encode, urlsafe_b64encode
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from html.entities import html5
 from itertools import chain
-from typing import TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
+from mainspring.capabilities.vault.decoding import (
+    ESCAPES,
+    IS_QUOTED_PRINTABLE,
+    QUOTED_PRINTABLE,
+    Decode,
+    Delete,
+    Map,
+    Step,
+    back,
+    traced_through,
+)
 from mainspring.capabilities.vault.forms import SHORTEST, aligned, forms
 from mainspring.capabilities.vault.patterns import any_of, compiled
 
-_DEPTH = 5
-"""How often something may be encoded."""
 _SHORTEST_DECODED = 6
 _LONGEST = 4096
 """Longer values are looked for in parts."""
@@ -35,36 +40,6 @@ _HEAD = 12
 _WINDOW = 512
 _MOST_HELD = 16 << 10
 _MARGIN = 64
-
-_ESCAPE = (
-    rb"%(?:25)*(?P<byte>[0-9a-fA-F]{2})"
-    rb"|\\\\*u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\+u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|\\\\*(?:u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8})|u\{0{0,8}(?P<u>[0-9a-fA-F]{1,6})\})"
-    rb"|\\\\*x(?P<x>[0-9a-fA-F]{2})"
-    rb"|\\\\*(?P<octal>[0-3][0-7]{2})"
-    rb"|\\\\*(?P<blank>[nrtfv])"
-    rb"|\\\\*(?P<itself>[^\\]|\Z)"
-    rb"|&(?:amp;)*#0{0,8}(?P<decimal>[0-9]{1,7});?"
-    rb"|&(?:amp;)*#[xX]0{0,8}(?P<hex>[0-9a-fA-F]{1,6});?"
-    rb"|&(?:amp;)*(?P<entity>[A-Za-z][A-Za-z0-9]{1,31};)"
-    rb"|=\n"
-)
-_ESCAPES = re.compile(_ESCAPE)
-_QUOTED_PRINTABLE = re.compile(rb"=(?P<byte>[0-9A-F]{2})|" + _ESCAPE.replace(b"<byte>", b"<pct>"))
-_IS_QUOTED_PRINTABLE = re.compile(rb"=[0-9A-F]{2}")
-_PARTIAL = re.compile(
-    rb"(?:%(?:25)*[0-9a-fA-F]?"
-    rb"|(?:\\+u[dD][89abAB][0-9a-fA-F]{2})?\\+(?:[uUx][{0-9a-fA-F]{0,9}|[0-3][0-7]?)?"
-    rb"|&(?:amp;)*(?:#?[xX]?[0-9a-fA-F]{0,15}|[A-Za-z][A-Za-z0-9]{0,31})"
-    rb"|=[0-9A-F]?)\Z"
-)
-"""An escape that is not complete yet."""
-_BASES = {
-    **{name: 16 for name in ("high", "low", "u4", "u8", "u", "x", "hex", "byte", "pct")},
-    "octal": 8,
-    "decimal": 10,
-}
-_BYTES = ("byte", "pct", "x", "octal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,138 +51,15 @@ class Findings:
     does."""
 
 
-class _Layer:
-    """Where each byte of a text comes from in the text that it was made of."""
-
-    def __init__(self) -> None:
-        self._made: list[int] = [0]
-        self._given: list[int] = [0]
-        self._is_copy: list[bool] = [True]
-
-    def replaced(self, size: int, length: int, begin: int, end: int) -> None:
-        """`size` bytes so far, the next `length` were made of `begin` to `end`."""
-        self._made += (size, size + length)
-        self._given += (begin, end)
-        self._is_copy += (False, True)
-
-    def begin(self, at: int) -> int:
-        part = bisect_right(self._made, at) - 1
-        inside = at - self._made[part] if self._is_copy[part] else 0
-        return self._given[part] + inside
-
-    def end(self, at: int) -> int:
-        """Behind the byte before `at`."""
-        part = bisect_right(self._made, at - 1) - 1
-        if self._is_copy[part]:
-            return self._given[part] + at - self._made[part]
-        return self._given[part + 1]
-
-
-Step: TypeAlias = "_Delete | _Decode | _Map"
-"""`apply` is `traced` without the way back, and faster. What is traced may be cut off by the end:
-then an escape that is not complete is left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Map:
-    """Byte for byte."""
-
-    apply: Callable[[bytes], bytes]
-
-    def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
-        return self.apply(text), []
-
-
-class _Delete:
-    """All of some bytes, and a word."""
-
-    def __init__(self, unwanted: bytes, word: bytes = b"") -> None:
-        self._unwanted, self._word = unwanted, word
-        words = b"|" + re.escape(word) if word else b""
-        self._pattern = re.compile(b"[" + re.escape(unwanted) + b"]" + words)
-
-    def apply(self, text: bytes) -> bytes:
-        rest = text.replace(self._word, b"") if self._word else text
-        return rest.translate(None, self._unwanted)
-
-    def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
-        if is_cut and self._word:
-            text = text.removesuffix(self._word[:1])
-        made, layer = _replaced(text, self._pattern, lambda _: b"")
-        return made, [layer]
-
-
-class _Decode:
-    """Until nothing is left to decode."""
-
-    def __init__(self, pattern: re.Pattern[bytes]) -> None:
-        self._pattern = pattern
-
-    def apply(self, text: bytes) -> bytes:
-        for _ in range(_DEPTH):
-            before, text = text, self._pattern.sub(_character, text)
-            if text == before:
-                break
-        return text
-
-    def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
-        layers: list[_Layer] = []
-        before = None
-        while text != before and len(layers) < _DEPTH:
-            before = _without_partial(text) if is_cut else text
-            text, layer = _replaced(before, self._pattern, _character)
-            layers.append(layer)
-        return text, layers
-
-
-def _without_partial(text: bytes) -> bytes:
-    tail = text[-_MARGIN:]
-    begun = _PARTIAL.search(tail)
-    return text if begun is None else text[: len(text) - len(tail) + begun.start()]
-
-
-def _replaced(
-    text: bytes, pattern: re.Pattern[bytes], made_of: Callable[[re.Match[bytes]], bytes]
-) -> tuple[bytes, _Layer]:
-    layer = _Layer()
-    made = bytearray()
-    end = 0
-    for match in pattern.finditer(text):
-        made += text[end : match.start()]
-        new = made_of(match)
-        layer.replaced(len(made), len(new), *match.span())
-        made += new
-        end = match.end()
-    return bytes(made + text[end:]), layer
-
-
-def _character(match: re.Match[bytes]) -> bytes:
-    kind = match.lastgroup
-    if kind is None:
-        return b""
-    written = match[kind]
-    if kind in _BASES:
-        code = int(written, _BASES[kind])
-        if kind in _BYTES:
-            return bytes((code,))
-        if kind == "low":
-            code += 0x10000 - 0xDC00 + ((int(match["high"], 16) - 0xD800) << 10)
-        return chr(code).encode(errors="surrogatepass") if code < 0x110000 else b"?"
-    if kind == "entity":
-        known = html5.get(written.decode())
-        return match[0] if known is None else known.encode(errors="surrogatepass")
-    return b"\n" if kind == "blank" else written
-
-
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _WHITE = b" \t\n\v\f"
-_LINES = _Map(lambda text: text.replace(b"\n\n", b"\x01\x01"))
-_TEXT: tuple[Step, ...] = (_Delete(_WHITE + b"+="), _Map(bytes.lower))
+_LINES = Map(lambda text: text.replace(b"\n\n", b"\x01\x01"))
+_TEXT: tuple[Step, ...] = (Delete(_WHITE + b"+="), Map(bytes.lower))
 _BASE64: tuple[Step, ...] = (
-    _Delete(_WHITE),
-    _Map(lambda text: text.translate(_STANDARD)),
+    Delete(_WHITE),
+    Map(lambda text: text.translate(_STANDARD)),
 )
-_HEX: tuple[Step, ...] = (_Map(bytes.lower), _Delete(_WHITE + b":;,-", b"0x"))
+_HEX: tuple[Step, ...] = (Map(bytes.lower), Delete(_WHITE + b":;,-", b"0x"))
 
 
 class KnownValues:
@@ -217,13 +69,13 @@ class KnownValues:
         stripped = [value.strip() or value for value in values]
         self._readings = (
             _Reading((), [_View((), _written(stripped, _plain))]),
-            _Reading.decoded(_Decode(_ESCAPES), stripped),
+            _Reading.decoded(Decode(ESCAPES), stripped),
         )
-        self._quoted_printable = _Reading.decoded(_Decode(_QUOTED_PRINTABLE), stripped)
+        self._quoted_printable = _Reading.decoded(Decode(QUOTED_PRINTABLE), stripped)
 
     def __call__(self, content: bytes) -> Findings:
         readings = self._readings
-        if _IS_QUOTED_PRINTABLE.search(content) is not None:
+        if IS_QUOTED_PRINTABLE.search(content) is not None:
             readings += (self._quoted_printable,)
         found = sorted(chain.from_iterable(reading.found(content) for reading in readings))
         spans: list[tuple[int, int, int]] = []
@@ -249,8 +101,8 @@ class _Reading:
         self._longest = max(view.longest for view in views)
 
     @classmethod
-    def decoded(cls, decode: _Decode, values: Sequence[str]) -> _Reading:
-        steps = (_Delete(b"\0\r"), decode, _LINES)
+    def decoded(cls, decode: Decode, values: Sequence[str]) -> _Reading:
+        steps = (Delete(b"\0\r"), decode, _LINES)
         as_text = partial(_as_text, (*steps, *_TEXT))
         return cls(
             steps,
@@ -268,18 +120,18 @@ class _Reading:
         for view in self._views:
             hits = view.found(text)
             if hits:
-                _, layers = _traced(self._steps, content, is_cut=False)
-                yield from ((*_back(layers, begin, end), number) for begin, end, number in hits)
+                _, layers = traced_through(self._steps, content, is_cut=False)
+                yield from ((*back(layers, begin, end), number) for begin, end, number in hits)
 
     def open(self, content: bytes) -> int:
         """Where a value may begin that goes on behind the content."""
         size = _WINDOW
         while True:
             skipped = max(0, len(content) - size)
-            text, layers = _traced(self._steps, content[skipped:], is_cut=True)
+            text, layers = traced_through(self._steps, content[skipped:], is_cut=True)
             if not skipped or size >= _MOST_HELD or len(text) > self._longest + _MARGIN:
                 begin = min(view.open(text) for view in self._views)
-                return skipped + _back(layers, begin, 0)[0]
+                return skipped + back(layers, begin, 0)[0]
             size *= 4
 
 
@@ -307,21 +159,21 @@ class _View:
         hits = list(self._hits(seen))
         if not hits:
             return []
-        _, layers = _traced(self._steps, text, is_cut=False)
+        _, layers = traced_through(self._steps, text, is_cut=False)
         return [
-            (*_back(layers, begin, begin + len(form)), self._written[form]) for begin, form in hits
+            (*back(layers, begin, begin + len(form)), self._written[form]) for begin, form in hits
         ]
 
     def open(self, text: bytes) -> int:
         """Where a value may begin that goes on behind the text."""
-        seen, layers = _traced(self._steps, text, is_cut=True)
+        seen, layers = traced_through(self._steps, text, is_cut=True)
         begin = len(seen)
         for at in range(max(0, len(seen) - self.longest + 1), len(seen)):
             forms = self._by_start.get(seen[at : at + 2])
             if forms is not None and any(form.startswith(seen[at:]) for form in forms):
                 begin = at
                 break
-        return _back(layers, begin, 0)[0]
+        return back(layers, begin, 0)[0]
 
     def _hits(self, text: bytes) -> Iterator[tuple[int, bytes]]:
         at = 0
@@ -333,20 +185,6 @@ class _View:
             if whole:
                 yield begin, max(whole, key=len)
             at = begin + 1
-
-
-def _traced(steps: Iterable[Step], content: bytes, *, is_cut: bool) -> tuple[bytes, list[_Layer]]:
-    layers: list[_Layer] = []
-    for step in steps:
-        content, made = step.traced(content, is_cut=is_cut)
-        layers += made
-    return content, layers
-
-
-def _back(layers: Sequence[_Layer], begin: int, end: int) -> tuple[int, int]:
-    for layer in reversed(layers):
-        begin, end = layer.begin(begin), layer.end(end)
-    return begin, end
 
 
 def _written(values: Sequence[str], ways: Callable[[str], Iterable[bytes]]) -> dict[bytes, int]:

@@ -81,10 +81,6 @@ def _is_option_value(value: bytes) -> bool:
     return is_real(value) and not is_word and not value.startswith(b"-")
 
 
-def _is_header_value(value: bytes) -> bool:
-    return is_real(value) and (looks_secret(value) or len(value) >= 12)
-
-
 _PROGRAMS: tuple[tuple[str, str, str], ...] = (
     (r"(?:mysql|mariadb)[\w-]*", "-p", rf"[\\\"']*({_WORD}{{3,}})"),
     (r"7z[ar]?", "-p", rf"[\\\"']*({_WORD}{{3,}})"),
@@ -102,7 +98,7 @@ _PROGRAMS: tuple[tuple[str, str, str], ...] = (
         "(?:-u|-U|--user|--proxy-user)",
         rf"[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})",
     ),
-    ("curl", "(?:-b|--cookie)", rf"[ =]?[\\\"']*[\w.-]+=([^\s\x1b;\"'\\]{{6,}})"),
+    ("curl", "(?:-b|--cookie)", r"[ =]?[\\\"']*[\w.-]+=([^\s\x1b;\"'\\]{6,})"),
     ("(?:https?|xh)", "(?:-a|--auth)", rf"[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})"),
     ("(?:smbclient|rpcclient|smbmap)", "-U", rf"\s*[\\\"']*[^\s%\"']+%({_WORD}{{3,}})"),
     ("htpasswd", r"-\w*b\w*", rf"\s+(?:\S+\s+)?\S+\s+({_WORD}{{4,}})"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from os.path import commonprefix
 
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import MalformedEvent
@@ -69,8 +68,9 @@ class Veil:
         if not self._is_shut:
             self._shown = shown
             return said[begin:shown]
-        unchanged = len(commonprefix((clean, said)))
-        return clean[begin:unchanged] if unchanged > begin else ""
+        pairs = enumerate(zip(clean, said, strict=False))
+        unchanged = next((at for at, (one, other) in pairs if one != other), begin)
+        return clean[begin:unchanged]
 
 
 def _before_open_lines(said: str) -> int:
