@@ -149,6 +149,7 @@ def _passwords(dice: random.Random) -> dict[str, tuple[str, str]]:
     """Without a digit, wherever programs and people write them."""
     word = "".join(dice.choice(ascii_lowercase) for _ in range(12))
     phrase = f"{word[:4]}-{word[4:8]}-{word[8:]}-staple"
+    words = f"{word[:4]} {word[4:8]} {word[8:]} staple"
     login = b64encode(f"me:{word}".encode()).decode()
     texts = {
         "env": f"DB_PASSWORD={word}",
@@ -166,6 +167,20 @@ def _passwords(dice: random.Random) -> dict[str, tuple[str, str]]:
         "javascript": f'const config = {{ password: "{word}", port: 1 }};',
         "php": f"'password' => '{word}',",
         "snake": f'"password": "{word[:4]}_{word[4:8]}_{word[8:]}_staple"',
+        "passphrase": f"passphrase: {words}",
+        "passphrase_in_json": f'{{"password": "{words}"}}',
+        "comment": f"password: {word}  # of the test database",
+        "pair": f"host=x password={word} user=me",
+        "connection_string": f"Server=x;User Id=sa;Password={word};Database=y",
+        "query": f"user=me&password={word}&x=1",
+        "short_name": f"DB_PASS={word}",
+        "environ": f'os.environ["DB_PASSWORD"] = "{word}"',
+        "sql": f"CREATE USER me IDENTIFIED BY '{word}';",
+        "argument": f'user.set_password("{word}")',
+        "kubernetes": f"- name: DB_PASSWORD\n  value: {word}\n",
+        "xml_property": f'<property name="password" value="{word}"/>',
+        "dockerfile": f"ENV DB_PASSWORD {word}",
+        "prose_for": f"The password for root is {word}",
         "terraform": f'  master_password = "{phrase}"',
         "secret": f'CLIENT_SECRET="{word}"',
         "secret_in_env": f"JWT_SECRET={word}\n",
@@ -203,7 +218,7 @@ def _passwords(dice: random.Random) -> dict[str, tuple[str, str]]:
         "kubeconfig": f"users:\n- name: me\n  user:\n    password: {word}\n    username: me\n",
     }
     whole = {"basic": login, "docker_config": login}
-    known = (phrase, phrase.replace("-", "_"), word + word, word)
+    known = (words, phrase, phrase.replace("-", "_"), word + word, word)
     found = {
         f"password_{name}": (text, whole.get(name) or next(w for w in known if w in text))
         for name, text in texts.items()

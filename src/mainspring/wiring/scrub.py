@@ -10,7 +10,13 @@ from collections.abc import Generator, Iterable, Mapping
 
 import msgspec
 
-from mainspring.capabilities.vault.assignments import SHORTEST_PASSWORD, is_assigned, is_login
+from mainspring.capabilities.vault.assignments import (
+    SHORTEST_PASSWORD,
+    is_assigned,
+    is_login,
+    is_passphrase,
+    names_secret,
+)
 from mainspring.capabilities.vault.detector import label
 from mainspring.capabilities.vault.detectors import DETECTORS
 from mainspring.capabilities.vault.forms import forms
@@ -146,7 +152,7 @@ def _starts(texts: Iterable[bytes]) -> list[bytes]:
 
 def _is_assigned(name: bytes, value: bytes) -> bool:
     if b" " in value:
-        return False
+        return names_secret(name) and is_passphrase(value)
     return is_assigned(name, value, is_quoted=True, ends_line=False) or is_login(name, value)
 
 

@@ -9,11 +9,14 @@ from collections import Counter
 
 from mainspring.capabilities.vault.patterns import compiled
 
-PASSWORD_NAMES = r"passw(?:or)?d|passwd|passwort|pwd|passphrase|passcode"
+PASSWORD_NAMES = (
+    r"passw(?:or)?d|passwd|passwort|pwd|passphrase|passcode|contrase\xc3\xb1a"
+    r"|(?:\b|[_.-]|ssh|require|master|auth|db|user)pass|(?:\b|[_.-])pw"
+)
 NAMES = (
     rf"{PASSWORD_NAMES}|credentials?"
     r"|(?:api|access|secret|auth|private|encryption|signing|account|shared)[_-]?(?:access[_-]?)?key"
-    r"|secret|(?:auth|bearer|access|refresh|session|id)?[_-]?token"
+    r"|secret(?:[_-]?key[_-]?base)?|(?:auth|bearer|access|refresh|session|id)?[_-]?token"
 )
 SHORTEST_PASSWORD = 4
 _SHORTEST_WORD = 8
@@ -56,10 +59,16 @@ _PLACEHOLDERS = frozenset(
     remove removed replace request required reset response result return root salt sample second
     secret secrets security self service session set setting settings shared short signing some
     something spec stale static store str string stub super supersecret system temp test tester
-    testing text the there this three tmp to todo token tokens true two type typing undefined unknown
-    unset unused update used user username uuid valid value values var variable was wrong xxx yes
-    you your yours
+    testing text the there this three tmp to todo token tokens true two type typing undefined
+    unknown unset unused update used user username uuid valid value values var variable was wrong
+    xxx yes you your yours
     """.split()
+)
+
+
+_SENTENCE = _PLACEHOLDERS | frozenset(
+    b"""and are been but can cannot for has have its may more must need needs only should than that
+    then when where which while will with without""".split()
 )
 
 
@@ -104,7 +113,7 @@ def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) 
     """Whether a value that a secret's name is set to is that secret.
 
     A word without quotes may be a variable or a type: it counts where a configuration file would
-    have it, at the end of a line.
+    have it (`ends_line`).
     """
     if not names_secret(name):
         return False
@@ -119,7 +128,19 @@ def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) 
     if is_quoted:
         return is_password or not is_word or value.isalpha()
     is_variable = is_word and b"_" in value
-    return ends_line and len(value) >= 6 and not is_variable and (is_password or name.isupper())
+    return (
+        ends_line
+        and len(value) >= 6
+        and not is_variable
+        and (is_password or name.isupper() or b"-" in name)
+    )
+
+
+def is_passphrase(value: bytes) -> bool:
+    """Whether words are one, and not a sentence about it."""
+    words = value.split(b" ")
+    is_plain = 4 <= len(words) <= 12 and all(3 <= len(word) <= 12 for word in words)
+    return is_plain and value.islower() and len(_SENTENCE.intersection(words)) < 2
 
 
 def is_login(name: bytes, value: bytes) -> bool:

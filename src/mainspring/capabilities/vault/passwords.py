@@ -9,6 +9,7 @@ from mainspring.capabilities.vault.assignments import (
     NAMES,
     PASSWORD_NAMES,
     is_assigned,
+    is_passphrase,
     is_real,
     looks_secret,
 )
@@ -17,7 +18,7 @@ from mainspring.capabilities.vault.patterns import Match, compiled
 from mainspring.capabilities.vault.tokens import START
 
 ASSIGNED = "assigned_secret"
-_BETWEEN = r"""[\\"']*\s*(?:=>|:=|={1,3}|:)\s*[\\"']*"""
+_BETWEEN = r"""[\\"'\]]*\s*(?:=>|:=|\?=|={1,3}|:)\s*[\\"']*"""
 _VALUE = r"""[^\s\x1b"'\\,;<>{}()\[\]&|`]{4,}"""
 _GAP = rf"(?:\s|\\+[nrt]|{LINE_PREFIX})+"
 _WORD = r"""[^\s\x1b"'\\|;&<>()`]"""
@@ -36,11 +37,15 @@ _OF_PROSE = compiled(
 
 _NAME_BEFORE = compiled(rb"(?:^|\\[nrt]|\[[0-9;]*m|[^\w.-])([\w.-]*)$")
 _LONGEST_NAME = 40
+_LINE_END = compiled(rb"$|[\r\n\x1b\"'\\]|[ \t]+(?:[#\r\n]|//|$)")
+_PAIR_END = compiled(rb"$|[\s\x1b\"'\\;&]")
 
 
-def _ends_line(text: bytes, stop: int) -> bool:
-    """Also a line in a string of code or JSON."""
-    return text[stop : stop + 1] in b"\r\n\x1b\"'\\"
+def _ends_line(text: bytes, start: int, stop: int) -> bool:
+    """Whether a configuration has nothing more to say: at the end of a line, also of one in a
+    string; before a comment; and of `NAME=VALUE` before the next such pair."""
+    is_pair = text[start - 1 : start] == b"=" and text[start - 2 : start - 1].isalnum()
+    return (_PAIR_END if is_pair else _LINE_END).match(text[stop : stop + 40]) is not None
 
 
 def _is_assignment(match: Match, text: bytes) -> bool:
@@ -51,7 +56,7 @@ def _is_assignment(match: Match, text: bytes) -> bool:
     )
     if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
         return False  # what a function gives; a sentence
-    ends_line = _ends_line(text, stop)
+    ends_line = _ends_line(text, start, stop)
     name = _whole_name(text, match.span(1)[0]) + match.group(1)
     return is_assigned(name, match.group(2), is_quoted=is_quoted, ends_line=ends_line)
 
@@ -101,6 +106,7 @@ _PROGRAMS: tuple[tuple[str, str, str], ...] = (
     ("curl", "(?:-b|--cookie)", r"[ =]?[\\\"']*[\w.-]+=([^\s\x1b;\"'\\]{6,})"),
     ("(?:https?|xh)", "(?:-a|--auth)", rf"[ =]?[\\\"']*[^\s:/\"'\\]+:({_WORD}{{3,}})"),
     ("(?:smbclient|rpcclient|smbmap)", "-U", rf"\s*[\\\"']*[^\s%\"']+%({_WORD}{{3,}})"),
+    (r"mongo\w*", "-p", rf"\s*[\\\"']*({_WORD}{{3,}})"),
     ("htpasswd", r"-\w*b\w*", rf"\s+(?:\S+\s+)?\S+\s+({_WORD}{{4,}})"),
     ("openssl", r"(?:-pass(?:in|out)?\s+[\\\"']*pass:|-[kK]\s+)", rf"({_WORD}{{3,}})"),
 )
@@ -205,12 +211,44 @@ PASSWORDS: tuple[Detector, ...] = (
         rf"(?i)<[\w:.-]*(?:{NAMES})(?:\s[^<>]{{0,200}})?>\s*(?:<!\[CDATA\[)?([^<>\s\]]{{4,200}})\s*(?:\]\]>)?</",
         is_real,
     ),
+    detector(
+        "sql_password",
+        r"(?i)(?:identified\s.{0,40}by|password)\s+[\\\"']",
+        r"""(?i)(?:identified\s+(?:with\s+\S+\s+)?by|password)\s+[\\"']+([^\s"'\\]{4,})[\\"']""",
+        is_real,
+    ),
+    detector(
+        "password_argument",
+        rf"(?i)(?:{PASSWORD_NAMES})\(\s*[\\\"']",
+        rf"""(?i)(?:{PASSWORD_NAMES})\(\s*[\\"']+([^\s"'\\]{{4,}})[\\"']+\s*\)""",
+        is_real,
+    ),
+    detector(
+        "named_secret",
+        rf"(?i)(?:{NAMES})[\\\"']*(?:,|{_GAP})+[\\\"']*value",
+        rf"""(?i)\b(?:name|key|id)[\\"']*\s*[:=]\s*[\\"']*[\w.-]*(?:{NAMES})[\\"']*(?:,|{_GAP})+"""
+        rf"""[\\"']*value[\\"']*\s*[:=]\s*[\\"']*({_VALUE})""",
+        is_real,
+    ),
+    detector(
+        "environment_secret",
+        rf"(?:(?:ENV|ARG|setx)\s+(?i:\w*(?:{NAMES}))|requirepass)\s",
+        rf"""{START}(?:(?:ENV|ARG|setx)\s+(?i:\w*(?:{NAMES}))|requirepass)\s+[\\"']*({_VALUE})""",
+        is_real,
+    ),
+    detector(
+        "passphrase",
+        rf"(?i)(?:{PASSWORD_NAMES})[\\\"'\]]*\s*(?:[:=])",
+        rf"(?i)(?:{PASSWORD_NAMES}){_BETWEEN}"
+        r"""([a-z]{3,12}(?: [a-z]{3,12}){3,11})(?:[\s"'\\]|$)""",
+        is_passphrase,
+    ),
     Detector(
         "spoken_password",
-        rf"(?i)(?:{PASSWORD_NAMES})\s+(?:is|was|ist|to)\s",
+        rf"(?i)(?:{PASSWORD_NAMES})(?:\s+(?:for|of)\s+\S+)?\s+(?:is|was|ist|to)\s",
         compiled(
             (
-                rf"(?i)(?:{PASSWORD_NAMES})\s+(?:is|was|ist|to)\s+(?:now\s+)?"
+                rf"(?i)(?:{PASSWORD_NAMES})(?:\s+(?:for|of)\s+\S+)?\s+(?:is|was|ist|to)\s+(?:now\s+)?"
                 r"""[\\"'`]*([^\s\x1b"'`\\<>(){}\[\]]{5,})"""
             ).encode()
         ),
@@ -218,7 +256,7 @@ PASSWORDS: tuple[Detector, ...] = (
     ),
     Detector(
         ASSIGNED,
-        rf"(?i)(?:{NAMES})[\\\"']*\s*(?:[:=])",
+        rf"(?i)(?:{NAMES})[\\\"'\]]*\s*(?:[:=?])",
         compiled(rf"(?i)({NAMES}){_BETWEEN}({_VALUE})".encode()),
         _is_assignment,
         2,
