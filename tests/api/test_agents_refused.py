@@ -69,7 +69,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
         },
         "https",
     ),
-    ({"multiagent": {"type": "swarm"}}, "swarm"),
+    ({"multiagent": {"type": "swarm"}}, "multiagent.type"),
 ]
 
 
