@@ -23,7 +23,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"model": "no-such-model"}, "no model"),
     ({"model": {"id": MODEL, "effort": "huge"}}, "model"),
     ({"metadata": {f"k{n}": "v" for n in range(17)}}, "metadata"),
-    ({"tools": [{"type": "unheard_of"}]}, "unheard_of"),
+    ({"tools": [{"type": "unheard_of"}]}, "tools"),
     ({"tools": [CUSTOM, CUSTOM]}, "two custom tools"),
     ({"tools": [{**CUSTOM, "name": "not a name"}]}, "name"),
     ({"tools": [{**CUSTOM, "input_schema": {"type": "string"}}]}, "input_schema.type"),
@@ -69,7 +69,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
         },
         "https",
     ),
-    ({"multiagent": {"type": "swarm"}}, "swarm"),
+    ({"multiagent": {"type": "swarm"}}, "multiagent.type"),
 ]
 
 

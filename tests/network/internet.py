@@ -16,10 +16,10 @@ from anyio.streams.tls import TLSListener, TLSStream
 
 from mainspring.capabilities.network.authority import Authority
 from mainspring.capabilities.network.http1 import Caps
-from mainspring.capabilities.network.placeholders import Credential
+from mainspring.capabilities.network.placeholders import Credential, Placeholders
 from mainspring.capabilities.network.proxy import EgressProxy, Outside, loopback_socket
 from mainspring.capabilities.network.rules import Rule, Rules
-from mainspring.capabilities.vault.forms import forms
+from mainspring.capabilities.vault.encodings import KnownValues
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
 
@@ -197,11 +197,11 @@ async def internet(
         Rule(host=host, ports=ports, addresses=LOOPBACK, plain_http=host == "other.test")
         for host in ("api.test", "other.test", "*.wide.test")
     )
-    known = [Credential(name="TOKEN", value=SECRET, hosts=("api.test",), forms=forms(SECRET))]
+    known = [Credential(name="TOKEN", value=SECRET, hosts=("api.test",))]
     audit: list[NetworkRequested] = []
     proxy = EgressProxy(
         Rules(tuple(_at(rule, ports) for rule in rules) or default),
-        known if credentials is None else credentials,
+        Placeholders(known if credentials is None else credentials, KnownValues),
         SESSION,
         audit.append,
         outside=Outside(

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.network.internet import LOOPBACK, SECRET, SESSION, internet, ok
+from tests.vault.encoded import SINGLE
 
 from mainspring.capabilities.network.rules import Rule
 
@@ -134,7 +135,10 @@ async def test_one_tunnel_takes_many_requests():
             said = b""
             while not said.endswith(b"0\r\n\r\n"):
                 said += await inner.receive()
-            assert b"hello" in said
+            assert b"hell" in said
+        with anyio.fail_after(60):
+            while len(net.audit) < 3:
+                await anyio.lowlevel.checkpoint()
         assert [fact.path for fact in net.audit] == ["/0", "/1", "/2"]
 
 
@@ -156,6 +160,7 @@ def in_chunks(body: bytes, size: int) -> list[bytes]:
     return [head, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
 
 
+VALUE = SECRET.encode()
 SAID = f"your token is {SECRET}, is it not?".encode()
 ECHOES: dict[str, Sequence[bytes]] = {
     "as it is": [ok(SAID)],
@@ -172,6 +177,19 @@ ECHOES: dict[str, Sequence[bytes]] = {
     "in a URL": [ok(b"gh%22real%2Fsecret%2Bvalue%3D123")],
     "in JSON": [ok(b'{"token":"gh\\"real/secret+value=123"}')],
     "in a header": [ok(b"", b"X-Token: " + SECRET.encode())],
+    "in a redirect": [
+        ok(b"", b"Location: https://x.test/?t=" + SINGLE["percent, all of it"](VALUE))
+    ],
+    "in a cookie": [ok(b"", b"Set-Cookie: t=" + SINGLE["base64"](VALUE) + b"; HttpOnly")],
+    "in a trailer": [
+        *in_chunks(SAID, 9)[:-1],
+        b"0\r\nX-Token: " + VALUE + b"\r\n\r\n",
+    ],
+    **{
+        f"{name}, three bytes a chunk": in_chunks(b"[" + encode(VALUE) + b"]", 3)
+        for name, encode in SINGLE.items()
+        if name not in ("upper case", "backwards")
+    },
 }
 
 
@@ -192,6 +210,27 @@ async def test_a_secret_that_a_server_sends_back_comes_back_as_its_placeholder(
         ):
             assert form not in whole
         assert b"secret" not in whole.lower()
+
+
+async def test_an_answer_in_parts_is_neither_asked_for_nor_passed_on():
+    async with internet() as net:
+        net.secure.pieces = [ok(SAID)]
+        reply = await net.get("api.test", "/", "Range: bytes=0-20", "If-Range: x", "x-ms-range: 1")
+        assert net.placeholder.encode() in reply.body
+        assert b"range" not in net.secure.asked[0].lower()
+        net.secure.pieces = [SAID[:20].join((b"HTTP/1.1 206 P\r\nContent-Length: 20\r\n\r\n", b""))]
+        assert (await net.get("api.test")).status == 502
+    async with internet(credentials=()) as net:  # with nothing to hide, it is
+        await net.get("api.test", "/", "Range: bytes=0-20")
+        assert b"Range: bytes=0-20" in net.secure.asked[0]
+
+
+async def test_a_secret_in_the_name_of_a_header_is_not_passed_on():
+    async with internet() as net:
+        net.secure.pieces = [ok(b"", b"X-" + VALUE.hex().encode() + b": 1", b"X-Other: 2")]
+        reply = await net.get("api.test")
+        assert VALUE.hex().encode() not in reply.raw
+        assert reply.headers[b"x-other"] == b"2"
 
 
 async def test_an_answer_packed_in_a_way_we_cannot_look_into_is_not_passed_on():

@@ -11,6 +11,7 @@ from tests.network.internet import SESSION
 from mainspring.capabilities.network.addresses import is_public
 from mainspring.capabilities.network.placeholders import Credential, Placeholders
 from mainspring.capabilities.network.rules import EVERY_HOST, Rule, Wish, host_name, parse_rules
+from mainspring.capabilities.vault.encodings import KnownValues
 from mainspring.core.errors import InvalidInput
 
 
@@ -124,6 +125,7 @@ def test_cutting_an_answer_into_pieces_changes_nothing_of_what_is_cleaned(
     numbers = iter(range(10))
     placeholders = Placeholders(
         [Credential(name=each, value=each, hosts=()) for each in SECRETS],
+        KnownValues,
         lambda: f"<{next(numbers)}>",
     )
     said = "".join(parts).encode()
@@ -135,7 +137,7 @@ def test_cutting_an_answer_into_pieces_changes_nothing_of_what_is_cleaned(
 
 
 def test_nothing_is_held_back_that_cannot_be_the_beginning_of_a_secret():
-    placeholders = Placeholders([Credential(name="A", value="tok12345", hosts=())], lambda: "x")
+    placeholders = Placeholders([Credential(name="A", value="tok12345", hosts=())], KnownValues)
     cleaner = placeholders.cleaner()
     assert cleaner.feed(b"data: 1\n\n") == b"data: 1\n\n"
     assert cleaner.feed(b"data: to") == b"data: "

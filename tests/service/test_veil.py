@@ -23,15 +23,28 @@ KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"
 KEY = (
     f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_LINE}\n{KEY_LINE}\nab12=\n-----END RSA PRIVATE KEY-----"
 )
+KEY_LINES = [
+    "q2Vt8Yw3Zx6Ab9Cd1Ef4Gh7Ij0Kl5Mn2Op8Qr3St6Uv9Wx1Yz4Ab7Cd0Ef5Gh2Ij",
+    "Kl8Mn3Op6Qr9St1Uv4Wx7Yz0Ab5Cd2Ef8Gh3Ij6Kl9Mn1Op4Qr7St0Uv5Wx2Yz8A",
+    "Bc3De6Fg9Hi1Jk4Lm7No0Pq5Rs2Tu8Vw3Xy6Za9Bc1De4Fg7Hi0Jk5Lm2No8Pq3R",
+    "St6Uv9Wx1Yz4Ab7Cd0Ef5Gh2IjKl8Mn3Op6Qr9St1Uv4Wx7Yz0Ab5Cd2Ef8Gh3Ij",
+]
+"""From the midst of a key."""
 PLANTED = [
     *SECRETS.values(),
     TOKEN,
     CLAIM,
     KEY,
     "api_key = Zx81mQ0pLr7v",
+    f"{TOKEN[:24]}\n{TOKEN[24:]}",
+    "\n".join(KEY_LINES),
+    "password: swordfishes\n",
     "Bearer q8w7e6r5t4y3u2i1",
 ]
-TELLTALE = ["s3cr3t", "battery", "second", TOKEN[:10], CLAIM[:10], KEY_LINE[:10], "Zx81", "q8w7"]
+TELLTALE = [
+    *("s3cr3t", "battery", "second", TOKEN[:10], CLAIM[:10], KEY_LINE[:10], "Zx81", "q8w7"),
+    *("swordfish", TOKEN[24:], *KEY_LINES),
+]
 """What there would be of each of them, had it come through."""
 
 

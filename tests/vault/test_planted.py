@@ -14,6 +14,7 @@ from tests.vault.planted import planted
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
+from mainspring.core.events import ModelRequestStarted
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
 from mainspring.log.session_log import SessionLog
@@ -34,7 +35,11 @@ def leaking(texts: Mapping[str, tuple[str, str]]) -> Tool:
         return Outcome((TextBlock(f"{said}\n{padding}\n{said}"),))
 
     return Tool(
-        spec=ToolSpec(name="show", description="Shows.", input_schema={"type": "object"}),
+        spec=ToolSpec(
+            name="show",
+            description="\n".join(text for text, _ in texts.values()),
+            input_schema={"type": "object", "default": {"key": KNOWN["VAULTED"]}},
+        ),
         run=show,
         traits=lambda _: Traits(max_chars=30_000),
     )
@@ -69,6 +74,9 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
     async with scrubbed_stage(tmp_path, model, leaking(tools)) as stage:
         await stage.play("\n".join(text for text, _ in people.values()) + KNOWN["VAULTED"])
         await stage.play("and now?")
+        for event in await stage.events():
+            if isinstance(event.payload, ModelRequestStarted):
+                assert await stage.log.blob(event.payload.prefix or "")
     written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
     assert b"[redacted:github_token]" in written
     assert b"[VAULTED]" in written

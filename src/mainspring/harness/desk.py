@@ -17,7 +17,7 @@ from mainspring.core.hook import Occasion, Ruling
 from mainspring.core.model import Delta, Model
 from mainspring.core.tool import Tool
 from mainspring.harness.budget import Purse
-from mainspring.harness.context.view import Prefix, widened
+from mainspring.harness.context.view import Prefix, redacted, widened
 from mainspring.harness.early import Early
 from mainspring.harness.ensemble import Account
 from mainspring.harness.gates import Gates, OpenGates
@@ -74,6 +74,9 @@ class Desk:
     """Somebody else listens for interrupts of this thread, and sets `halted`."""
     halted: anyio.Event = field(default_factory=anyio.Event)
     """Set when the thread is interrupted by what another one has heard."""
+
+    def __post_init__(self) -> None:
+        self.prefix = redacted(self.prefix, self.writer.scrubbed)
 
     @property
     def writer(self) -> Writer:
@@ -138,9 +141,8 @@ class Desk:
 
     def load(self, names: Iterable[str]) -> None:
         """Give the model the definitions of deferred tools."""
-        self.prefix = widened(
-            self.prefix, [self.tools[name].spec for name in names if name in self.tools]
-        )
+        more = [self.tools[name].spec for name in names if name in self.tools]
+        self.prefix = redacted(widened(self.prefix, more), self.writer.scrubbed)
 
     def input_tokens(self) -> int:
         """Of the next request, leaning high."""

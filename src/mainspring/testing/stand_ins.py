@@ -256,6 +256,8 @@ class _RecordedTool:
         recorded = self._script.like(self._name, given)
         policy = recorded.policy if recorded is not None else None
         return Traits(
+            # whether a redacted input was refused is recorded, and nothing is written here
+            read_only=recorded is not None and not recorded.is_refused,
             concurrent=recorded is not None and recorded.is_parallel,
             in_doubt=policy or "report",
             max_chars=_NO_CAP,

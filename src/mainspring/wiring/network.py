@@ -11,10 +11,11 @@ from anyio import to_thread
 
 from mainspring.capabilities.network.authority import Authority
 from mainspring.capabilities.network.fetch import WebFetch
-from mainspring.capabilities.network.placeholders import Credential
+from mainspring.capabilities.network.placeholders import Credential, Placeholders
 from mainspring.capabilities.network.proxy import EgressProxy
 from mainspring.capabilities.network.rules import Rules
 from mainspring.capabilities.tools.web import web_fetch
+from mainspring.capabilities.vault.encodings import KnownValues
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.tool import Tool
@@ -41,7 +42,7 @@ async def open_way_out(
     audit: Callable[[NetworkRequested], None],
 ) -> WayOut:
     authority = await to_thread.run_sync(Authority, clock.now)
-    proxy = EgressProxy(rules, usable, authority, audit)
+    proxy = EgressProxy(rules, Placeholders(usable, KnownValues), authority, audit)
     bundle = share / "certificates.pem"
     await to_thread.run_sync(authority.write_bundle, bundle)
     names = [each.name for each in usable]

@@ -13,7 +13,6 @@ import msgspec
 from anyio import to_thread
 
 from mainspring.capabilities.network.placeholders import Credential
-from mainspring.capabilities.vault.forms import forms
 from mainspring.config import Settings
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, StoreUnavailable
@@ -259,9 +258,7 @@ def _value(usable: Usable) -> str:
 def _credentials(usable: Sequence[Usable]) -> list[Credential]:
     """What programs may use by a placeholder; tokens of MCP servers are not for them."""
     return [
-        Credential(
-            name=each.name, value=each.value, hosts=each.hosts or ("*",), forms=forms(each.value)
-        )
+        Credential(name=each.name, value=each.value, hosts=each.hosts or ("*",))
         for each in usable
         if isinstance(each, Variable) and each.in_headers
     ]

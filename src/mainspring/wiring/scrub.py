@@ -10,16 +10,18 @@ from collections.abc import Generator, Iterable, Mapping
 
 import msgspec
 
-from mainspring.capabilities.vault.detectors import (
-    ASSIGNED,
-    DETECTORS,
+from mainspring.capabilities.vault.assignments import (
+    SHORTEST_PASSWORD,
+    is_assigned,
     is_login,
-    label,
-    looks_secret,
+    is_passphrase,
     names_secret,
 )
-from mainspring.capabilities.vault.forms import SHORTEST, forms
-from mainspring.capabilities.vault.patterns import Hints, compiled, literally
+from mainspring.capabilities.vault.detector import label
+from mainspring.capabilities.vault.detectors import DETECTORS
+from mainspring.capabilities.vault.forms import forms
+from mainspring.capabilities.vault.passwords import ASSIGNED
+from mainspring.capabilities.vault.patterns import Hints, any_of, compiled
 from mainspring.log.chain import Scrub
 from mainspring.service.sessions.veil import BOUNDARIES
 
@@ -30,8 +32,9 @@ _START = 12
 """Bytes by which a known secret is looked for; only what begins like one is compared."""
 _MOST_PASSES = 8
 """What stood against a secret may be seen to be one when that is gone."""
+_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-authorization"')
+"""Names that say what their values are."""
 _JSON_STARTS = (b"{", b"[", b'"')
-_NOTHING = rb"[^\x00-\xff]"
 
 
 def scrubber(secrets: Mapping[str, str]) -> Scrub:
@@ -61,7 +64,7 @@ class _Scrubber:
             msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
         ]
         triggers = [each.trigger.encode() for each in DETECTORS]
-        self._hints = Hints([_any_of(_starts([*self._labels, *escaped])), *triggers])
+        self._hints = Hints([any_of(_starts([*self._labels, *escaped])), *triggers])
 
     def scrub(self, content: bytes) -> bytes:
         if not self._hints(content):
@@ -96,7 +99,7 @@ class _Scrubber:
             token = match.group()
             if token == b":":
                 name = before
-            elif token[:1] == b'"' and len(token) > SHORTEST:
+            elif token[:1] == b'"' and len(token) > SHORTEST_PASSWORD:
                 clean = self._scrub_string(token, name if before == b":" else b"")
                 if clean != token:
                     pieces += (content[end : match.span()[0]], clean)
@@ -111,7 +114,8 @@ class _Scrubber:
         text: bytes = msgspec.json.decode(token, type=str).encode()
         if _is_assigned(name[1:-1], text):
             return msgspec.json.encode(self._labels.get(text, label(ASSIGNED)).decode())
-        clean = self._scrub_text(text)
+        header = name[1:-1] + b": " if name.lower() in _HEADERS else b""
+        clean = self._scrub_text(header + text).removeprefix(header)
         return token if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
 
 
@@ -124,7 +128,7 @@ class _Known:
         for text in sorted(texts, key=len, reverse=True):
             self._by_start.setdefault(text[:_START], []).append(text)
         self._sizes = sorted({len(start) for start in self._by_start}, reverse=True)
-        self._starts = compiled(_any_of(self._by_start))
+        self._starts = compiled(any_of(self._by_start))
 
     def found(self, content: bytes) -> Generator[tuple[int, bytes]]:
         """Where one begins, and the longest that does there; what overlaps one is passed over."""
@@ -147,13 +151,9 @@ def _starts(texts: Iterable[bytes]) -> list[bytes]:
 
 
 def _is_assigned(name: bytes, value: bytes) -> bool:
-    if names_secret(name):
-        return looks_secret(value) and b" " not in value
-    return is_login(name, value)
-
-
-def _any_of(written: Iterable[bytes]) -> bytes:
-    return b"|".join(map(literally, written)) or _NOTHING
+    if b" " in value:
+        return names_secret(name) and is_passphrase(value)
+    return is_assigned(name, value, is_quoted=True, ends_line=False) or is_login(name, value)
 
 
 def _is_json(content: bytes) -> bool:

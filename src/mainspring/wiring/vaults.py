@@ -50,10 +50,9 @@ def credentials(settings: Settings) -> tuple[Credential, ...]:
     """What programs in a sandbox may use without seeing it."""
     if not has_vault(settings):
         return ()
-    forms = import_module("mainspring.capabilities.vault.forms").forms
     made = import_module("mainspring.capabilities.network.placeholders").Credential
     return tuple(
-        made(name=secret.name, value=secret.value, hosts=secret.hosts, forms=forms(secret.value))
+        made(name=secret.name, value=secret.value, hosts=secret.hosts)
         for secret in _opened(settings, create=False).secrets()
         if secret.hosts
     )

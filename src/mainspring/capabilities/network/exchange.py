@@ -22,6 +22,8 @@ from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import PORTS, Wish
 
 _INFLATED = 1 << 16
+_UNCLEANABLE = (b"accept-encoding", b"range", b"if-range", b"x-ms-range")
+"""What asks for an answer that is packed or in parts: no part need have a whole secret in it."""
 _PACKED = frozenset((b"gzip", b"x-gzip", b"deflate"))
 BROKEN = (
     OSError,
@@ -123,9 +125,8 @@ class Exchange:
             return await self._pass_back(server, response)
 
     async def _ask(self, server: Wire, upstream: Upstream, framing: http1.Framing) -> None:
-        # what is packed cannot be cleaned
         plain = [(b"Accept-Encoding", b"identity")] if self._placeholders else []
-        dropped = {b"host", *(name.lower() for name, _ in plain)}
+        dropped = {b"host", *(_UNCLEANABLE if self._placeholders else ())}
         headers = [
             header
             for header in http1.end_to_end(self._request.headers)
@@ -172,6 +173,8 @@ class Exchange:
             response = http1.parse_response(head, self._caps)
             if response.status == 101:
                 raise Malformed(502, "the server wants to speak something else than HTTP")
+            if response.status == 206 and self._placeholders:
+                raise Malformed(502, "a part of an answer cannot be cleaned of secrets")
             if response.status >= 200:
                 return response
 
@@ -182,7 +185,8 @@ class Exchange:
         sent: list[Header] = [
             (name, self._placeholders.clean(value))
             for name, value in http1.end_to_end(response.headers)
-            if packing is None or name.lower() != b"content-encoding"
+            if self._placeholders.clean(name) == name
+            and (packing is None or name.lower() != b"content-encoding")
         ]
         is_changed = bool(self._placeholders)  # nobody knows yet how long it will be
         is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))

@@ -4,10 +4,11 @@ request over TLS to a host that the secret is for. Answers are turned back."""
 from __future__ import annotations
 
 import re
+import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from mainspring.capabilities.network.rules import is_host
 
@@ -24,8 +25,22 @@ class Credential:
     value: str = field(repr=False)
     hosts: tuple[str, ...]
     """Where it may be sent: names, or `*.` and a name."""
-    forms: tuple[bytes, ...] = field(default=(), repr=False)
-    """How else it may be written in an answer."""
+
+
+class Findings(Protocol):
+    @property
+    def spans(self) -> Sequence[tuple[int, int, int]]:
+        """Where a value begins and ends, and its number; in order and apart from each other."""
+        ...
+
+    @property
+    def open(self) -> int:
+        """Where a value may begin that goes on behind the content."""
+        ...
+
+
+Search: TypeAlias = Callable[[bytes], Findings]
+"""Finds values in content, however they are encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +53,15 @@ class Filled:
 class Placeholders:
     """Those of one session."""
 
-    def __init__(self, credentials: Iterable[Credential], new_token: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        credentials: Iterable[Credential],
+        search_for: Callable[[Sequence[str]], Search],
+        new_token: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
         self._credentials = {f"{PREFIX}{new_token()}": each for each in credentials if each.value}
-        written: dict[bytes, bytes] = {}
-        for placeholder, each in self._credentials.items():
-            for form in (each.value.encode(), *each.forms):
-                written.setdefault(form, placeholder.encode())
-        self._written = written
-        longest_first = sorted(written, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, longest_first)))
-        self._beginnings = {form[:end] for form in written for end in range(1, len(form))}
-        self._longest = max(map(len, written), default=0)
+        self._written = [placeholder.encode() for placeholder in self._credentials]
+        self._search = search_for([each.value for each in self._credentials.values()])
 
     def __bool__(self) -> bool:
         return bool(self._credentials)
@@ -79,30 +92,28 @@ class Placeholders:
         return Filled(filled, tuple(sorted(used)))
 
     def clean(self, content: bytes) -> bytes:
-        """An answer, or a whole part of one, as the sandbox may see it."""
-        if not self._written:
-            return content
-        return self._pattern.sub(lambda match: self._written[match.group()], content)
+        """A response, or a whole part of one, as the sandbox may see it."""
+        return self._replaced(content, self._search(content), len(content)) if self else content
 
     def cleaner(self) -> Cleaner:
         return Cleaner(self)
 
     def split(self, content: bytes) -> tuple[bytes, bytes]:
         """What is done with, cleaned; and the end, that may be the beginning of a secret."""
-        if not self._written:
+        if not self:
             return content, b""
+        findings = self._search(content)
+        return self._replaced(content, findings, findings.open), content[findings.open :]
+
+    def _replaced(self, content: bytes, findings: Findings, stop: int) -> bytes:
         pieces: list[bytes] = []
-        end = 0
-        for match in self._pattern.finditer(content):
-            if content[match.start() :] in self._beginnings:  # of a longer one
-                return b"".join((*pieces, content[end : match.start()])), content[match.start() :]
-            pieces += (content[end : match.start()], self._written[match.group()])
-            end = match.end()
-        rest = content[end:]
-        for size in range(min(self._longest - 1, len(rest)), 0, -1):
-            if rest[-size:] in self._beginnings:
-                return b"".join((*pieces, rest[:-size])), rest[-size:]
-        return b"".join((*pieces, rest)), b""
+        done = 0
+        for begin, end, number in findings.spans:
+            if begin >= stop:
+                break
+            pieces += (content[done:begin], self._written[number])
+            done = end
+        return b"".join((*pieces, content[done:stop]))
 
 
 class Cleaner:

@@ -6,7 +6,6 @@ It is handed the socket to listen on; where that is, it does not know.
 from __future__ import annotations
 
 import re
-import secrets
 import socket
 import ssl
 from collections.abc import Callable, Iterable
@@ -24,7 +23,7 @@ from mainspring.capabilities.network.addresses import Resolver, dialable, system
 from mainspring.capabilities.network.authority import Authority
 from mainspring.capabilities.network.exchange import BROKEN, Exchange, Upstream
 from mainspring.capabilities.network.http1 import Caps, Malformed, Request, Wire
-from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import PORTS, Rule, Rules, Scheme, Wish, host_name
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.facts import NetworkRequested
@@ -71,16 +70,15 @@ class EgressProxy:
     def __init__(
         self,
         rules: Rules,
-        credentials: Iterable[Credential],
+        placeholders: Placeholders,
         authority: Authority,
         audit: Audit,
         *,
         outside: Outside | None = None,
-        new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         outside = outside or Outside()
         self.authority = authority
-        self.placeholders = Placeholders(credentials, new_token)
+        self.placeholders = placeholders
         self.caps = outside.caps
         self._rules = rules
         self._audit = audit

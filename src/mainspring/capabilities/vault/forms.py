@@ -31,7 +31,7 @@ def _forms(value: str) -> Iterator[bytes]:
         yield _lower_escapes(quoted).encode()
     for before in range(3):
         for encode in (b64encode, urlsafe_b64encode):
-            yield _embedded(encode(bytes(before) + plain), before, len(plain))
+            yield aligned(encode(bytes(before) + plain), before, len(plain), 6)
 
 
 def _lower_escapes(quoted: str) -> str:
@@ -39,6 +39,7 @@ def _lower_escapes(quoted: str) -> str:
     return "%".join([first, *(each[:2].lower() + each[2:] for each in rest)])
 
 
-def _embedded(encoded: bytes, before: int, size: int) -> bytes:
-    """Of base64, the characters that depend on the secret alone, whatever stands around it."""
-    return encoded[-(-before * 4 // 3) : (before + size) * 4 // 3]
+def aligned(encoded: bytes, before: int, size: int, bits: int) -> bytes:
+    """Of base64 (6 bits a character) or base32 (5), what depends on `size` bytes behind `before`
+    others alone, whatever stands around them."""
+    return encoded[-(-before * 8 // bits) : (before + size) * 8 // bits]

@@ -18,6 +18,7 @@ class Pattern(Protocol):
     def match(self, text: bytes, /) -> Match | None: ...
     def fullmatch(self, text: bytes, /) -> Match | None: ...
     def finditer(self, text: bytes, /) -> Iterator[Match]: ...
+    def sub(self, replacement: bytes, text: bytes, /) -> bytes: ...
 
 
 class _Set(Protocol):
@@ -38,6 +39,11 @@ def compiled(pattern: bytes) -> Pattern:
 def literally(text: bytes) -> bytes:
     """A pattern for exactly this text."""
     return cast("bytes", re2.escape(text))  # pyright: ignore[reportUnknownMemberType]
+
+
+def any_of(texts: Iterable[bytes]) -> bytes:
+    """A pattern for exactly these texts; for nothing, if there are none."""
+    return b"|".join(map(literally, texts)) or rb"[^\x00-\xff]"
 
 
 class Hints:

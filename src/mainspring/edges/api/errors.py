@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from mainspring.core import errors
+from mainspring.wiring.scrub import scrubber
 
 _STATUS: tuple[tuple[type[errors.MainspringError], int], ...] = (
     (errors.NotFound, 404),
@@ -86,5 +87,14 @@ def error_body(
     type_: str | None = None,
     details: Mapping[str, object] | None = None,
 ) -> bytes:
-    told = {"type": type_ or error_type(status), "message": message, **(details or {})}
+    """What the message repeats of a request may be a secret: it is redacted, and not long."""
+    told = {"type": type_ or error_type(status), "message": _redacted(message), **(details or {})}
     return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()
+
+
+_SCRUB = scrubber({})
+_LONGEST = 1000
+
+
+def _redacted(message: str) -> str:
+    return _SCRUB(message.encode(errors="replace")).decode()[:_LONGEST]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from functools import cache
@@ -95,12 +96,18 @@ def _is_list(hint: object) -> bool:
     return get_origin(hint) in (list, tuple, frozenset)
 
 
+_VALUE = re.compile(r"(Invalid(?: enum)? value) ", re.DOTALL)
+"""Of a message that goes on with the value itself, which may be a secret."""
+
+
 def _in_words(error: str, names: Mapping[str, str] | None = None) -> str:
     """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``. `names` are
     what the client calls fields."""
     if error == "Input data was truncated":
         return "JSON is malformed: it ends too early"
-    what, _, where = error.partition(" - at `$")
+    what, _, where = error.rpartition(" - at `$") if " - at `$" in error else (error, "", "")
+    if (value := _VALUE.match(what)) is not None:
+        what = f"{value[1]}: it is none of those that are known"
     where = where.rstrip("`").lstrip(".")
     where = (names or {}).get(where, where)
     return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import msgspec
@@ -38,6 +38,13 @@ class Prefix(Struct, frozen=True, kw_only=True, dict=True):
     def size(self) -> int:
         """In bytes."""
         return len(self.encoded)
+
+
+def redacted(prefix: Prefix, scrub: Callable[[str], str]) -> Prefix:
+    """Without secrets, so that what is hashed, sent and stored is the same."""
+    encoded = prefix.encoded.decode()
+    clean = scrub(encoded)
+    return prefix if clean == encoded else msgspec.json.decode(clean, type=Prefix)
 
 
 def specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:

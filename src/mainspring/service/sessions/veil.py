@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mainspring.core.content import TextBlock, plain_text
@@ -11,6 +12,8 @@ from mainspring.log.chain import Scrub, scrubbed
 
 BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
 """What looks like a secret has none of these in it, so a word that one of them ends is judged."""
+_LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.-]{16}[\\$^M\s]*$")
+"""A line that ends with one may be a line of a key, or a token may begin in it."""
 _STEP = 500
 """All that was said is judged anew each time: the more that is, the more must have been added."""
 
@@ -19,7 +22,8 @@ class Veil:
     """Of one message, gives out what is certain to stand in the log as it is.
 
     A word is held back until it is whole, for only then can be told whether it is a secret; and so
-    is what may be the beginning of a known secret of several words (`passages`). All is judged as
+    is what may be the beginning of a known secret of several words (`passages`), or the first lines
+    of a key or of a token that goes on. All is judged as
     the log judges it, with everything that was said before. After the first secret nothing more is
     given out: what follows may belong to it, and the event itself comes soon enough.
     """
@@ -41,24 +45,42 @@ class Veil:
             return ""
         end = 1 + max(self._said.rfind(each) for each in BOUNDARIES)
         begun = (_beginning(self._said, each, end) for each in self._passages)
-        return self._show(min(begun, default=end))
+        return self._show(end, min(begun, default=end))
 
     def close(self) -> str:
         """All is said: the rest of it."""
-        return "" if self._is_shut else self._show(len(self._said))
+        end = len(self._said)
+        return "" if self._is_shut else self._show(end, end, is_whole=True)
 
-    def _show(self, end: int) -> str:
-        if end <= self._shown:
-            return ""
+    def _show(self, end: int, safe: int, *, is_whole: bool = False) -> str:
+        """Of what was said up to `end`, the part up to `safe`, less lines that may belong to what
+        follows."""
         said, begin = self._said[:end], self._shown
+        shown = safe if is_whole else min(safe, _before_open_lines(said))
+        if shown <= begin:
+            return ""
         try:
             clean = _as_logged(said, self._scrub)
         except MalformedEvent:  # half a character: the log will not have it either
             self._is_shut = True
             return ""
-        self._shown = end
         self._is_shut = clean != said
-        return clean[begin:] if clean.startswith(said[:begin]) else ""
+        if not self._is_shut:
+            self._shown = shown
+            return said[begin:shown]
+        pairs = enumerate(zip(clean, said, strict=False))
+        unchanged = next((at for at, (one, other) in pairs if one != other), begin)
+        return clean[begin:unchanged]
+
+
+def _before_open_lines(said: str) -> int:
+    """Where the lines begin that a secret of several lines may be made of, at the end."""
+    at = len(said)
+    while True:
+        begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
+        if begin >= at or _LONG_WORD.search(said, begin, at) is None:
+            return at
+        at = begin
 
 
 def _as_logged(text: str, scrub: Scrub) -> str:

@@ -1,0 +1,153 @@
+"""Values that are set to names such as `password` or `api_key`: secret, whatever they look like,
+unless they are placeholders or code."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode
+from collections import Counter
+
+from mainspring.capabilities.vault.patterns import compiled
+
+PASSWORD_NAMES = (
+    r"passw(?:or)?d|passwd|passwort|pwd|passphrase|passcode|contrase\xc3\xb1a"
+    r"|(?:\b|[_.-]|ssh|require|master|auth|db|user)pass|(?:\b|[_.-])pw"
+)
+NAMES = (
+    rf"{PASSWORD_NAMES}|credentials?"
+    r"|(?:api|access|secret|auth|private|encryption|signing|account|shared)[_-]?(?:access[_-]?)?key"
+    r"|secret(?:[_-]?key[_-]?base)?|(?:auth|bearer|access|refresh|session|id)?[_-]?token"
+)
+SHORTEST_PASSWORD = 4
+_SHORTEST_WORD = 8
+
+_HARMLESS = compiled(
+    rb"(?i)[$%*.~/]|https?://|\w+://"  # variables, paths, addresses
+    rb"|(?:sha|md)\d+[:-]|msk_placeholder_|redacted"
+    rb"|[a-z]{3,5}_[0-9a-f]{32}$"  # our ids
+    rb"|\d{4}-\d\d-\d\d"
+    rb"|[a-z]+(?:[_-][a-z]+)+[_-]?\d{0,2}$"  # names of things
+    rb"|[a-z_]\w*(?:\.[a-z_]\w*)+$"  # and of what is in them
+)
+_NOT_ABOUT_ACCESS = compiled(
+    rb"(?i)page|next|cursor|contin|sync|csrf|xsrf|public|max|count|hash(?:er|ing)|policy|field"
+    rb"|(?:^|[_.-])(?:no|num|is|has|type|progress)[_.-]|schema|strength|hint|label|prompt"
+)
+_NAME = compiled(rf"(?i)[\w.-]{{0,40}}(?:{NAMES})".encode())
+_IS_PASSWORD = compiled(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
+_WORDS = compiled(rb"[A-Z]?[a-z]+|[A-Z]+")
+_IDENTIFIER = compiled(rb"[A-Za-z_]\w*")
+_REFERENCE = compiled(  # to where a value is kept, or how it is made
+    rb"(?i)[$<{%@(\[`]|\.\.|\*\*|(?:env|secret|vault|file|ref|arn|op|ssm|keyring|pass)[:/]"
+    rb"|(?:os|process|config|settings|self|this)\.|\w+\.\w+[.(\[]|.*(?:\$\{|\{\{|<[a-z_ -]+>)"
+    rb"|[x*.#?_\x80-\xff-]+$|\d{1,5}$|(?:sha|md)\d+[:-]|msk_placeholder_|\[?redacted|[a-z]+:$"
+    rb"|(?-i:[A-Z]+(?:_[A-Z]+)+$)|https?:|\w+://|.*\\[nrt]?$|.*\.\.\.$"
+)
+_PLACEHOLDERS = frozenset(
+    b"""
+    a abc access account actual add admin alice all an and any anything api app argument asdf auth
+    authorization bad bar basic baz bearer blank bob bogus bool boolean bytes callable change
+    changeit changeme char clear client config const correct credential credentials current custom
+    data database db default demo deny disabled dummy empty enabled encrypted enter env error
+    example expected expired explicit export factory fake false field file final first fixme fixture
+    foo forgot from function generate generated get given global hash hashed here hidden id ignore
+    ignored import in incorrect initial input insert int invalid is it jwt key keyring letter
+    literal login long me message method missing mock must my name namespace never new nil no none
+    not null number object of old one optional or other output param parameter pass passphrase
+    passwd password passwords passwort path payload placeholder plain plaintext please post private
+    prompt property provider public put pw pwd query quux random raw read real redacted refresh
+    remove removed replace request required reset response result return root salt sample second
+    secret secrets security self service session set setting settings shared short signing some
+    something spec stale static store str string stub super supersecret system temp test tester
+    testing text the there this three tmp to todo token tokens true two type typing undefined
+    unknown unset unused update used user username uuid valid value values var variable was wrong
+    xxx yes you your yours
+    """.split()
+)
+
+
+_SENTENCE = _PLACEHOLDERS | frozenset(
+    b"""and are been but can cannot for has have its may more must need needs only should than that
+    then when where which while will with without""".split()
+)
+
+
+def looks_secret(value: bytes) -> bool:
+    """Whether what a password or a token is set to is one, not a word or a variable."""
+    return len(value) >= 8 and is_varied(value) and _HARMLESS.match(value) is None
+
+
+def is_varied(value: bytes) -> bool:
+    """Whether it is no word: letters and digits, and not a few over and over."""
+    has_letters = any(65 <= each <= 90 or 97 <= each <= 122 for each in value)
+    return has_letters and any(48 <= each <= 57 for each in value) and _bits(value) >= 2.5
+
+
+def _bits(value: bytes) -> float:
+    shares = [count / len(value) for count in Counter(value).values()]
+    return -sum(share * math.log2(share) for share in shares)
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Whether it stands for a value: a reference, a mask, or words that examples are made of."""
+    if _REFERENCE.match(value) is not None:
+        return True
+    words = [word.group().lower() for word in _WORDS.finditer(value)]
+    if not words:
+        return len(value) < 6
+    other = [word for word in words if word not in _PLACEHOLDERS]
+    is_mostly_known = sum(map(len, other)) * 2 < sum(map(len, words))
+    return is_mostly_known and all(len(word) < 3 for word in other)
+
+
+def is_real(value: bytes) -> bool:
+    return not is_placeholder(value)
+
+
+def names_secret(name: bytes) -> bool:
+    """Whether what goes by this name is meant to be secret."""
+    return _NAME.fullmatch(name) is not None and _NOT_ABOUT_ACCESS.search(name) is None
+
+
+def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) -> bool:
+    """Whether a value that a secret's name is set to is that secret.
+
+    A word without quotes may be a variable or a type: it counts where a configuration file would
+    have it (`ends_line`).
+    """
+    if not names_secret(name):
+        return False
+    if looks_secret(value):
+        return True
+    is_password = _IS_PASSWORD.search(name) is not None
+    if len(value) < (SHORTEST_PASSWORD if is_password else _SHORTEST_WORD) or is_placeholder(value):
+        return False
+    if not is_password and _HARMLESS.match(value) is not None:
+        return False
+    is_word = _IDENTIFIER.fullmatch(value) is not None
+    if is_quoted:
+        return is_password or not is_word or value.isalpha()
+    is_variable = is_word and b"_" in value
+    return (
+        ends_line
+        and len(value) >= 6
+        and not is_variable
+        and (is_password or name.isupper() or b"-" in name)
+    )
+
+
+def is_passphrase(value: bytes) -> bool:
+    """Whether words are one, and not a sentence about it."""
+    words = value.split(b" ")
+    is_plain = 4 <= len(words) <= 12 and all(3 <= len(word) <= 12 for word in words)
+    return is_plain and value.islower() and len(_SENTENCE.intersection(words)) < 2
+
+
+def is_login(name: bytes, value: bytes) -> bool:
+    """Whether this is how programs keep a name and a password together: `auth`, in base64."""
+    if name != b"auth" or len(value) < 8:
+        return False
+    try:
+        return b":" in b64decode(value, validate=True)
+    except ValueError:
+        return False

@@ -1,0 +1,130 @@
+"""Tokens that are known by how they begin or what they are made of.
+
+Patterns are for RE2: linear in any text. A pattern ends where its characters end or at a word's
+end, so that what is taken out uncovers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mainspring.capabilities.vault.assignments import is_varied
+from mainspring.capabilities.vault.detector import Detector, detector
+
+START = r"(?:\b|\\[nrt]|\[[0-9;]*m)"
+"""Of a token: also after an escaped line end and after a colour."""
+
+_TOKENS: Mapping[str, tuple[str, str]] = {
+    # kind: (trigger, the rest); the trigger is where the token begins
+    "aws_access_key_id": ("A(?:KIA|SIA|BIA|CCA)", r"[A-Z0-9]{16}\b"),
+    "aws_bedrock_key": ("ABSK", r"[A-Za-z0-9+/]{100,}=*"),
+    "google_api_key": ("AIza", r"[0-9A-Za-z_-]{35,}"),
+    "google_client_secret": ("GOCSPX-", r"[A-Za-z0-9_-]{20,}"),
+    "google_access_token": (r"ya29\.", r"[0-9A-Za-z_.-]{20,}"),
+    "google_refresh_token": ("1//0", r"[A-Za-z0-9_-]{40,}"),
+    "digitalocean_token": ("do[por]_v1_", r"[a-f0-9]{64}\b"),
+    "alibaba_access_key": ("LTAI", r"[A-Za-z0-9]{16,26}\b"),
+    "tencent_secret_id": ("AKID", r"[A-Za-z0-9]{32,}"),
+    "github_token": ("gh[pousr]_", r"[A-Za-z0-9_]{36,}"),
+    "github_fine_grained_token": ("github_pat_", r"[A-Za-z0-9_]{22,}"),
+    "gitlab_token": ("gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat)-", r"[A-Za-z0-9_.-]{20,}"),
+    "gitlab_runner_token": ("GR1348941", r"[A-Za-z0-9_-]{20,}"),
+    "bitbucket_app_password": ("ATBB", r"[A-Za-z0-9]{32,}"),
+    "atlassian_token": ("ATATT3", r"[A-Za-z0-9_=-]{60,}"),
+    "slack_token": ("xox[abceoprs]-", r"[A-Za-z0-9-]{10,}"),
+    "slack_app_token": ("xapp-", r"\d-[A-Z0-9]+-\d+-[a-f0-9]{32,}"),
+    "slack_webhook": (r"hooks\.slack\.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9+/]{30,}"),
+    "discord_webhook": (r"discord(?:app)?\.com/api/webhooks/", r"\d{17,20}/[A-Za-z0-9_-]{60,}"),
+    "stripe_key": ("[sr]k_(?:live|test)_", r"[A-Za-z0-9]{16,}"),
+    "webhook_secret": ("whsec_", r"[A-Za-z0-9+/_-]{24,}=*"),
+    "square_token": ("sq0(?:atp|csp|idp)-", r"[A-Za-z0-9_-]{22,}"),
+    "braintree_token": (r"access_token\$(?:production|sandbox)\$", r"[a-z0-9]{16}\$[a-f0-9]{32}\b"),
+    "shopify_token": ("shp(?:at|ca|pa|ss)_", r"[a-fA-F0-9]{32}\b"),
+    "twilio_key": ("SK[a-f0-9]{4}", r"[a-f0-9]{28}\b"),
+    "sendgrid_key": (r"SG\.", r"[A-Za-z0-9_-]{20,24}\.[A-Za-z0-9_-]{39,}"),
+    "mailgun_key": ("key-[a-f0-9]{4}", r"[a-f0-9]{28}\b"),
+    "anthropic_key": ("sk-ant-", r"[A-Za-z0-9_-]{20,}"),
+    "openrouter_key": ("sk-or-", r"[A-Za-z0-9_-]{20,}"),
+    "huggingface_token": ("hf_", r"[A-Za-z0-9]{30,}"),
+    "replicate_token": ("r8_", r"[A-Za-z0-9]{37,}"),
+    "groq_key": ("gsk_", r"[A-Za-z0-9]{40,}"),
+    "xai_key": ("xai-", r"[A-Za-z0-9]{60,}"),
+    "perplexity_key": ("pplx-", r"[A-Za-z0-9]{40,}"),
+    "langsmith_key": ("lsv2_(?:pt|sk)_", r"[a-f0-9]{32}_[a-f0-9]{10}\b"),
+    "npm_token": ("npm_", r"[A-Za-z0-9]{36,}"),
+    "pypi_token": ("pypi-", r"[A-Za-z0-9_-]{50,}"),
+    "rubygems_key": ("rubygems_", r"[a-f0-9]{48}\b"),
+    "crates_token": ("cio[A-Za-z0-9]{4}", r"[A-Za-z0-9]{28}\b"),
+    "nuget_key": ("oy2[a-z0-9]{4}", r"[a-z0-9]{39}\b"),
+    "docker_token": ("dckr_(?:pat|oat)_", r"[A-Za-z0-9_-]{27,}"),
+    "artifactory_key": ("AKCp", r"[A-Za-z0-9]{60,}"),
+    "hashicorp_vault_token": (r"hv[sbr]\.", r"[A-Za-z0-9_-]{24,}"),
+    "doppler_token": (r"dp\.(?:pt|st|ct|sa|scim|audit)\.", r"[A-Za-z0-9_.-]{40,}"),
+    "pulumi_token": ("pul-", r"[a-f0-9]{40}\b"),
+    "databricks_token": ("dapi", r"[a-f0-9]{32}(?:-\d)?\b"),
+    "newrelic_key": ("NRAK-", r"[A-Z0-9]{27,}"),
+    "grafana_token": ("gl(?:c|sa)_", r"[A-Za-z0-9+/_]{32,}=*"),
+    "sentry_token": ("sntry[su]_", r"[A-Za-z0-9_=+/-]{40,}"),
+    "linear_key": ("lin_(?:api|oauth)_", r"[A-Za-z0-9]{32,}"),
+    "notion_token": ("ntn_", r"[A-Za-z0-9]{40,}"),
+    "postman_key": ("PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}\b"),
+    "figma_token": ("fig[dour]_", r"[A-Za-z0-9_-]{40,}"),
+    "dropbox_token": (r"sl\.[A-Za-z0-9]", r"[A-Za-z0-9_-]{100,}"),
+    "age_key": ("AGE-SECRET-KEY-1", r"[0-9A-Z]{50,}"),
+    "cloudflare_ca_key": (r"v1\.0-", r"[a-f0-9]{24}-[a-f0-9]{100,}"),
+    "planetscale_token": ("pscale_(?:tkn|pw|oauth)_", r"[A-Za-z0-9_.=-]{32,}"),
+    "supabase_token": ("sb[ps]_", r"[A-Za-z0-9_]{36,}"),
+    "netlify_token": ("nf[pco]_", r"[A-Za-z0-9_]{36,}"),
+    "heroku_key": ("HRKU-", r"[A-Za-z0-9_-]{36,}"),
+    "fly_token": ("f(?:o1|m[12][ar]?)_", r"[A-Za-z0-9+/=_-]{40,}"),
+    "tailscale_key": ("tskey-", r"[a-z]+-[A-Za-z0-9-]{20,}"),
+    "json_web_token": ("eyJ", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+}
+
+
+def _is_no_placeholder(value: bytes) -> bool:
+    return not value.startswith(b"msk_placeholder_")
+
+
+TOKENS: tuple[Detector, ...] = (
+    *(
+        detector(kind, trigger, rf"{START}({trigger}{rest})")
+        for kind, (trigger, rest) in _TOKENS.items()
+    ),
+    detector(
+        "mainspring_key",
+        "ms(?:k|wt)_",
+        rf"{START}(ms(?:k|wt)_[A-Za-z0-9_-]{{40,}}=*)",
+        _is_no_placeholder,
+    ),
+    detector("openai_key", "sk-", rf"{START}(sk-[A-Za-z0-9_-]{{20,}})", is_varied),
+    detector("mailchimp_key", r"-us\d", r"\b([a-f0-9]{32}-us\d{1,2})\b"),
+    detector("airtable_token", r"\.[a-f0-9]{16}", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),
+    detector("telegram_token", r"\d:AA", r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,})"),
+    detector(
+        "discord_token",
+        r"\.[A-Za-z0-9_-]{6}\.",  # what comes before would make too many states
+        rf"{START}([MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
+    ),
+    detector(
+        "terraform_token", r"\.atlasv1\.", r"\b([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,})"
+    ),
+    detector("azure_client_secret", "8Q~", r"\b([A-Za-z0-9_~.]{3}8Q~[A-Za-z0-9_~.-]{31,})"),
+    detector("azure_account_key", "AccountKey=", r"AccountKey=([A-Za-z0-9+/]{40,}=*)"),
+    detector("azure_shared_key", "SharedAccessKey=", r"SharedAccessKey=([A-Za-z0-9+/]{40,}=*)"),
+    detector("signed_url", "sig=", r"[?&;]sig=([A-Za-z0-9%+/]{40,}=*)"),
+    detector("aws_signature", "Signature=", r"(?:X-Amz-|\b)Signature=([a-f0-9]{64})\b"),
+    detector(
+        "password_hash",
+        r"\$(?:2[abxy]?|[1567y]|apr1|sha1|argon2[id]*|scrypt|pbkdf2[\w-]*|bcrypt[\w-]*)\$"
+        r"|\{S?SHA\d*\}|pbkdf2_sha|scrypt:\d",
+        r"(\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}"
+        r"|\$(?:[1567y]|apr1|sha1)\$(?:[\w=,.]{1,40}\$)?[./A-Za-z0-9]{1,32}\$[./A-Za-z0-9]{20,}"
+        r"|\$(?:argon2(?:id|i|d)|scrypt|pbkdf2[\w-]*|bcrypt[\w-]*)\$[\w=,.$+/-]{20,}"
+        r"|\{S?SHA\d*\}[A-Za-z0-9+/]{20,}=*"
+        r"|pbkdf2_sha\d+\$\d+\$[^\s$]{1,64}\$[A-Za-z0-9+/]{20,}=*"
+        r"|scrypt:\d+:\d+:\d+\$[A-Za-z0-9./]{8,}\$[a-f0-9]{32,})",
+    ),
+)
+BEGINNINGS = "|".join(trigger for trigger, _ in _TOKENS.values()) + "|sk-"
+"""Of tokens."""

@@ -1,0 +1,68 @@
+"""Known values in content: found in every encoding, wherever the content is cut."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.vault.encoded import ENCODINGS, SINGLE, Encoding
+
+from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.vault.encodings import KnownValues
+
+VALUES = (
+    'gh"real/secret+value=123',
+    "plain words of a vault 4711",
+    "grüße_an & alle=€😀",
+    "back\\slash%41 & more",
+)
+PLACEHOLDERS = Placeholders(
+    [Credential(name=each, value=each, hosts=()) for each in VALUES], KnownValues
+)
+TOKENS = {name: token.encode() for name, token in PLACEHOLDERS.environment(VALUES).items()}
+
+
+def in_pieces(content: bytes, cuts: list[int]) -> bytes:
+    cleaner = PLACEHOLDERS.cleaner()
+    places = sorted({0, len(content), *(cut % (len(content) + 1) for cut in cuts)})
+    pieces = [cleaner.feed(content[one:other]) for one, other in pairwise(places)]
+    return b"".join((*pieces, cleaner.end()))
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
+def test_a_value_is_found_in_every_encoding(encode: Encoding, value: str):
+    written = encode(value.encode())
+    clean = PLACEHOLDERS.clean(b"<a>\n" + written + b"\n</a>")
+    assert TOKENS[value] in clean
+    left = [written[at : at + 12 + len(written) // 20] for at in range(8, len(written) * 2 // 3)]
+    assert [each for each in left if each in clean and b"." not in each] == []
+    cuts = list(range(0, len(written), 11))
+    assert in_pieces(written, cuts) == PLACEHOLDERS.clean(written)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(list(SINGLE.values())), st.sampled_from(VALUES)).map(
+            lambda pair: pair[0](pair[1].encode())
+        )
+        | st.text('gh"re%&#=\\u4x1; \n').map(str.encode)
+        | st.binary(max_size=20),
+        max_size=4,
+    ).map(b"".join),
+    st.lists(st.integers(0, 400), max_size=12),
+)
+def test_where_the_content_is_cut_changes_nothing(content: bytes, cuts: list[int]):
+    assert in_pieces(content, cuts) == PLACEHOLDERS.clean(content)
+
+
+def test_what_has_no_value_in_it_is_passed_on_at_once():
+    cleaner = PLACEHOLDERS.cleaner()
+    for event in (b"data: gh\n\n", b'data: {"a": "%\\u0041"}\r\n\r\n', b"<p>top &amp; down</p>"):
+        assert cleaner.feed(event) == event
+
+
+def test_of_endless_content_a_bounded_part_is_held_back():
+    cleaner = PLACEHOLDERS.cleaner()
+    size = sum(len(cleaner.feed(b'gh"real/' + b" " * 9_999)) for _ in range(20))
+    assert 20 * 10_007 - size < 40_000
