@@ -65,6 +65,10 @@ class Settings:
     machines need the same one."""
     admin_key: str | None = field(default=None, repr=False)
     """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
+    user: str | None = None
+    """What MAINSPRING_USER says: whom `serve` and `worker` become when root starts them."""
+    allow_root: bool = False
+    """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
 
     @property
     def place(self) -> str:
@@ -97,7 +101,15 @@ def read_settings(
         vault_in_keyring=environ.get("MAINSPRING_VAULT_KEYRING", "0") not in ("", "0"),
         workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
         admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
+        user=environ.get("MAINSPRING_USER") or None,
+        allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
     )
+
+
+def settings_of_user(settings: Settings, name: str, home: str) -> Settings:
+    """The same settings once this process has become another user, with that user's home."""
+    os.environ.update({"HOME": home, "USER": name, "LOGNAME": name})
+    return read_settings(store=settings.store, debug=settings.debug, folder=Path(settings.folder))
 
 
 def is_postgres(store: str) -> bool:
