@@ -16,6 +16,7 @@ from anyio import CancelScope, to_thread
 
 from mainspring.capabilities.sandbox.cage import Backend, Site
 from mainspring.capabilities.sandbox.execution import LOST
+from mainspring.capabilities.sandbox.private_paths import refuse_private
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.start import pairs, start_keeper
 from mainspring.capabilities.sandbox.talk import Talk, knock
@@ -55,6 +56,7 @@ class KeptSandbox:
         on_listener: Callable[[socket.socket], None] = unwanted_listener,
     ) -> None:
         self._site = _checked(site)
+        refuse_private(self._site)
         self._backend = backend
         self._linger_seconds = linger_seconds
         self._on_listener = on_listener
@@ -184,6 +186,7 @@ class KeptSandbox:
 
     def _start(self) -> None:
         # anew each time: what there is to protect in the workspace may have come to be since
+        refuse_private(self._site)
         launch = self._backend.launch(self._site)
         start_keeper(self._site, launch, linger_seconds=self._linger_seconds)
 

@@ -54,6 +54,7 @@ from mainspring.service.work.worker import Pace
 from mainspring.wiring.house import open_house
 from mainspring.wiring.identity import Either, open_tokens, published_keys
 from mainspring.wiring.journal import journal
+from mainspring.wiring.private_files import require_apart
 from mainspring.wiring.privileges import become, service_user
 from mainspring.wiring.rooms import House
 from mainspring.wiring.scrub import scrubber
@@ -198,7 +199,10 @@ async def _unprivileged(
                 for name, at in (("api", api), ("metrics", metrics))
             }
         )
-        yield settings if user is None else become(user, settings), ports
+        own = settings if user is None else become(user, settings)
+        if (told := require_apart(own)) is not None:
+            Screen(own, stderr=True).whole((f"warning: {told}", "yellow"))
+        yield own, ports
 
 
 @asynccontextmanager
