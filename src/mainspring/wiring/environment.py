@@ -157,7 +157,7 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
         raise too_much
     own, hidden = workspace / FOLDER, {FOLDER}
     if settings.workspaces and workspace.parent == Path(settings.workspaces).resolve():
-        own = workspace.parent / _SERVED  # the same whichever store it is, on a disk that is shared
+        own = _served(settings)  # the same whichever store it is, on a disk that is shared
     elif not is_postgres(settings.store):
         store = Path(settings.store).resolve()
         if store.parent != workspace:
@@ -173,6 +173,15 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
         hidden=tuple(sorted(hidden)),
         private=private,
     )
+
+
+def _served(settings: Settings) -> Path:
+    return Path(settings.workspaces).resolve() / _SERVED
+
+
+def served_states(settings: Settings) -> Path:
+    """Where the states of the service's sessions are: see `Places.state`."""
+    return _served(settings) / "hands"
 
 
 def _uncovered(private: Iterable[Path], workspace: Path, hidden: frozenset[str]) -> set[str]:
