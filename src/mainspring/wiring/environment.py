@@ -26,7 +26,7 @@ else:
     network = LazyModule("mainspring.capabilities.network.rules")
 
 _MOST_DENIED = 200
-_SERVED = ".state"
+SERVED = ".state"
 """Beside the workspaces of the service's sessions: what is kept of their hands."""
 
 
@@ -176,7 +176,7 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
 
 
 def _served(settings: Settings) -> Path:
-    return Path(settings.workspaces).resolve() / _SERVED
+    return Path(settings.workspaces).resolve() / SERVED
 
 
 def served_states(settings: Settings) -> Path:
