@@ -102,11 +102,11 @@ def session_uids() -> SessionUids:
     Raises:
         SandboxFailed: there are too few uids, or no place to write claims to.
     """
-    uids = _available()
-    if len(uids) < _FEWEST:
+    uids = available_uids()
+    if not uids:
         raise SandboxFailed(
-            f"{len(uids)} uids are too few to give each session its own: at least {_FEWEST} are"
-            f" needed for {SUBUID_NAME!r} in {_SUBUID}, or in the user namespace of this container"
+            f"there are too few uids to give each session its own: at least {_FEWEST} are needed"
+            f" for {SUBUID_NAME!r} in {_SUBUID}, or in the user namespace of this container"
         )
     return SessionUids(uids=uids, claims=_claims_folder())
 
@@ -121,17 +121,19 @@ def release_session_uid(session_id: str) -> None:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         for claims in _CLAIMS:
             if claims.is_dir():
-                SessionUids(uids=_available(), claims=claims).release(session_id)
+                SessionUids(uids=available_uids(), claims=claims).release(session_id)
 
 
-def _available() -> range:
-    """What /etc/subuid grants us, else what nobody else uses, as far as it exists here."""
+def available_uids() -> range:
+    """What /etc/subuid grants us, else what nobody else uses, as far as it exists here; none if
+    there are too few."""
     granted = _granted() or _DEFAULT
     mapped = _mapped()
-    if mapped >= granted.stop:
+    if mapped >= granted.stop and len(granted) >= _FEWEST:
         return granted
     # in a user namespace, where there are few: its upper half, without `nobody`
-    return range(mapped // 2, mapped if mapped // 2 > _NOBODY else min(mapped, _NOBODY))
+    few = range(mapped // 2, mapped if mapped // 2 > _NOBODY else min(mapped, _NOBODY))
+    return few if len(few) >= _FEWEST else range(0)
 
 
 def _granted() -> range | None:
