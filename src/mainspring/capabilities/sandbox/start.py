@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mainspring.capabilities.sandbox.cage import Launch, Site
+from mainspring.capabilities.sandbox.outdated import version
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.wire import HELD, READY, pack
 from mainspring.core.errors import SandboxFailed
@@ -24,14 +25,14 @@ BEGIN = (
 ROOT = Path(__file__).parents[2]
 
 
-def start_keeper(site: Site, launch: Launch, *, linger_seconds: float, stamp: str = "") -> None:
+def start_keeper(site: Site, launch: Launch, *, linger_seconds: float) -> None:
     """Returns when programs can be run, by this keeper or by one that was there before.
 
     Raises:
         SandboxFailed: the sandbox could not be made.
     """
     Shelf(str(site.state)).make()
-    said = _spawned(site.state, _orders(site, launch, linger_seconds, stamp))
+    said = _spawned(site.state, _orders(site, launch, linger_seconds))
     if said not in (READY, HELD):
         why = said.decode("utf-8", "replace") or _last_words(site.state)
         raise SandboxFailed(
@@ -93,7 +94,7 @@ def _last_words(state: Path) -> str:
     return lines[-1] if lines else "the keeper said nothing"
 
 
-def _orders(site: Site, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
+def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
     limits = site.limits
     told = {
         "state": os.fsencode(site.state),
@@ -109,7 +110,7 @@ def _orders(site: Site, launch: Launch, linger_seconds: float, stamp: str) -> by
         "processes": b"%d" % limits.processes,
         "disk_bytes": b"%d" % limits.disk_bytes,
         "linger_ms": b"%d" % int(linger_seconds * 1000),
-        "stamp": stamp.encode(),
+        "version": version().encode(),
     }
     return pack(part for name, value in told.items() for part in (name.encode(), value))
 
