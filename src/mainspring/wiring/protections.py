@@ -9,18 +9,19 @@ from pathlib import Path
 
 from mainspring.capabilities.sandbox.private_paths import holders, identity_of
 from mainspring.capabilities.sandbox.probes import Look
-from mainspring.capabilities.sandbox.session_uids import SUBUID_NAME, available_uids
+from mainspring.capabilities.sandbox.session_uids import available_uids
 from mainspring.config import Settings, is_postgres
 from mainspring.wiring.private_files import misplaced_file, private_files
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def protection_looks(settings: Settings) -> list[Look]:
+def protection_looks(settings: Settings, *, backend: str) -> list[Look]:
+    """`backend`: of the sandbox that holds here, empty if none does."""
     if sys.platform == "win32":
         return []
     looks = [_user(), _modes(settings), _place(settings)]
-    return [*looks, _session_uids()] if sys.platform == "linux" else looks
+    return [*looks, _session_uids(backend)] if sys.platform == "linux" else looks
 
 
 def _user() -> Look:
@@ -87,17 +88,9 @@ def _place(settings: Settings) -> Look:
     )
 
 
-def _session_uids() -> Look:
-    if os.geteuid() != 0:
-        return Look(
-            name="uid per session",
-            status="warn",
-            found=f"no: programs run as uid {os.geteuid()}, like Mainspring itself",
-            consequence="the sandbox alone keeps them from its files: their modes do not",
-            fix="for tenants who do not trust each other: root of a container that has a user"
-            " namespace of its own, with --allow-root (docs/security.md)",
-        )
-    if uids := available_uids():
+def _session_uids(backend: str) -> Look:
+    uids = available_uids()
+    if os.geteuid() == 0 and backend == "landlock" and uids:
         return Look(
             name="uid per session",
             status="ok",
@@ -106,8 +99,9 @@ def _session_uids() -> Look:
         )
     return Look(
         name="uid per session",
-        status="missing",
-        found="there are too few uids here",
-        consequence="sandboxes that need a uid of their own are not started",
-        fix=f"a line `{SUBUID_NAME}:FIRST:COUNT` in /etc/subuid, or a larger user namespace",
+        status="warn",
+        found=f"no: programs run as uid {os.geteuid()} of this machine, like Mainspring itself",
+        consequence="the sandbox alone keeps them from its files: their modes do not",
+        fix="for tenants who do not trust each other, see `Protections on your machine` in"
+        " docs/security.md",
     )
