@@ -63,9 +63,12 @@ def become(user: User, settings: Settings) -> Settings:
     if not is_postgres(settings.store):
         _make_folder(Path(settings.store).parent, user, _PRIVATE)
     _make_folder(Path(settings.workspaces), user, _PASSABLE)
-    os.setgroups(user.groups)
-    os.setresgid(user.gid, user.gid, user.gid)
-    os.setresuid(user.uid, user.uid, user.uid)
+    try:
+        os.setgroups(user.groups)
+        os.setresgid(user.gid, user.gid, user.gid)
+        os.setresuid(user.uid, user.uid, user.uid)
+    except OSError as error:  # a container may have taken from root what this needs
+        raise InvalidInput(f"--user {user.name}: cannot be done here: {error.strerror}") from error
     _require_no_way_back(user)
     own = settings_of_user(settings, user.name, user.home)
     _require_usable(own, user)
