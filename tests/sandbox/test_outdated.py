@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,9 +15,9 @@ from tests.sandbox.test_keeper import gone, keeper_of
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.cage import Site
 from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.outdated import end_outdated_keepers
+from mainspring.capabilities.sandbox.outdated import end_keeper_unless, end_outdated_keepers, stamp
 from mainspring.capabilities.sandbox.services import Services
-from mainspring.capabilities.sandbox.wire import VERSION
+from mainspring.capabilities.sandbox.wire import STAMP
 from mainspring.core.hands import Exec
 
 
@@ -29,6 +28,25 @@ def is_dead(process: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return said.rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
+    site: Site, bubblewrap: Bubblewrap
+):
+    async with KeptSandbox(site, bubblewrap) as sandbox:
+        await sh(sandbox, "true")
+        before = keeper_of(site)
+        assert (await sh(sandbox, "echo again")).stdout.head == b"again\n"
+        assert keeper_of(site) == before
+        for noted in ("another-version 0", None):
+            before = keeper_of(site)
+            if noted is None:
+                (site.state / STAMP).unlink()  # as before there were stamps
+            else:
+                (site.state / STAMP).write_text(noted)
+            assert (await sh(sandbox, "echo new")).stdout.head == b"new\n"
+            assert is_dead(before)
+            assert keeper_of(site) != before
 
 
 async def test_at_the_start_only_what_other_code_has_made_is_ended(
@@ -43,8 +61,8 @@ async def test_at_the_start_only_what_other_code_has_made_is_ended(
         begun = Exec(key="service", argv=("sleep", "600"), wall_seconds=600)
         await services.start("web", begun)
         assert await to_thread.run_sync(end_outdated_keepers, hands) == 0
-        [noted] = old.state.glob(f"services/*/{VERSION}")
-        noted.write_text("another")
+        [noted] = old.state.glob(f"services/*/{STAMP}")
+        noted.write_text("another-version 0")
         with anyio.fail_after(60):
             assert await to_thread.run_sync(end_outdated_keepers, hands) == 1
         progress = await services.output("web")
@@ -58,10 +76,8 @@ async def test_a_keeper_that_does_not_answer_is_killed(site: Site, bubblewrap: B
     sandbox = KeptSandbox(site, bubblewrap)
     await sh(sandbox, "true")
     keeper = keeper_of(site)
-    (site.state / VERSION).unlink()  # as before there were such notes
     os.kill(keeper, signal.SIGSTOP)
-    ended = partial(end_outdated_keepers, site.state.parent, seconds=0.2)
-    assert await to_thread.run_sync(ended) == 1
+    await to_thread.run_sync(lambda: end_keeper_unless("another", site.state, seconds=0.2))
     await gone(lambda: is_dead(keeper))
     await sandbox.leave()
 
@@ -75,7 +91,7 @@ def test_a_folder_that_others_can_write_is_left_alone(site: Site):
         listener.bind("keeper.sock")
         listener.listen()
     site.state.chmod(0o777)
-    assert end_outdated_keepers(site.state.parent) == 0
+    end_keeper_unless(stamp("other"), site.state)
     listener.setblocking(False)
     with pytest.raises(BlockingIOError):
         listener.accept()

@@ -32,7 +32,7 @@ async def test_a_program_that_sees_everything_of_the_service_can_read_none_of_it
         await upto_idle(client, session)
         assert (stage.workspaces / session / "notes").exists()
         assert (stage.folder / ".mainspring" / "mainspring.db-wal").exists()
-        assert list(stage.workspaces.glob(".state/hands/*/version"))
+        assert list(stage.workspaces.glob(".state/hands/*/stamp"))
         stage.folder.chmod(0o755)
         found = await anyio.to_thread.run_sync(_read_as, stage, session_uid("another"))
     release_session_uid("another")

@@ -1,4 +1,4 @@
-"""Sandboxes that another version has left running, whether or not their sessions go on: ended.
+"""Sandboxes that another version, or other settings, have left running: they are ended.
 
 A keeper is known by its socket, in a folder that is ours alone, and ended through a descriptor of
 its process: never by a name, nor by a number that another process may have by now. Blocks.
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.wire import SOCKET, VERSION, frame
+from mainspring.capabilities.sandbox.wire import SOCKET, STAMP, frame
 
 _SECONDS = 5.0
 _CREDENTIALS = 3 * 4
@@ -32,10 +32,24 @@ def version() -> str:
     return digest.hexdigest()[:16]
 
 
+def stamp(fingerprint: str) -> str:
+    """What a keeper notes of itself: which code made it, and how tight its sandbox is."""
+    return f"{version()} {hashlib.sha256(fingerprint.encode()).hexdigest()[:16]}"
+
+
+def end_keeper_unless(stamp: str, state: Path, *, seconds: float = _SECONDS) -> None:
+    """The keeper of this folder, with all that runs in its sandbox, if its stamp is another."""
+    if (state / SOCKET).exists() and _noted(state) != stamp:
+        _end(state, seconds)
+
+
 def end_outdated_keepers(folder: Path, *, seconds: float = _SECONDS) -> int:
     """Those below a folder of sessions' states that other code has made; how many there were."""
-    outdated = [state for state in _states(folder) if _noted(state) != version()]
-    return sum(_end(state, seconds) for state in outdated)
+    count = 0
+    for state in _states(folder):
+        if _noted(state).partition(" ")[0] != version():
+            count += _end(state, seconds)
+    return count
 
 
 def _states(folder: Path) -> Iterator[Path]:
@@ -45,9 +59,9 @@ def _states(folder: Path) -> Iterator[Path]:
 
 
 def _noted(state: Path) -> str:
-    """Empty for one that is older than this note."""
+    """Empty for one that is older than stamps are."""
     try:
-        return (state / VERSION).read_text(encoding="ascii")
+        return (state / STAMP).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         return ""
 

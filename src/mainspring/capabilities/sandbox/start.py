@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mainspring.capabilities.sandbox.cage import Launch, Site
-from mainspring.capabilities.sandbox.outdated import version
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.wire import HELD, READY, pack
 from mainspring.core.errors import SandboxFailed
@@ -25,14 +24,14 @@ BEGIN = (
 ROOT = Path(__file__).parents[2]
 
 
-def start_keeper(site: Site, launch: Launch, *, linger_seconds: float) -> None:
+def start_keeper(site: Site, launch: Launch, *, linger_seconds: float, stamp: str = "") -> None:
     """Returns when programs can be run, by this keeper or by one that was there before.
 
     Raises:
         SandboxFailed: the sandbox could not be made.
     """
     Shelf(str(site.state)).make()
-    said = _spawned(site.state, _orders(site, launch, linger_seconds))
+    said = _spawned(site.state, _orders(site, launch, linger_seconds, stamp))
     if said not in (READY, HELD):
         why = said.decode("utf-8", "replace") or _last_words(site.state)
         raise SandboxFailed(
@@ -94,7 +93,7 @@ def _last_words(state: Path) -> str:
     return lines[-1] if lines else "the keeper said nothing"
 
 
-def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
+def _orders(site: Site, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
     limits = site.limits
     told = {
         "state": os.fsencode(site.state),
@@ -110,7 +109,7 @@ def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
         "processes": b"%d" % limits.processes,
         "disk_bytes": b"%d" % limits.disk_bytes,
         "linger_ms": b"%d" % int(linger_seconds * 1000),
-        "version": version().encode(),
+        "stamp": stamp.encode(),
     }
     return pack(part for name, value in told.items() for part in (name.encode(), value))
 
