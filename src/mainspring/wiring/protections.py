@@ -9,19 +9,16 @@ from pathlib import Path
 
 from mainspring.capabilities.sandbox.private_paths import holders, identity_of
 from mainspring.capabilities.sandbox.probes import Look
-from mainspring.capabilities.sandbox.session_uids import available_uids
 from mainspring.config import Settings, is_postgres
 from mainspring.wiring.private_files import misplaced_file, private_files
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def protection_looks(settings: Settings, *, backend: str) -> list[Look]:
-    """`backend`: of the sandbox that holds here, empty if none does."""
+def protection_looks(settings: Settings) -> list[Look]:
     if sys.platform == "win32":
         return []
-    looks = [_user(), _modes(settings), _place(settings)]
-    return [*looks, _session_uids(backend)] if sys.platform == "linux" else looks
+    return [_user(), _modes(settings), _place(settings)]
 
 
 def _user() -> Look:
@@ -85,23 +82,4 @@ def _place(settings: Settings) -> Look:
         status="ok",
         found="PostgreSQL" if is_postgres(settings.store) else str(Path(settings.store).parent),
         consequence="no session is given a folder with the store or the vault in it",
-    )
-
-
-def _session_uids(backend: str) -> Look:
-    uids = available_uids()
-    if os.geteuid() == 0 and backend == "landlock" and uids:
-        return Look(
-            name="uid per session",
-            status="ok",
-            found=f"{uids[0]} to {uids[-1]}",
-            consequence="no session's uid owns anything of another's, or of Mainspring's",
-        )
-    return Look(
-        name="uid per session",
-        status="warn",
-        found=f"no: programs run as uid {os.geteuid()} of this machine, like Mainspring itself",
-        consequence="the sandbox alone keeps them from its files: their modes do not",
-        fix="for tenants who do not trust each other, see `Protections on your machine` in"
-        " docs/security.md",
     )

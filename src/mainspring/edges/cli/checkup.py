@@ -31,12 +31,11 @@ class Checkup(Struct, frozen=True, kw_only=True):
 
 
 async def checkup(settings: Settings, *, json: bool) -> int:
-    sandbox = await look_at_sandbox()
     findings = [
         *await anyio.to_thread.run_sync(look_at_machine, settings),
         *await look_at_store(settings),
-        *sandbox,
-        *await anyio.to_thread.run_sync(look_at_protections, settings, sandbox),
+        *await look_at_sandbox(),
+        *await anyio.to_thread.run_sync(look_at_protections, settings),
     ]
     is_well = not any(finding.is_fatal for finding in findings)
     screen = Screen(settings)
