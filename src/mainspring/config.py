@@ -68,6 +68,10 @@ class Settings:
     machines need the same one."""
     admin_key: str | None = field(default=None, repr=False)
     """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
+    run_as: str | None = None
+    """What MAINSPRING_USER says: whom `serve` and `worker` become when root starts them."""
+    allow_root: bool = False
+    """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
 
     user: str = ""
     """Who runs this process, as the system knows them."""
@@ -109,6 +113,8 @@ def read_settings(
         workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
         admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
         user=_user(),
+        run_as=environ.get("MAINSPRING_USER") or None,
+        allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
     )
 
 
@@ -118,6 +124,12 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def settings_of_user(settings: Settings, name: str, home: str) -> Settings:
+    """The same settings once this process has become another user, with that user's home."""
+    os.environ.update({"HOME": home, "USER": name, "LOGNAME": name})
+    return read_settings(store=settings.store, debug=settings.debug, folder=Path(settings.folder))
 
 
 def is_postgres(store: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from anthropic import Anthropic
 from tests.cli.upstream import Part, serving
+from tests.environ import clean_environ
 
 _SECONDS = 60
 _SERVE = (sys.executable, "-m", "mainspring", "serve", "--port", "0", "--model", "ollama:test")
@@ -55,18 +55,13 @@ def platform(
 ) -> Generator[Platform]:
     """The service, with everything that is usual and nothing of this machine's. `answer` is what
     its model says to a request."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
-        if not name.startswith("MAINSPRING_") and not name.endswith("_API_KEY")
-    }
     (folder / "home").mkdir(exist_ok=True)
     with serving() as model, (folder / "stderr.txt").open("w") as errors:
         model.otherwise = answer
         process = subprocess.Popen(
             [*_SERVE, *options],
             cwd=folder,
-            env={**kept, "HOME": str(folder / "home"), **model.variables, **variables},
+            env={**clean_environ(), "HOME": str(folder / "home"), **model.variables, **variables},
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -1,6 +1,5 @@
 """The real command in a process of its own, and a store with a small history for it to read."""
 
-import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -12,6 +11,7 @@ import anyio
 import pytest
 from tests import nursery
 from tests.cli.upstream import Upstream, serving
+from tests.environ import clean_environ
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import (
@@ -28,19 +28,12 @@ from mainspring.log.sqlite import open_sqlite
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
-_FROM_OUTSIDE = ("MAINSPRING_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
-
 
 @pytest.fixture
 def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Ours, without what would change what is printed or known."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
-        if not name.startswith(_FROM_OUTSIDE) and not name.endswith("_API_KEY")
-    }
     own = {"HOME": str(tmp_path_factory.mktemp("home")), "TZ": "UTC", "TERM": "xterm-256color"}
-    return {**kept, **own}
+    return {**clean_environ("NO_COLOR", "FORCE_COLOR", "COLUMNS"), **own}
 
 
 @pytest.fixture

@@ -62,3 +62,19 @@ def test_a_server_that_does_not_answer_fails_without_showing_the_password(mainsp
     assert result.returncode == 1
     assert "postgresql://me@127.0.0.1:1/logs" in result.stdout
     assert "hunter2" not in result.stdout + result.stderr
+
+
+def test_protections_of_the_operators_own_files_are_told(
+    mainspring: Run, session_id: str, store: Path
+):
+    del session_id
+    store.chmod(0o644)
+    report = json.loads(
+        mainspring("doctor", "--json", MAINSPRING_WORKSPACES=str(store.parent)).stdout
+    )
+    findings = {each["name"]: each for each in report["findings"]}
+    assert findings["user"]["status"] == ("warn" if os.geteuid() == 0 else "ok")
+    if os.geteuid() != 0:
+        assert findings["uid per session"]["status"] == "warn"
+    assert findings["private files"]["fix"].startswith(f"chmod 600 {store}")
+    assert findings["store's place"]["status"] == "warn"

@@ -44,3 +44,27 @@ def test_a_wrong_option_is_told_at_the_start(mainspring: Run, options: tuple[str
     assert failed.returncode == 1
     assert told in failed.stderr
     assert "bug" not in failed.stderr
+
+
+def test_a_new_store_is_not_made_where_sessions_work(mainspring: Run, place: Path):
+    (place / "there").mkdir()
+    (place / "by-another-name").symlink_to(place / "there")
+    refused = mainspring(
+        *("serve", "--port", "0", "--store", str(place / "by-another-name" / "below" / "log.db")),
+        MAINSPRING_WORKSPACES=str(place / "there"),
+    )
+    assert refused.returncode == 1
+    assert "where sessions work" in refused.stderr
+    assert "MAINSPRING_WORKSPACES" in refused.stderr
+    assert list((place / "there").iterdir()) == []
+
+
+def test_a_store_that_is_there_already_is_served_with_a_warning(
+    mainspring: Run, place: Path, store: Path, session_id: str
+):
+    del session_id  # what has made the store
+    told = mainspring(
+        "serve", "--port", "0", "--model", "nonesuch", MAINSPRING_WORKSPACES=str(store.parent)
+    )
+    assert f"warning: {store} is below {store.parent}" in told.stderr.replace("\n", " ")
+    assert "no model 'nonesuch'" in told.stderr  # it came as far as it would have without

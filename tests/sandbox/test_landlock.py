@@ -12,8 +12,9 @@ from tests.sandbox.attacks.scene import fresh_root
 
 from mainspring.capabilities.sandbox.cage import Site
 from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.landlock import Landlock, own_uid
+from mainspring.capabilities.sandbox.landlock import Landlock
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Exec, Ran
 
@@ -60,7 +61,7 @@ async def test_ordinary_work_is_done_under_the_uid_of_the_session(sandbox: KeptS
         "echo more >> notes.txt; mkdir -p a/b; echo x > a/b/c; mv a/b/c d; cat notes.txt;"
         " seq 3 | sort -r | tr '\\n' ' '; python3 -c 'print(6 * 7)'; mktemp >/dev/null && id -u",
     )
-    assert ran.stdout.head.decode() == f"notes\nmore\n3 2 1 42\n{own_uid('session')}\n", ran
+    assert ran.stdout.head.decode() == f"notes\nmore\n3 2 1 42\n{session_uid('session')}\n", ran
     assert (site.workspace / "d").read_text() == "x\n"
 
 
@@ -107,8 +108,3 @@ def test_a_network_is_refused_with_a_reason(site: Site):
 def test_without_a_uid_of_its_own_it_never_runs_as_root(site: Site):
     with pytest.raises(SandboxFailed, match="must not run as root"):
         Landlock(owns_uid=False).launch(site)
-
-
-def test_a_session_has_the_same_uid_each_time_and_another_than_the_next():
-    assert own_uid("one") == own_uid("one") != own_uid("two")
-    assert own_uid("one") > 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.api.conftest import obey
 from tests.cli.upstream import Part, Upstream, serving
+from tests.environ import clean_environ
 
 SECONDS = 60
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
@@ -88,13 +88,8 @@ class Stage:
         return "".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in os.environ.items()  # noqa: TID251 (for the process under test)
-            if not name.startswith("MAINSPRING_") and not name.endswith("_API_KEY")
-        }
         home = {"HOME": str(self.folder / "home"), "MAINSPRING_WORKSPACES": str(self.workspaces)}
-        return {**kept, **home, **self.model.variables, **self.variables, **more}
+        return {**clean_environ(), **home, **self.model.variables, **self.variables, **more}
 
     @asynccontextmanager
     async def _started(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.sandbox.session_uids import release_session_uid
 from mainspring.config import Settings
 from mainspring.core.errors import NotFound, Stale
 from mainspring.log.records import Records
@@ -51,3 +52,4 @@ class Clearing:
         mounted_file(workspace).unlink(missing_ok=True)
         remove_below(workspace.parent, skills_folder(workspace).name)
         remove_below(workspace.parent, session_id)
+        release_session_uid(session_id)

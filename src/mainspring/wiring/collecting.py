@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.sandbox.session_uids import release_session_uid
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import Settings
@@ -61,6 +62,7 @@ async def collect(settings: Settings, log: SessionLog, gone: Collection[Traces])
             await _put_away(places, traces.session_id)
             with suppress(HandsError, InvalidInput):  # they are kept for longer than they need be
                 await _forget(places, traces.snapshots & unneeded)
+        await to_thread.run_sync(release_session_uid, traces.session_id)
 
 
 async def _put_away(places: Places, session_id: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
 from mainspring.wiring.lookout import PROTECTED
+from mainspring.wiring.private_files import private_files
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
@@ -25,7 +26,7 @@ else:
     network = LazyModule("mainspring.capabilities.network.rules")
 
 _MOST_DENIED = 200
-_SERVED = ".state"
+SERVED = ".state"
 """Beside the workspaces of the service's sessions: what is kept of their hands."""
 
 
@@ -87,6 +88,8 @@ class Places:
     """In the workspace, relative to it: programs may not change it."""
     beside: tuple[Path, ...] = ()
     """Outside of the workspace, or hidden there: programs may read it all the same."""
+    private: tuple[Path, ...] = ()
+    """The operator's files: see `Site`."""
 
     def lacks(self, folder: Path) -> bool:
         """Whether it has to be shown besides: it is elsewhere, or hidden here. A folder of the
@@ -154,21 +157,41 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
         raise too_much
     own, hidden = workspace / FOLDER, {FOLDER}
     if settings.workspaces and workspace.parent == Path(settings.workspaces).resolve():
-        own = workspace.parent / _SERVED  # the same whichever store it is, on a disk that is shared
+        own = _served(settings)  # the same whichever store it is, on a disk that is shared
     elif not is_postgres(settings.store):
         store = Path(settings.store).resolve()
-        if store.parent == workspace:  # beside the work: the files of the log go out of sight
-            hidden |= {f"{store.name}{suffix}" for suffix in ("", "-wal", "-shm")}
-        else:
+        if store.parent != workspace:
             own = store.parent
     if own.is_relative_to(workspace):
         hidden.add(own.relative_to(workspace).as_posix())
+    private = private_files(settings)
+    hidden |= _uncovered(private, workspace, frozenset(hidden))
     return Places(
         workspace=workspace,
         state=own / "hands" / session_id,
         snapshots=own / "snapshots" / workspace.as_posix().encode().hex()[-120:],
         hidden=tuple(sorted(hidden)),
+        private=private,
     )
+
+
+def _served(settings: Settings) -> Path:
+    return Path(settings.workspaces).resolve() / SERVED
+
+
+def served_states(settings: Settings) -> Path:
+    """Where the states of the service's sessions are: see `Places.state`."""
+    return _served(settings) / "hands"
+
+
+def _uncovered(private: Iterable[Path], workspace: Path, hidden: frozenset[str]) -> set[str]:
+    """Private files in the workspace that no hidden folder is around."""
+    return {
+        each.relative_to(workspace).as_posix()
+        for each in (path.resolve() for path in private)
+        if each.is_relative_to(workspace)
+        and not any(each.is_relative_to(workspace / folder) for folder in hidden)
+    }
 
 
 def apart(session_id: str, thread_id: str) -> str:
@@ -204,6 +227,7 @@ def site_of(
             *places.beside,
         ),
         hidden=tuple(workspace / each for each in places.hidden),
+        private=places.private,
         protected=tuple(workspace / each for each in (*PROTECTED, *places.protected)),
         limits=Limits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
         network=environment.rules is not None,

@@ -16,7 +16,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.rewinding import Past, read_past
 from mainspring.service.sessions.mounted import Resource
 from mainspring.wiring.environment import places_of
-from mainspring.wiring.mounts import carry_mounts
+from mainspring.wiring.mounts import carry_mounts, make_private
 
 
 async def bring_workspace(
@@ -73,4 +73,4 @@ async def _keep(settings: Settings, session_id: str, workspace: Path) -> None:
 def _cleared(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    folder.mkdir()
+    make_private(folder)

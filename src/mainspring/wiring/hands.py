@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -20,6 +21,7 @@ from anyio.abc import TaskGroup
 from mainspring.capabilities.sandbox.cage import Backend
 from mainspring.capabilities.sandbox.choose import SandboxSettings, choose
 from mainspring.capabilities.sandbox.client import KeptSandbox, unwanted_listener
+from mainspring.capabilities.sandbox.outdated import end_outdated_keepers
 from mainspring.capabilities.sandbox.services import Services
 from mainspring.config import Settings
 from mainspring.core import clock
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 else:
     network = LazyModule("mainspring.wiring.network")  # most sessions have none
 
+_LOG = logging.getLogger("mainspring.sandbox")
 _MOST_OVERHEARD = 200
 MOST_IDLE = 8
 _PARTING_SECONDS = 30.0
@@ -169,6 +172,8 @@ class Bench:
         """The longest idle first."""
         self._changing = anyio.Lock()
         """A sandbox that is being ended is not to be opened again meanwhile."""
+        self._current: set[Path] = set()
+        """Folders of states in which nothing runs any more that another version has started."""
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self.workers = Workers.of(self._stack)
@@ -207,10 +212,19 @@ class Bench:
                 await hands.close()  # what was taken from it meanwhile is not to be used again
                 hands = None
             if hands is None:
+                await self.end_outdated(places.state.parent)
                 backend = await self._backend(environment, places)
                 hands = await self._open(session_id, places, environment, backend, credentials)
             self._busy[session_id] = hands
             return hands
+
+    async def end_outdated(self, states: Path) -> None:
+        """Sandboxes that another version has left running there are not as tight as they ought to
+        be; looked for once."""
+        if states not in self._current:
+            self._current.add(states)
+            if count := await to_thread.run_sync(end_outdated_keepers, states):
+                _LOG.warning("ended %d sandboxes that another version has left running", count)
 
     async def rest(self, session_id: str) -> None:
         """Its run has ended; the next one is quicker to begin if its sandbox is still there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from mainspring.core.errors import HandsError, InvalidInput, NotFound
 from mainspring.service.sessions.mounted import FileResource, RepositoryResource, Resource
 from mainspring.service.sessions.surroundings import FileContent
 from mainspring.wiring.cloning import Cloning
+from mainspring.wiring.environment import SERVED
 
 _ROOTS = ("/workspace/", "/mnt/session/", "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
@@ -155,7 +157,21 @@ def _move(fresh: Path, tree: Tree, place: PurePosixPath) -> None:
 def _make(workspace: Path) -> None:
     # others may not list it; a sandbox that has a user of its own must get through
     workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    workspace.mkdir(exist_ok=True)
+    make_private(workspace.parent / SERVED)
+    make_private(workspace)
+
+
+def make_private(folder: Path) -> None:
+    """A folder that no other session's user gets into, whatever is mounted by mistake; one that an
+    older version has made is closed to them."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        mode = os.fstat(opened).st_mode
+        if mode & stat.S_IRWXO:  # the group is the session's own
+            os.fchmod(opened, stat.S_IMODE(mode) & ~stat.S_IRWXO)
+    finally:
+        os.close(opened)
 
 
 def mounted_file(workspace: Path) -> Path:
@@ -171,5 +187,6 @@ def _read(noted: Path) -> Collection[str]:
 
 def _write(noted: Path, ids: Sequence[str]) -> None:
     fresh = noted.with_suffix(".new")
+    fresh.touch(mode=0o600)
     fresh.write_bytes(msgspec.json.encode(_Mounted(tuple(ids))))
     fresh.replace(noted)

@@ -23,6 +23,7 @@ from mainspring.service.work.upkeep import tidy
 from mainspring.service.work.worker import Pace, Worker
 from mainspring.wiring.clearing import CLEAR, Clearing
 from mainspring.wiring.cloning import Cloning
+from mainspring.wiring.environment import served_states
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.house import file_content, offer
 from mainspring.wiring.mounts import Mounts
@@ -56,6 +57,7 @@ async def open_workshop(
     `beat` is called as long as it is alive."""
     ground = house.ground
     async with Bench(ground.settings) as bench:
+        await bench.end_outdated(served_states(ground.settings))
         runs = Runs(
             ground.settings,
             ground.store,

@@ -53,6 +53,8 @@ class Site:
     """In the workspace, and not to be seen by programs."""
     protected: tuple[Path, ...] = ()
     """In the workspace, and not to be changed by programs; those that exist are read-only."""
+    private: tuple[Path, ...] = ()
+    """Files of the operator's that programs must not reach, wherever they are."""
     limits: Limits = field(default_factory=Limits)
     network: bool = False
     """Whether there is to be a listener inside for a proxy outside."""

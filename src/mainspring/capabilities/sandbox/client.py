@@ -16,6 +16,8 @@ from anyio import CancelScope, to_thread
 
 from mainspring.capabilities.sandbox.cage import Backend, Site
 from mainspring.capabilities.sandbox.execution import LOST
+from mainspring.capabilities.sandbox.outdated import end_keeper_unless, stamp
+from mainspring.capabilities.sandbox.private_paths import refuse_private
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.start import pairs, start_keeper
 from mainspring.capabilities.sandbox.talk import Talk, knock
@@ -55,6 +57,7 @@ class KeptSandbox:
         on_listener: Callable[[socket.socket], None] = unwanted_listener,
     ) -> None:
         self._site = _checked(site)
+        refuse_private(self._site)
         self._backend = backend
         self._linger_seconds = linger_seconds
         self._on_listener = on_listener
@@ -63,6 +66,7 @@ class KeptSandbox:
         """What tells the keeper that there is still somebody to keep the sandbox for."""
         launch = backend.launch(self._site)
         self._variables = launch.variables
+        self._stamp = stamp(launch.fingerprint)
         digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
         self._box = Box(backend=backend.name, level=backend.level, flags_hash=digest[:16])
 
@@ -173,6 +177,7 @@ class KeptSandbox:
 
     async def _visit(self) -> Talk:
         async with self._moving_in:
+            await to_thread.run_sync(end_keeper_unless, self._stamp, self._site.state)
             talk = await knock(self._site.state)
             is_new = talk is None
             if talk is None:
@@ -184,8 +189,9 @@ class KeptSandbox:
 
     def _start(self) -> None:
         # anew each time: what there is to protect in the workspace may have come to be since
+        refuse_private(self._site)
         launch = self._backend.launch(self._site)
-        start_keeper(self._site, launch, linger_seconds=self._linger_seconds)
+        start_keeper(self._site, launch, linger_seconds=self._linger_seconds, stamp=self._stamp)
 
     async def _move_in(self) -> None:
         await self.leave()

@@ -17,7 +17,7 @@ from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
 from mainspring.capabilities.sandbox.sentry import Quota, Sentry
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.visitor import Visitor
-from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, STAMP, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Orders:
         self.has_own_pids = told[b"has_own_pids"] == b"1"
         self.output_bytes = int(told[b"output_bytes"])
         self.linger_seconds = int(told[b"linger_ms"]) / 1000
+        self.stamp = told[b"stamp"]
         self.quota = Quota(
             int(told[b"memory_bytes"]), int(told[b"processes"]), int(told[b"disk_bytes"])
         )
@@ -326,6 +327,7 @@ def main() -> None:
         return
     if os.path.lexists(SOCKET):
         os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
+    _note_stamp(orders.stamp)
     keeper = Keeper(orders, cell)
     os.write(1, READY)
     _leave_streams()
@@ -351,6 +353,12 @@ def launched(orders: Orders) -> Cell | str:
         return cell
     cell.end()
     return cell.complaint() or "the launcher neither started the agent nor said why"
+
+
+def _note_stamp(stamp: bytes) -> None:
+    descriptor = os.open(STAMP, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+    os.write(descriptor, stamp)
+    os.close(descriptor)
 
 
 def _close_what_is_not_ours() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
 from mainspring.capabilities.sandbox.interpreter import agent_interpreter
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
@@ -23,8 +24,6 @@ _ETC = (
     *("ca-certificates", "mime.types", "protocols", "services"),
 )
 _TMP = Path("/tmp")
-_FIRST_UID = 200_000
-_LAST_UID = 2**31 - 2
 _ROOT = Path(__file__).parents[2]
 # The package's own __init__ is left out: what it imports takes longer than the agent needs.
 _BEGIN = (
@@ -51,7 +50,7 @@ class Landlock:
     def owner(self, site: Site) -> int | None:
         """Whose the workspace is while the sandbox is open. What the harness writes there has to
         be given to it."""
-        return own_uid(site.session_id) if self.owns_uid else None
+        return session_uid(site.session_id) if self.owns_uid else None
 
     def launch(self, site: Site) -> Launch:
         machine = os.uname().machine
@@ -97,25 +96,6 @@ class Landlock:
             "filter": filter_,
         }
         return pack(part for name, value in told.items() for part in (name.encode(), value))
-
-
-def own_uid(session_id: str) -> int:
-    """The same for a session each time, so that what it has written stays its own."""
-    first, last = _FIRST_UID, _LAST_UID
-    mapped = _mapped_uids()
-    if mapped <= first:  # in a user namespace, where there are few
-        first, last = mapped // 2, mapped - 3  # not nobody
-    number = int.from_bytes(hashlib.sha256(session_id.encode()).digest()[:8], "big")
-    return first + number % (last - first)
-
-
-def _mapped_uids() -> int:
-    """How many there are from 0 on."""
-    for line in Path("/proc/self/uid_map").read_text().splitlines():
-        inside, _, count = map(int, line.split())
-        if inside == 0:
-            return count
-    return 0
 
 
 def _refuse_root() -> None:

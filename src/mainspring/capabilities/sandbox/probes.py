@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from typing import Literal
 from anyio import to_thread
 
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
+from mainspring.capabilities.sandbox.cage import Backend
 from mainspring.capabilities.sandbox.choose import SandboxSettings, choose
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.session_uids import available_uids
 from mainspring.core.errors import SandboxFailed
 
 _SECONDS = 10
@@ -35,7 +38,7 @@ class Look:
 async def look_at_sandboxes(settings: SandboxSettings) -> list[Look]:
     """The parts, and then whether a whole sandbox holds; nothing of it is kept."""
     parts = await to_thread.run_sync(_parts)
-    return [*parts, await _verdict(settings)]
+    return [*parts, *await _verdicts(settings)]
 
 
 def _parts() -> list[Look]:
@@ -47,17 +50,23 @@ def _parts() -> list[Look]:
     return [_bubblewrap(), namespaces, _landlock(), _seccomp()]
 
 
-async def _verdict(settings: SandboxSettings) -> Look:
+async def _verdicts(settings: SandboxSettings) -> list[Look]:
     try:
         backend = await choose(settings, cache=None)
     except SandboxFailed as failed:
-        return Look(
-            name="sandbox",
-            status="missing",
-            found="none holds",
-            consequence="agents cannot run commands here: no isolation, no execution",
-            fix=str(failed),
-        )
+        return [
+            Look(
+                name="sandbox",
+                status="missing",
+                found="none holds",
+                consequence="agents cannot run commands here: no isolation, no execution",
+                fix=str(failed),
+            )
+        ]
+    return [_verdict(backend), _session_uids(backend)]
+
+
+def _verdict(backend: Backend) -> Look:
     if backend.level == "isolated":
         return Look(
             name="sandbox",
@@ -71,6 +80,25 @@ async def _verdict(settings: SandboxSettings) -> Look:
         found=f"{backend.name} ({backend.level})",
         consequence="agents' commands are not wholly kept inside",
         fix="mend one of the above",
+    )
+
+
+def _session_uids(backend: Backend) -> Look:
+    if getattr(backend, "owns_uid", False):  # of those that can; the others have no such field
+        uids = available_uids()
+        return Look(
+            name="uid per session",
+            status="ok",
+            found=f"yes, of {uids[0]} to {uids[-1]}",
+            consequence="no session's uid owns anything of another's, or of Mainspring's",
+        )
+    return Look(
+        name="uid per session",
+        status="warn",
+        found=f"no: outside of its sandbox a program is uid {os.geteuid()}, as Mainspring itself",
+        consequence="the sandbox alone keeps programs from its files: their modes do not",
+        fix="for tenants who do not trust each other, see `Protections on your machine` in"
+        " docs/security.md",
     )
 
 

@@ -24,14 +24,14 @@ BEGIN = (
 ROOT = Path(__file__).parents[2]
 
 
-def start_keeper(site: Site, launch: Launch, *, linger_seconds: float) -> None:
+def start_keeper(site: Site, launch: Launch, *, linger_seconds: float, stamp: str = "") -> None:
     """Returns when programs can be run, by this keeper or by one that was there before.
 
     Raises:
         SandboxFailed: the sandbox could not be made.
     """
     Shelf(str(site.state)).make()
-    said = _spawned(site.state, _orders(site, launch, linger_seconds))
+    said = _spawned(site.state, _orders(site, launch, linger_seconds, stamp))
     if said not in (READY, HELD):
         why = said.decode("utf-8", "replace") or _last_words(site.state)
         raise SandboxFailed(
@@ -93,7 +93,7 @@ def _last_words(state: Path) -> str:
     return lines[-1] if lines else "the keeper said nothing"
 
 
-def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
+def _orders(site: Site, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
     limits = site.limits
     told = {
         "state": os.fsencode(site.state),
@@ -109,6 +109,7 @@ def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
         "processes": b"%d" % limits.processes,
         "disk_bytes": b"%d" % limits.disk_bytes,
         "linger_ms": b"%d" % int(linger_seconds * 1000),
+        "stamp": stamp.encode(),
     }
     return pack(part for name, value in told.items() for part in (name.encode(), value))
 

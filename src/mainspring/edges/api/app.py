@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
+import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,9 +16,10 @@ import msgspec
 from aiohttp import web
 
 from mainspring.core import ids
-from mainspring.core.errors import InvalidInput, MainspringError, RateLimited
+from mainspring.core.errors import MainspringError, RateLimited
 from mainspring.edges.api.connections import ConnectionLimits, discard_rest, limited_runner
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
+from mainspring.edges.api.listening import bind
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
 from mainspring.service.access.door import Decoded
@@ -278,30 +279,20 @@ def _response(status: int, body: bytes) -> web.Response:
 @asynccontextmanager
 async def serving(
     app: web.Application,
+    listeners: Sequence[socket.socket] = (),
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
     limits: ConnectionLimits | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Serve until the block ends; says at which address, with the port that it got.
-
-    Raises: InvalidInput: nobody can listen there.
+    """Serve at these sockets, or at any free port of this machine, until the block ends; says at
+    which address.
     """
     runner = limited_runner(app, limits or ConnectionLimits())
     await runner.setup()
     try:
-        await _listen(web.TCPSite(runner, host, port), f"{host}:{port}")
+        for listener in listeners or await bind("127.0.0.1", 0):
+            await web.SockSite(runner, listener).start()
         [address, *_] = runner.addresses
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         yield f"http://{shown}:{address[1]}"
     finally:
         await runner.cleanup()
-
-
-async def _listen(site: web.TCPSite, place: str) -> None:
-    try:
-        await site.start()
-    except OSError as error:
-        code = error.errno or 0
-        why = os.strerror(code) if code > 0 else error.strerror  # below 0 are the resolver's
-        raise InvalidInput(f"{place}: cannot listen there: {why}") from error

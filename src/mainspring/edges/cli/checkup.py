@@ -10,6 +10,7 @@ from mainspring import __version__
 from mainspring.config import KEYS, Settings
 from mainspring.edges.cli.checks.finding import Finding
 from mainspring.edges.cli.checks.machine import look_at_machine
+from mainspring.edges.cli.checks.protections import look_at_protections
 from mainspring.edges.cli.checks.sandbox import look_at_sandbox
 from mainspring.edges.cli.checks.store import look_at_store
 from mainspring.edges.cli.render import Screen, counted, padded
@@ -34,6 +35,7 @@ async def checkup(settings: Settings, *, json: bool) -> int:
         *await anyio.to_thread.run_sync(look_at_machine, settings),
         *await look_at_store(settings),
         *await look_at_sandbox(),
+        *await anyio.to_thread.run_sync(look_at_protections, settings),
     ]
     is_well = not any(finding.is_fatal for finding in findings)
     screen = Screen(settings)

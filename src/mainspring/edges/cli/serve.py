@@ -87,6 +87,21 @@ Networks = Annotated[
         " plain HTTP: for webhooks, repositories and tokens. May be repeated.",
     ),
 ]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="NAME|UID",
+        help="Whom to become once the port is bound, if root starts it. Also $MAINSPRING_USER.",
+    ),
+]
+AllowRoot = Annotated[
+    bool,
+    typer.Option(
+        "--allow-root",
+        help="Run as root all the same: in a container of its own. Also $MAINSPRING_ALLOW_ROOT=1.",
+    ),
+]
 
 
 def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
@@ -106,6 +121,8 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
     oidc: Issuers = None,
     proxies: Proxies = None,
     networks: Networks = None,
+    user: User = None,
+    allow_root: AllowRoot = False,
 ) -> Action:
     """Serve the Managed Agents API, and run the sessions that it starts.
 
@@ -130,6 +147,8 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
                 form=form,
                 audit_days=audit_days,
                 networks=tuple(networks or ()),
+                user=user,
+                allow_root=allow_root,
             ),
         ),
     )
@@ -145,6 +164,8 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     form: Form = "auto",
     audit_days: AuditDays = None,
     networks: Networks = None,
+    user: User = None,
+    allow_root: AllowRoot = False,
 ) -> Action:
     """Run sessions of a service on this machine too.
 
@@ -163,5 +184,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
             form=form,
             audit_days=audit_days,
             networks=tuple(networks or ()),
+            user=user,
+            allow_root=allow_root,
         ),
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address, ip_network
@@ -21,6 +22,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.assembly import routes_of
 from mainspring.edges.api.auditing import AuditWitness
+from mainspring.edges.api.listening import bind
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.health import (
     HealthRoutes,
@@ -52,6 +54,8 @@ from mainspring.service.work.worker import Pace
 from mainspring.wiring.house import open_house
 from mainspring.wiring.identity import Either, open_tokens, published_keys
 from mainspring.wiring.journal import journal
+from mainspring.wiring.private_files import require_apart
+from mainspring.wiring.privileges import become, service_user
 from mainspring.wiring.rooms import House
 from mainspring.wiring.scrub import scrubber
 from mainspring.wiring.stores import standing
@@ -74,6 +78,8 @@ class Work:
     form: str
     audit_days: int | None
     networks: tuple[str, ...]
+    user: str | None
+    allow_root: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +93,13 @@ class Serve:
 
 
 async def serve(settings: Settings, *, asked: Serve) -> int:
-    issuers = await _issuers(asked.oidc)
     proxies = frozenset(_proxy(each) for each in asked.proxies)
-    async with _opened(settings, asked.work, works=asked.has_worker) as premises:
+    async with (
+        _unprivileged(settings, asked.work, (asked.host, asked.port)) as (own, ports),
+        _opened(own, asked.work, ports.metrics, works=asked.has_worker) as premises,
+    ):
         house = premises.house
+        issuers = await _issuers(asked.oidc)
         tokens = Either(house.talk.work_tokens, open_tokens(issuers, published_keys))
         door = Door(house.ground.store.records, tokens=tokens)
         api = Api(
@@ -106,10 +115,10 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
             ),
             proxies=proxies,
         )
-        async with serving(api.application(), host=asked.host, port=asked.port) as url:
+        async with serving(api.application(), ports.api) as url:
             # not before it can be shown: a start that fails would take it along
-            first = await ensure_first_key(house.ground.store.records, adopted=settings.admin_key)
-            _welcome(settings, asked, url, first)
+            first = await ensure_first_key(house.ground.store.records, adopted=own.admin_key)
+            _welcome(own, asked, url, first)
             if asked.has_worker:
                 await premises.work()
             else:
@@ -119,8 +128,11 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
 
 
 async def work(settings: Settings, *, asked: Work) -> int:
-    async with _opened(settings, asked) as premises:
-        Screen(settings).line((f"working for {settings.place}", ""))
+    async with (
+        _unprivileged(settings, asked) as (own, ports),
+        _opened(own, asked, ports.metrics) as premises,
+    ):
+        Screen(own).line((f"working for {own.place}", ""))
         await premises.work()
     return 0
 
@@ -167,9 +179,35 @@ class _Premises:
             await worker.work(self.closing)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ports:
+    api: Sequence[socket.socket]
+    metrics: Sequence[socket.socket]
+
+
+@asynccontextmanager
+async def _unprivileged(
+    settings: Settings, asked: Work, api: tuple[str, int] | None = None
+) -> AsyncGenerator[tuple[Settings, _Ports], None]:
+    """Ports are bound as whoever started us, all else is done as the user of the service."""
+    metrics = None if asked.metrics is None else _address(asked.metrics)
+    user = service_user(settings, user=asked.user, allow_root=asked.allow_root)
+    with ExitStack() as stack:
+        ports = _Ports(
+            **{
+                name: () if at is None else [stack.enter_context(each) for each in await bind(*at)]
+                for name, at in (("api", api), ("metrics", metrics))
+            }
+        )
+        own = settings if user is None else become(user, settings)
+        if (told := require_apart(own)) is not None:
+            Screen(own, stderr=True).whole((f"warning: {told}", "yellow"))
+        yield own, ports
+
+
 @asynccontextmanager
 async def _opened(
-    settings: Settings, asked: Work, *, works: bool = True
+    settings: Settings, asked: Work, metrics_at: Sequence[socket.socket], *, works: bool = True
 ) -> AsyncGenerator[_Premises, None]:
     networks = tuple(_network(each) for each in asked.networks)
     scrub = scrubber(known_secrets(settings))
@@ -203,10 +241,9 @@ async def _opened(
             works=works,
         )
         watching.metrics.follow(watching.metrics.streams_open, lambda: house.talk.streams.count)
-        if asked.metrics is not None:
-            host, port = _address(asked.metrics)
+        if metrics_at:
             app = operations_application(premises.health, watching.metrics, premises.looks)
-            await stack.enter_async_context(serving(app, host=host, port=port))
+            await stack.enter_async_context(serving(app, metrics_at))
         await stack.enter_async_context(running(lambda: _until_told(closing)))
         yield premises
 

@@ -9,8 +9,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import stat
+import sys
 import threading
 import time
 from collections.abc import Generator
@@ -28,7 +31,10 @@ from mainspring.core.errors import (
 from mainspring.log.migrate import Migration, Standing, pending
 from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
+_LOG = logging.getLogger("mainspring.store")
 BUSY_SECONDS = 10.0
+OTHERS = 0o077
+"""Permissions of everybody but the owner."""
 _CLAIMED_SECONDS = 0.002
 
 
@@ -123,6 +129,27 @@ def _make_place(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    if sys.platform != "win32":
+        for suffix in ("", "-wal", "-shm"):
+            _close_to_others(Path(f"{path}{suffix}"))
+
+
+def _close_to_others(file: Path) -> None:
+    """A copy, or a version of ours that was not careful, may have left it open to other users."""
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return  # not there, a link to elsewhere, or not ours to read: SQLite says so
+    try:
+        found = os.fstat(opened)
+        if stat.S_ISREG(found.st_mode) and found.st_mode & OTHERS:
+            if found.st_uid != os.geteuid():
+                _LOG.warning("%s can be read by other users: chmod 600 it", file)
+                return
+            os.fchmod(opened, found.st_mode & 0o700)
+            _LOG.warning("%s could be read by other users; its mode is 0600 now", file)
+    finally:
+        os.close(opened)
 
 
 def _claim(path: Path, connection: sqlite3.Connection) -> None:

@@ -1,0 +1,41 @@
+"""The environment of a `mainspring` process under test: nothing of this machine's own set-up."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+UID = 1500
+"""A user like any other; it needs no entry in /etc/passwd."""
+_IMPORTS = [str(Path(__file__).parents[1] / "src"), sysconfig.get_path("purelib")]
+_BEGIN = (
+    f"import sys; sys.path[:0] = {_IMPORTS!r}; from mainspring.edges.cli.main import main; main()"
+)
+AS_ROOT = {"MAINSPRING_ALLOW_ROOT": "1"}
+"""Tests may run as root, and `serve` and `worker` with them. What they say without this is tested
+in tests/cli/test_privileges.py."""
+
+
+def clean_environ(*without: str) -> dict[str, str]:
+    """Ours, without settings of Mainspring, keys of models, and what begins with one of these."""
+    unwanted = ("MAINSPRING_", *without)
+    kept = {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
+        if not name.startswith(unwanted) and not name.endswith("_API_KEY")
+    }
+    return {**kept, **AS_ROOT}
+
+
+def python_of_all() -> list[str] | None:
+    """A Python that runs Mainspring for any user: ours may live in a folder closed to others."""
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        ours = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        try:
+            tried = subprocess.run([interpreter, "-c", ours], user=UID, group=UID, cwd="/")
+        except (FileNotFoundError, PermissionError):
+            continue
+        if tried.returncode == 0:
+            return [interpreter, "-c", _BEGIN]
+    return None

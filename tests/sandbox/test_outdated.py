@@ -1,0 +1,98 @@
+"""What another version has left running is ended at the start of this one, and never used."""
+
+import os
+import signal
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+from tests.sandbox.conftest import sh
+from tests.sandbox.test_keeper import gone, keeper_of
+
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.outdated import end_keeper_unless, end_outdated_keepers, stamp
+from mainspring.capabilities.sandbox.services import Services
+from mainspring.capabilities.sandbox.wire import STAMP
+from mainspring.core.hands import Exec
+
+
+def is_dead(process: int) -> bool:
+    """Or about to be: nobody may have waited for it yet."""
+    try:
+        said = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return said.rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
+    site: Site, bubblewrap: Bubblewrap
+):
+    async with KeptSandbox(site, bubblewrap) as sandbox:
+        await sh(sandbox, "true")
+        before = keeper_of(site)
+        assert (await sh(sandbox, "echo again")).stdout.head == b"again\n"
+        assert keeper_of(site) == before
+        for noted in ("another-version 0", None):
+            before = keeper_of(site)
+            if noted is None:
+                (site.state / STAMP).unlink()  # as before there were stamps
+            else:
+                (site.state / STAMP).write_text(noted)
+            assert (await sh(sandbox, "echo new")).stdout.head == b"new\n"
+            assert is_dead(before)
+            assert keeper_of(site) != before
+
+
+async def test_at_the_start_only_what_other_code_has_made_is_ended(
+    site: Site, bubblewrap: Bubblewrap
+):
+    """A service among them: it would run for as long as an hour in its old sandbox."""
+    hands = site.state / "hands"
+    old, new = (replace(site, state=hands / name) for name in ("old", "new"))
+    async with KeptSandbox(new, bubblewrap) as current:
+        await sh(current, "true")
+        services = Services(old, bubblewrap)
+        begun = Exec(key="service", argv=("sleep", "600"), wall_seconds=600)
+        await services.start("web", begun)
+        assert await to_thread.run_sync(end_outdated_keepers, hands) == 0
+        [noted] = old.state.glob(f"services/*/{STAMP}")
+        noted.write_text("another-version 0")
+        with anyio.fail_after(60):
+            assert await to_thread.run_sync(end_outdated_keepers, hands) == 1
+        progress = await services.output("web")
+        assert progress is not None
+        assert not progress.is_running
+        assert (await sh(current, "echo on")).stdout.head == b"on\n"
+        await services.close()
+
+
+async def test_a_keeper_that_does_not_answer_is_killed(site: Site, bubblewrap: Bubblewrap):
+    sandbox = KeptSandbox(site, bubblewrap)
+    await sh(sandbox, "true")
+    keeper = keeper_of(site)
+    os.kill(keeper, signal.SIGSTOP)
+    await to_thread.run_sync(lambda: end_keeper_unless("another", site.state, seconds=0.2))
+    await gone(lambda: is_dead(keeper))
+    await sandbox.leave()
+
+
+def test_a_folder_that_others_can_write_is_left_alone(site: Site):
+    """Somebody else's socket there could be anybody's: nothing is sent to it."""
+    site.state.mkdir(mode=0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(site.state)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind("keeper.sock")
+        listener.listen()
+    site.state.chmod(0o777)
+    end_keeper_unless(stamp("other"), site.state)
+    listener.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+    listener.close()

@@ -1,0 +1,57 @@
+"""The store and the vault's key are never in what a program is shown, by whatever name."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.private_paths import refuse_private
+from mainspring.core.errors import SandboxFailed
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    for name in ("work/.mainspring", "home/.mainspring", "tools"):
+        (tmp_path / name).mkdir(parents=True)
+    store, key = tmp_path / "work/.mainspring/log.db", tmp_path / "home/.mainspring/vault.key"
+    for each in (store, key):
+        each.write_text("private")
+    return Site(
+        session_id="session",
+        workspace=tmp_path / "work",
+        state=tmp_path / "state",
+        read_only=(tmp_path / "tools",),
+        hidden=(tmp_path / "work/.mainspring",),
+        private=(store, key, tmp_path / "home/.mainspring/vault.json"),
+    )
+
+
+def test_a_store_that_is_hidden_and_a_key_that_is_elsewhere_are_fine(site: Site):
+    refuse_private(site)
+
+
+def test_a_store_in_the_workspace_has_to_be_hidden(site: Site):
+    with pytest.raises(SandboxFailed, match=r"log\.db is in the workspace"):
+        refuse_private(replace(site, hidden=(site.workspace / "other",)))
+
+
+@pytest.mark.parametrize("shown", ["home", "home/.mainspring", "home/.mainspring/vault.key", ""])
+def test_no_folder_above_a_key_is_shown(site: Site, tmp_path: Path, shown: str):
+    with pytest.raises(SandboxFailed, match="name narrower folders"):
+        refuse_private(replace(site, read_only=(tmp_path / shown,)))
+
+
+@pytest.mark.parametrize("target", ["home", "home/.mainspring", "home/.mainspring/vault.key"])
+def test_another_name_of_such_a_folder_is_known(site: Site, tmp_path: Path, target: str):
+    """As a bind mount is, a link is another name of what it leads to."""
+    (tmp_path / "alias").symlink_to(tmp_path / target)
+    for shown in ({"read_only": (tmp_path / "alias",)}, {"share": tmp_path / "alias"}):
+        with pytest.raises(SandboxFailed, match="is shown to programs"):
+            refuse_private(replace(site, **shown))
+
+
+def test_a_second_name_of_the_key_itself_is_known(site: Site, tmp_path: Path):
+    (tmp_path / "copy").hardlink_to(tmp_path / "home/.mainspring/vault.key")
+    with pytest.raises(SandboxFailed, match=r"vault\.key is in it"):
+        refuse_private(replace(site, read_only=(tmp_path / "copy",)))
