@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,13 @@ from msgspec.structs import replace
 
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import ContextAdded, PolicyAdopted
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.meaning import for_model
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy
+from mainspring.harness.permissions.paths import absolute
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, is_guarded
 from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
@@ -78,6 +81,7 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
     if mode == "plan":
         facts.append(_told(mode))
+    facts += _allowed(opening, policy, wish)
     warnings = (*loaded.warnings, *odd)
     return Rules(adopted=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
 
@@ -97,7 +101,34 @@ async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
     if wish.mode is not None and wish.mode != _mode_of(opening, adopted):
         update = PermissionUpdate(type="setMode", mode=wish.mode)
         facts = (PermissionUpdated(updates=(update,), by="operator"), _told(wish.mode))
+    facts += _allowed(opening, adopted.policy, wish)
     return Rules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
+
+
+def _allowed(opening: Opening, policy: Policy, wish: Wish) -> tuple[KnownPayload, ...]:
+    """What the caller lets file tools change although it is protected, if the session does not know
+    it yet.
+
+    Raises:
+        InvalidInput: it is not one protected file under its own name.
+    """
+    known = reduce(apply, opening.thread.gear.permissions, Standing()).allowed_protected
+    paths = tuple(map(partial(_one_file, policy), wish.allow_protected))
+    if known.issuperset(paths):
+        return ()
+    update = PermissionUpdate(type="allowProtected", paths=paths)
+    return (PermissionUpdated(updates=(update,), by="operator"),)
+
+
+def _one_file(policy: Policy, path: str) -> str:
+    whole = absolute(path, cwd=policy.workspace, home=policy.home)
+    if os.path.realpath(whole) != whole:
+        raise InvalidInput(f"--allow-protected {path}: it is a link, or goes through one")
+    if os.path.isdir(whole):
+        raise InvalidInput(f"--allow-protected {path}: it is a folder; name each file in it")
+    if not is_guarded(policy, whole):
+        raise InvalidInput(f"--allow-protected {path}: it is not protected")
+    return whole
 
 
 def with_rules(adopted: Adopted, more: tuple[HeldRule, ...]) -> Adopted:

@@ -29,7 +29,7 @@ from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import Policy, moved, remove_denied
+from mainspring.harness.permissions.policy import Policy, is_guarded, moved, remove_denied
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
@@ -168,7 +168,7 @@ class Outfitter:
         """What one thread works with."""
         hands, policy, wish = station.hands, shared.policy, shared.wish
         overheard: list[KnownPayload] = [] if hands is None else hands.overheard
-        gates = self._gatekeeper(opening, policy, hands)
+        gates = self._gatekeeper(opening, policy, hands, wish)
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
@@ -236,7 +236,7 @@ class Outfitter:
         if not wish.is_served:
             return self._bare
         policy = Policy(workspace=_ELSEWHERE, home="/root", rules=wish.rules, mode=wish.mode)
-        return bare(self._gatekeeper(opening, policy, None))
+        return bare(self._gatekeeper(opening, policy, None, wish))
 
     def _places(self, opening: Opening, wish: Wish) -> Places | None:
         """Where it works; `None`, with a warning, if that is no place for an agent.
@@ -307,7 +307,9 @@ class Outfitter:
             self._warned.put(warning, warning)
             wish.warn(warning)
 
-    def _gatekeeper(self, opening: Opening, policy: Policy, hands: Hands | None) -> Gatekeeper:
+    def _gatekeeper(
+        self, opening: Opening, policy: Policy, hands: Hands | None, wish: Wish
+    ) -> Gatekeeper:
         place = _place(policy)
         is_isolated = hands is not None and hands.box.level == "isolated"
         return Gatekeeper(
@@ -318,6 +320,7 @@ class Outfitter:
             is_sandboxed=is_isolated,
             classifier=asked_of(self._shelf, opening.agent.model),
             ceiling=opening.mode,
+            is_attended=wish.is_attended or wish.is_served,
         )
 
 
@@ -330,7 +333,12 @@ def _has_hands(agent: Agent) -> bool:
 def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
     extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
     extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
-    return Tree(places.workspace, hidden=places.hidden, extra=extra)
+    return Tree(
+        places.workspace,
+        hidden=places.hidden,
+        extra=extra,
+        is_guarded=partial(is_guarded, policy),
+    )
 
 
 def _place(policy: Policy) -> Place:

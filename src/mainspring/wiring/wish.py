@@ -21,6 +21,8 @@ class Wish:
     agent: Path | None = None
     """The agent's own folder, if that is another: what it says about itself holds there too."""
     mode: Mode | None = None
+    allow_protected: tuple[str, ...] = ()
+    """Protected paths, from the workspace on, that file tools may change all the same."""
     is_attended: bool = False
     """Somebody is there to be asked."""
     is_unsandboxed: bool = False

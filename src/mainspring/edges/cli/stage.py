@@ -63,6 +63,7 @@ async def open_stage(
         workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
         agent=Path(settings.folder, wanted.folder) if wanted.folder else None,
         mode=wanted.mode,
+        allow_protected=wanted.allow_protected,
         is_attended=is_somebody_there(),
         is_unsandboxed=wanted.is_unsandboxed,
         warn=lambda warning: notes.whole((f"warning: {warning}", "yellow")),
