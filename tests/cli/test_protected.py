@@ -94,7 +94,7 @@ def test_what_is_allowed_does_not_widen_by_a_link(
 ):
     (repository / ".vscode").mkdir()
     upstream.says(
-        call("bash", command="python3 -c 'import os; os.symlink(\".git\", \"notes\")'"),
+        call("bash", command='python3 -c \'import os; os.symlink(".git", "notes")\''),
         call("write", file_path="notes/config.worktree", content="[core]\n\tfsmonitor = x\n"),
     )
     allow = ("--allow-protected", ".vscode/settings.json")

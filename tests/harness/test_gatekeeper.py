@@ -80,10 +80,10 @@ class Agreeable:
         return Ruling(permission="allow")
 
 
-@pytest.mark.parametrize("is_attended", [True, False])
+@pytest.mark.parametrize("is_headless", [True, False])
 @pytest.mark.parametrize("before", ["allow", "ask"])
 async def test_no_hook_lets_a_protected_path_be_changed(
-    before: Literal["allow", "ask"], is_attended: bool
+    before: Literal["allow", "ask"], is_headless: bool
 ):
     gates = Gatekeeper(
         thread=Thread(id="sthr_1"),
@@ -91,7 +91,7 @@ async def test_no_hook_lets_a_protected_path_be_changed(
         place=lambda: Place(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
         is_sandboxed=True,
-        is_attended=is_attended,
+        is_headless=is_headless,
         hooks=Agreeable(before),
     )
     call = Call(
@@ -103,5 +103,5 @@ async def test_no_hook_lets_a_protected_path_be_changed(
         thread_id="sthr_1",
     )
     decided = await gates.authorize(call, echo("write"), Traits())
-    assert decided.decision == ("ask" if is_attended else "deny")
-    assert ("tell the user" in (decided.reason or "")) is not is_attended
+    assert decided.decision == ("deny" if is_headless else "ask")
+    assert ("tell the user" in (decided.reason or "")) is is_headless

@@ -85,7 +85,7 @@ def test_searching_a_folder_is_meant_if_all_in_it_is():
         "/w/.git/config", "/w/.git", "/w/sub/.GIT/hooks/x", "/w/.claude/settings.json", "/w/.npmrc",
         "/w/.mainspring/settings.local.json", "/h/.BashRC", "/w/.mcp.json", "/w/.vscode/tasks.json",
         "/h/.gitconfig", "/w/.idea/x", "/w/.husky/pre-commit", "/w/.devcontainer/x",
-        "/h/.ripgreprc", "/w/.cursor/mcp.json", "/w/.gemini/x", "/w/.codex/config.toml", "/w/.zed/x",
+        "/h/.ripgreprc", "/w/.cursor/x", "/w/.gemini/x", "/w/.codex/config.toml", "/w/.zed/x",
         "/w/.windsurf/x", "/w/.continue/x", "/w/.opencode/x", "/w/.mise.toml", "/w/mise.toml",
         "/w/.config/mise/config.toml", "/w/sub/.tool-versions", "/w/lefthook.yml", "/w/.Rprofile",
         "/w/a.code-workspace", "/w/.yarn/releases/yarn.cjs", "/w/.g\u200cit/config", "/w/.git /x",

@@ -46,8 +46,8 @@ class Gatekeeper:
     is_sandboxed: bool
     hooks: Hooks = field(default_factory=NoHooks)
     classifier: Classifier | None = None
-    is_attended: bool = True
-    """Somebody can be asked. Where nobody can, changes to protected paths are denied at once."""
+    is_headless: bool = False
+    """Nobody can be asked: changes to protected paths are denied at once."""
     ceiling: Mode | None = None
     """The freest mode that may hold: a subagent's own, whatever the session's is."""
     on_compaction: Callable[[], None] = lambda: None
@@ -89,7 +89,7 @@ class Gatekeeper:
 
     def _addressed(self, decision: Decision) -> Decision:
         decision = addressed(decision, self.mode)
-        is_askable = decision.decision == "ask" and self.is_attended
+        is_askable = decision.decision == "ask" and not self.is_headless
         if decision.rule != PROTECTED or is_askable:
             return decision
         reason = f"{decision.reason}. {NOBODY_TO_ASK}"

@@ -25,6 +25,7 @@ from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, is_gua
 from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
+from mainspring.wiring.environment import Places
 from mainspring.wiring.policies import LoadedPolicy, load_policy
 from mainspring.wiring.wish import Wish
 
@@ -52,18 +53,19 @@ class Rules:
     warnings: tuple[str, ...]
 
 
-async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wish) -> Rules:
+async def adopt(settings: Settings, opening: Opening, places: Places, wish: Wish) -> Rules:
     """Those that the session has, or those that the files have now.
 
     Raises:
         InvalidInput: a file cannot be understood.
     """
-    home = Path(settings.home)
+    home, workspace = Path(settings.home), places.workspace
+    protected = _protected(opening, places)
     loaded = await to_thread.run_sync(
         lambda: load_policy(workspace, home=home, only_managed=wish.is_served, agent=wish.agent)
     )
     if opening.thread.gear.policy is not None:
-        return await _kept(opening, loaded, wish)
+        return await _kept(opening, loaded, wish, protected)
     brought = loaded.hooks
     if not wish.is_served:
         brought += await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
@@ -71,6 +73,7 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     policy = replace(
         loaded.policy,
         mode=wish.mode or loaded.policy.mode,
+        protected=protected,
         rules=(*loaded.policy.rules, *wish.rules),
     )
     adopted = Adopted(policy=policy, hooks=kept_hooks, is_trusted=loaded.is_trusted)
@@ -90,9 +93,25 @@ def _told(mode: Mode) -> ContextAdded:
     return ContextAdded(text=for_model(mode), source="mode")
 
 
-async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
+def _protected(opening: Opening, places: Places) -> tuple[str, ...]:
+    """What is protected in this session besides: what the git configuration names, and the files of
+    skills that somebody has vouched for as they are."""
+    named = (str(places.workspace / each) for each in places.watched)
+    skills = (
+        skill.folder
+        for skill in opening.agent.skills
+        if skill.is_trusted and skill.kind == "skill" and skill.file
+    )
+    return tuple(dict.fromkeys((*named, *skills)))
+
+
+async def _kept(
+    opening: Opening, loaded: LoadedPolicy, wish: Wish, protected: tuple[str, ...]
+) -> Rules:
     assert opening.thread.gear.policy is not None
     adopted = await still_adopted(opening.log, opening.thread.gear.policy, loaded)
+    known = dict.fromkeys((*adopted.policy.protected, *protected))
+    adopted = replace(adopted, policy=replace(adopted.policy, protected=tuple(known)))
     if wish.is_served:  # the client may have given the session other tools meanwhile
         lasting = [rule for rule in adopted.policy.rules if rule.scope != "session"]
         policy = replace(adopted.policy, rules=(*lasting, *wish.rules))

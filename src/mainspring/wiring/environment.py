@@ -17,7 +17,7 @@ from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
-from mainspring.wiring.lookout import PROTECTED
+from mainspring.wiring.lookout import PROTECTED, Repositories
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
@@ -85,6 +85,10 @@ class Places:
     """In the workspace, relative to it, and not the session's to see."""
     protected: tuple[str, ...] = ()
     """In the workspace, relative to it: programs may not change it."""
+    watched: tuple[str, ...] = ()
+    """The same; and programs may not make it, where it is not there."""
+    repositories: Repositories | None = None
+    """As they were found; `None`: nobody has looked."""
     beside: tuple[Path, ...] = ()
     """Outside of the workspace, or hidden there: programs may read it all the same."""
 
@@ -185,6 +189,8 @@ def apart_from(places: Places, workspace: Path, thread_id: str, repository: Path
         state=places.state.with_name(apart(places.state.name, thread_id)),
         hidden=(),
         protected=(),
+        watched=(),
+        repositories=None,
         beside=(*places.beside, repository),
     )
 

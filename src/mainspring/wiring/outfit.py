@@ -47,7 +47,9 @@ from mainspring.wiring.environment import (
     read_environment,
     without_denied,
 )
+from mainspring.wiring.git_config import named_by_git
 from mainspring.wiring.hands import Bench, Hands
+from mainspring.wiring.lookout import find_repositories
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
@@ -108,6 +110,7 @@ class Outfitter:
         self._files: Latest[str, list[Tool]] = Latest(_MOST_KNOWN)
         self._known_around: Latest[str, Surroundings] = Latest(_MOST_KNOWN)
         self._looked: Latest[tuple[Places, Policy], Places] = Latest(_MOST_KNOWN)
+        self._surveyed: Latest[Places, Places] = Latest(_MOST_KNOWN)
         self._warned: Latest[str, str] = Latest(_MOST_KNOWN)
 
     @asynccontextmanager
@@ -118,7 +121,8 @@ class Outfitter:
             async with self._handless(opening, wish)(opening) as kit:
                 yield kit
             return
-        rules = await adopt(self._settings, opening, places.workspace, wish)
+        places = await self._with_repositories(places)
+        rules = await adopt(self._settings, opening, places, wish)
         environment = read_environment({**wish.sandbox, **rules.loaded.sandbox})
         for warning in rules.warnings:
             self._warn(wish, warning)
@@ -143,6 +147,7 @@ class Outfitter:
         skills = [each for each in folders_of(opening.agent) if places.lacks(each)]
         places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
+        places = replace(places, watched=_protected_in(places.workspace, shared.policy))
         hands = await self._hands(key, places, shared)
         try:
             yield _Station(
@@ -255,6 +260,22 @@ class Outfitter:
             self._warn(wish, "; ".join([str(error), *getattr(error, "__notes__", ())]))
             return None
 
+    async def _with_repositories(self, places: Places) -> Places:
+        """Looked up once for each session: it goes through the whole workspace."""
+        if (known := self._surveyed.get(places)) is not None:
+            return known
+        home = Path(self._settings.home)
+        found = await to_thread.run_sync(find_repositories, places.workspace, places.hidden)
+        above = [each for each in places.workspace.parents if (each / ".git").exists()]
+        trees = [*above[:1], *(places.workspace / each for each in found.trees)]
+        folders = [places.workspace / each for each in found.folders if not each.endswith(".git")]
+        named = (
+            await named_by_git(places.workspace, trees, folders, home) if trees or folders else ()
+        )
+        surveyed = replace(places, repositories=found, watched=named)
+        self._surveyed.put(places, surveyed)
+        return surveyed
+
     async def _without_denied(self, places: Places, policy: Policy) -> Places:
         """Looked up once for each session and its rules: it goes through the whole workspace."""
         if (known := self._looked.get((places, policy))) is not None:
@@ -320,7 +341,7 @@ class Outfitter:
             is_sandboxed=is_isolated,
             classifier=asked_of(self._shelf, opening.agent.model),
             ceiling=opening.mode,
-            is_attended=wish.is_attended or wish.is_served,
+            is_headless=wish.is_headless,
         )
 
 
@@ -338,6 +359,14 @@ def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
         hidden=places.hidden,
         extra=extra,
         is_guarded=partial(is_guarded, policy),
+    )
+
+
+def _protected_in(workspace: Path, policy: Policy) -> tuple[str, ...]:
+    """What this session protects of a workspace, from there on."""
+    own = (Path(each) for each in policy.protected)
+    return tuple(
+        each.relative_to(workspace).as_posix() for each in own if each.is_relative_to(workspace)
     )
 
 

@@ -25,6 +25,8 @@ class Wish:
     """Protected paths, from the workspace on, that file tools may change all the same."""
     is_attended: bool = False
     """Somebody is there to be asked."""
+    is_headless: bool = False
+    """Nobody will ever be: what only a person may allow is denied rather than waited for."""
     is_unsandboxed: bool = False
     """The operator has said, for this run, that programs may run without isolation."""
     is_served: bool = False

@@ -64,7 +64,8 @@ async def open_stage(
         agent=Path(settings.folder, wanted.folder) if wanted.folder else None,
         mode=wanted.mode,
         allow_protected=wanted.allow_protected,
-        is_attended=is_somebody_there(),
+        is_attended=(is_attended := is_somebody_there()),
+        is_headless=not is_attended,
         is_unsandboxed=wanted.is_unsandboxed,
         warn=lambda warning: notes.whole((f"warning: {warning}", "yellow")),
     )

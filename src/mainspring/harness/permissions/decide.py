@@ -212,9 +212,9 @@ def _perhaps_changed(case: _Case) -> tuple[Touched, ...]:
 
 
 def _is_guarded(case: _Case, touched: Touched) -> bool:
-    if case.judged.verdict is None and touched.link == touched.target:
-        if touched.link in case.standing.allowed_protected:
-            return False
+    is_own_name = case.judged.verdict is None and touched.link == touched.target
+    if is_own_name and touched.link in case.standing.allowed_protected:
+        return False
     return any(is_guarded(case.policy, path) for path in touched.both)
 
 

@@ -1,8 +1,8 @@
 """The one list of paths whose content runs later, or steers what runs, outside of the sandbox.
 
-Permissions ask about every change to them; the sandbox mounts them read-only and sets new ones aside
-(`wiring/lookout.py`). Listed is what takes effect when somebody opens or enters the folder, or uses
-git or a package manager there. Ordinary project code (`Makefile`, `package.json`) is not.
+Permissions ask about every change to them; the sandbox mounts them read-only and sets new ones
+aside (`wiring/lookout.py`). Listed is what takes effect when somebody opens or enters the folder, or
+uses git or a package manager there. Ordinary project code (`Makefile`, `package.json`) is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from mainspring.core.file_names import fold_name
 
 REPOSITORY_FOLDERS = frozenset((".git", ".hg", ".jj"))
-"""Programs may work in these, except on what `IN_GIT` and `STEERING_PATHS` name."""
+"""Programs may work in these, except on what `IN_GIT` and `PROJECT_PATHS` name."""
 IN_GIT = ("hooks", "config", "info", "config.worktree", "commondir")
 """In a git folder: what names programs for git to run, or says which configuration holds."""
 REBASE_LISTS = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo", "sequencer/todo")
@@ -23,7 +23,7 @@ PROJECT_FOLDERS = frozenset(
     (
         *(".agents", ".amazonq", ".amp", ".augment", ".claude", ".clinerules", ".codex"),
         *(".continue", ".crush", ".cursor", ".gemini", ".goose", ".kilocode", ".kiro"),
-        *(".mainspring", ".opencode", ".qwen", ".roo", ".trae", ".windsurf"),  # agents
+        *(".opencode", ".qwen", ".roo", ".trae", ".windsurf"),  # agents
         *(".devcontainer", ".fleet", ".helix", ".idea", ".idx", ".lapce", ".nova", ".theia"),
         *(".vs", ".vscode", ".zed"),  # editors
         *(".direnv", ".husky", ".lefthook", ".mise", ".rtx", ".trunk"),
@@ -68,7 +68,9 @@ _HOME_FILES = frozenset(
 _ROOT_ONLY = frozenset(("agent.yaml", "hooks.json", "mcp.json"))
 """Ours, and read in the root of a workspace; deeper they may be anything."""
 
-_FOLDERS = REPOSITORY_FOLDERS | PROJECT_FOLDERS | _HOME_FOLDERS
+_OWN_FOLDER = ".mainspring"
+"""Hidden from programs altogether, and written by the host while they run."""
+_FOLDERS = REPOSITORY_FOLDERS | PROJECT_FOLDERS | _HOME_FOLDERS | {_OWN_FOLDER}
 _FILES = PROJECT_FILES | _HOME_FILES
 
 

@@ -1,7 +1,7 @@
 """Which of the words of a shell text name files that it is known to change, or may well change.
 
-For commands that a sandbox holds: what a program opens by itself, the sandbox guards. So the words of
-interpreters, build tools and git do not count here, as they mostly name what is run or read.
+For commands that a sandbox holds: what a program opens by itself, the sandbox guards. So the words
+of interpreters, build tools and git do not count here: they mostly name what is run or read.
 """
 
 from __future__ import annotations
