@@ -42,6 +42,10 @@ class Adopted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Each as its own JSON: what they mean is `wiring.hooks`'."""
     is_trusted: bool = False
     """Whether the project's own hooks may run."""
+    hook_roots: tuple[str, ...] = ()
+    """Folders whose files hooks run only as somebody has vouched for them; the workspace first."""
+    hook_files: dict[str, str] = {}
+    """Those files, by absolute path: their hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +70,28 @@ async def adopt(settings: Settings, opening: Opening, places: Places, wish: Wish
     )
     if opening.thread.gear.policy is not None:
         return await _kept(opening, loaded, wish, protected)
-    brought = loaded.hooks
+    brought, vouched = loaded.hooks, dict(loaded.scripts)
+    roots = [str(workspace), *map(os.path.realpath, [wish.agent] if wish.agent else [])]
     if not wish.is_served:
-        brought += await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
+        plugins = await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
+        brought += plugins.settings
+        roots += plugins.roots
+        vouched |= plugins.scripts
     kept_hooks, odd = hooks.read_hooks(brought) if brought else ((), ())
+    protected += tuple(loaded.scripts) if kept_hooks else ()
     policy = replace(
         loaded.policy,
         mode=wish.mode or loaded.policy.mode,
         protected=protected,
         rules=(*loaded.policy.rules, *wish.rules),
     )
-    adopted = Adopted(policy=policy, hooks=kept_hooks, is_trusted=loaded.is_trusted)
+    adopted = Adopted(
+        policy=policy,
+        hooks=kept_hooks,
+        is_trusted=loaded.is_trusted,
+        hook_roots=tuple(dict.fromkeys(roots)) if kept_hooks else (),
+        hook_files=vouched if kept_hooks else {},
+    )
     kept = await opening.writer.put_blob(
         msgspec.json.encode(adopted), media_type="application/json"
     )

@@ -1,8 +1,8 @@
 """The one list of paths whose content runs later, or steers what runs, outside of the sandbox.
 
 Permissions ask about every change to them; the sandbox mounts them read-only and sets new ones
-aside (`wiring/lookout.py`). Listed is what takes effect when somebody opens or enters the folder, or
-uses git or a package manager there. Ordinary project code (`Makefile`, `package.json`) is not.
+aside (`wiring/lookout.py`). Listed is what takes effect when somebody opens or enters the folder,
+or uses git or a package manager there. Ordinary project code (`Makefile`, `package.json`) is not.
 """
 
 from __future__ import annotations
