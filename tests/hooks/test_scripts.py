@@ -1,4 +1,4 @@
-"""What a hook runs is what somebody has vouched for, byte for byte; a changed script closes gates."""
+"""What a hook runs is what somebody has vouched for; a script that has changed closes gates."""
 
 import os
 from collections.abc import Callable

@@ -112,9 +112,11 @@ def _protected(opening: Opening, places: Places) -> tuple[str, ...]:
     """What is protected in this session besides: what the git configuration names, and the files of
     skills that somebody has vouched for as they are."""
     named = (str(places.workspace / each) for each in places.watched)
+    agent = opening.agent
+    called = (each.own.skills for each in agent.subagents if each.own is not None)
     skills = (
         skill.folder
-        for skill in opening.agent.skills
+        for skill in (*agent.skills, *(skill for several in called for skill in several))
         if skill.is_trusted and skill.kind == "skill" and skill.file
     )
     return tuple(dict.fromkeys((*named, *skills)))

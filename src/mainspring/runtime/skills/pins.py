@@ -74,10 +74,10 @@ class Pins:
         """Whether a skill is, byte for byte, what somebody has vouched for."""
         return self.standing(place) == "trusted"
 
-    def vouched(self, place: Path) -> bool | None:
-        """As `is_pinned`; `None` if nobody has ever said anything of it."""
-        standing = self.standing(place)
-        return None if standing == "unknown" else standing == "trusted"
+    def vouched(self, place: Path) -> str | bool | None:
+        """As `is_pinned`, with the hash of it; `None` if nobody has ever said anything of it."""
+        known = self.of(place)
+        return None if known is None else self.standing(place) == "trusted" and known.hash
 
     def pin(self, place: Path, pin: Pin) -> None:
         """Raises: InvalidInput."""
