@@ -102,6 +102,14 @@ class Places:
         return hidden and real == folder
 
 
+def with_protected(places: Places, policy: Policy) -> Places:
+    """What a session protects besides is kept from its programs, too."""
+    own = (Path(each) for each in policy.protected)
+    inside = (each for each in own if each.is_relative_to(places.workspace))
+    watched = tuple(each.relative_to(places.workspace).as_posix() for each in inside)
+    return replace(places, watched=watched)
+
+
 def without_denied(places: Places, policy: Policy) -> Places:
     """Files that a rule forbids to read are not to be seen by programs either, and those that one
     forbids to edit are not to be changed by them.

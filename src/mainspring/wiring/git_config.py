@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anyio import to_thread
@@ -17,6 +17,8 @@ from anyio import to_thread
 from mainspring.core.errors import HandsError, InvalidInput
 from mainspring.runtime.folder.whole_file import read_bounded
 from mainspring.wiring.careful_git import config_entries
+from mainspring.wiring.environment import Places
+from mainspring.wiring.lookout import find_repositories
 
 _MOST_FILES = 100
 _MOST_WORDS = 200
@@ -98,6 +100,20 @@ class _Search:
         for each in (path, Path(os.path.realpath(path))):
             if each.is_relative_to(self.workspace) and each != self.workspace:
                 self.found[each.relative_to(self.workspace).as_posix()] = None
+
+
+async def with_repositories(places: Places, home: Path) -> Places:
+    """With the repositories of a workspace, and what their configurations name of it.
+
+    Raises: InvalidInput: see `named_by_git`.
+    """
+    workspace = places.workspace
+    found = await to_thread.run_sync(find_repositories, workspace, places.hidden)
+    above = [each for each in workspace.parents if (each / ".git").exists()]
+    trees = [*above[:1], *(workspace / each for each in found.trees)]
+    folders = [workspace / each for each in found.folders if not each.endswith(".git")]
+    named = await named_by_git(workspace, trees, folders, home) if trees or folders else ()
+    return replace(places, repositories=found, watched=named)
 
 
 async def named_by_git(

@@ -45,11 +45,11 @@ from mainspring.wiring.environment import (
     apart_from,
     places_of,
     read_environment,
+    with_protected,
     without_denied,
 )
-from mainspring.wiring.git_config import named_by_git
+from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
-from mainspring.wiring.lookout import find_repositories
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
@@ -147,7 +147,7 @@ class Outfitter:
         skills = [each for each in folders_of(opening.agent) if places.lacks(each)]
         places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
-        places = replace(places, watched=_protected_in(places.workspace, shared.policy))
+        places = with_protected(places, shared.policy)
         hands = await self._hands(key, places, shared)
         try:
             yield _Station(
@@ -264,15 +264,7 @@ class Outfitter:
         """Looked up once for each session: it goes through the whole workspace."""
         if (known := self._surveyed.get(places)) is not None:
             return known
-        home = Path(self._settings.home)
-        found = await to_thread.run_sync(find_repositories, places.workspace, places.hidden)
-        above = [each for each in places.workspace.parents if (each / ".git").exists()]
-        trees = [*above[:1], *(places.workspace / each for each in found.trees)]
-        folders = [places.workspace / each for each in found.folders if not each.endswith(".git")]
-        named = (
-            await named_by_git(places.workspace, trees, folders, home) if trees or folders else ()
-        )
-        surveyed = replace(places, repositories=found, watched=named)
+        surveyed = await with_repositories(places, Path(self._settings.home))
         self._surveyed.put(places, surveyed)
         return surveyed
 
@@ -359,14 +351,6 @@ def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
         hidden=places.hidden,
         extra=extra,
         is_guarded=partial(is_guarded, policy),
-    )
-
-
-def _protected_in(workspace: Path, policy: Policy) -> tuple[str, ...]:
-    """What this session protects of a workspace, from there on."""
-    own = (Path(each) for each in policy.protected)
-    return tuple(
-        each.relative_to(workspace).as_posix() for each in own if each.is_relative_to(workspace)
     )
 
 
