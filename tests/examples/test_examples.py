@@ -37,7 +37,10 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
     def run(name: str) -> tuple[Path, Facts]:
         folder = tmp_path / name
         shutil.copytree(EXAMPLES / name, folder)
-        ended = nursery.run(*offline_command(name), "--json", cwd=folder, env=environ)
+        trusting, running = offline_commands(name)
+        trusted = nursery.run(*trusting, cwd=folder, env=environ)
+        assert trusted.returncode == 0, trusted.stderr
+        ended = nursery.run(*running, "--json", cwd=folder, env=environ)
         *events, result = [json.loads(line) for line in ended.stdout.splitlines()]
         assert ended.returncode == 0, (ended.stderr, result)
         return folder, [event["payload"] for event in events]
@@ -45,15 +48,15 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
     return run
 
 
-def offline_command(name: str) -> list[str]:
+def offline_commands(name: str) -> list[list[str]]:
     """What the README says, without `cd` and the command's own name."""
     text = (EXAMPLES / name / "README.md").read_text()
     [line] = [line for line in text.splitlines() if "--model scripted:offline.yaml" in line]
-    there, _, command = line.partition(" && ")
+    there, *commands = line.split(" && ")
     assert there == f"cd examples/{name}"
-    [mainspring, *arguments] = shlex.split(command)
-    assert mainspring == "mainspring"
-    return arguments
+    spelled = [shlex.split(command) for command in commands]
+    assert all(words[0] == "mainspring" for words in spelled)
+    return [words[1:] for words in spelled]
 
 
 def published(events: Facts) -> set[str]:

@@ -201,3 +201,39 @@ async def test_hooks_do_not_get_what_the_harness_has_in_its_environment(scene: S
         [added] = await play.events(ContextAdded)
         assert f"CLAUDE_PROJECT_DIR={scene.workspace}" in added.text
         assert "not-for-hooks" not in added.text
+
+
+async def test_an_agent_cannot_rewrite_what_a_trusted_hook_runs(scene: Scene):
+    gate = scene.write("tools/gate.sh", "echo not today >&2; exit 2\n")
+    hook = command('sh "$CLAUDE_PROJECT_DIR"/tools/gate.sh', matcher="WebFetch")
+    told = command("sh tools/note.sh", matcher="Write")
+    scene.write("tools/note.sh", "touch noted\n")
+    scene.project(hooks={"PreToolUse": [hook, told]})
+    trust(scene.workspace, home=scene.home)
+    scene.write("run.sh", "echo exit 0 > tools/gate.sh; mv tools old; rm -rf tools")
+    async with scene.play(
+        calls("bash", command="sh run.sh"),
+        calls("write", file_path="fine", content="x"),
+        calls("read", file_path="tools/gate.sh"),
+        calls("write", file_path="tools/gate.sh", content="exit 0"),
+        mode="bypassPermissions",
+    ) as play:
+        result = await play.run()
+        assert result.reason == "requires_action"
+        assert "tools/gate.sh is protected" in ((await play.asked()).reason or "")
+        assert gate.read_text().startswith("echo not today")
+        assert (scene.workspace / "noted").exists()
+        gate.write_text("exit 0\n")  # somebody else was quicker
+        scene.write("tools/note.sh", "touch evil\n")
+    async with scene.play(
+        calls("write", file_path="x", content="x"), go_on=play.session.id
+    ) as play:
+        await play.deny(result, "no")
+        assert "has changed since it was trusted" in (await play.results())[-1]
+        assert not (scene.workspace / "evil").exists()
+        assert not (scene.workspace / "x").exists()
+    scene.warnings.clear()
+    async with scene.play(calls("write", file_path="y", content="y"), mode="acceptEdits") as play:
+        await play.run()
+        assert any("not trusted" in each for each in scene.warnings)
+        assert not (scene.workspace / "evil").exists()

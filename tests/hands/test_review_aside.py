@@ -10,7 +10,7 @@ from tests.hands.scene import Scene
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.lookout import Lookout, find_repositories
+from mainspring.wiring.lookout import Lookout, Repositories, find_repositories
 
 MADE = (
     *(".envrc", ".mcp.json", ".gitmodules", ".claude/settings.json", ".vscode/tasks.json"),
@@ -64,13 +64,14 @@ async def test_nested_repositories_keep_their_config_and_hooks(scene: Scene):
     git(scene.workspace / "a/sub", "init", "-q")
     config = scene.read("a/sub/.git/config")
     pointer = scene.write("b/.git", "gitdir: ../elsewhere\n")
-    tries = (
+    scene.write(
+        "run.sh",
         "echo evil > a/sub/.git/config; echo evil > a/sub/.git/hooks/pre-commit;"
         "echo evil > a/sub/.git/commondir; mv a/sub/.git a/sub/old; mv a b2;"
-        "echo 'gitdir: evil' > b/.git; rm -f b/.git"
+        "echo 'gitdir: evil' > b/.git; rm -f b/.git",
     )
     async with scene.play(
-        calls("bash", command=tries),
+        calls("bash", command="sh run.sh"),
         calls("bash", command="cd a/sub && touch x && git add x"),
         mode="bypassPermissions",
     ) as play:
@@ -83,23 +84,23 @@ async def test_nested_repositories_keep_their_config_and_hooks(scene: Scene):
 
 
 async def test_what_people_make_between_runs_stays_and_is_protected_from_then_on(scene: Scene):
-    scene.write("x")
+    scene.write("evil.sh", "echo evil > .vscode/tasks.json; rm -rf .vscode")
     async with scene.play(
         calls("bash", command="touch first"),
         calls("write", file_path=".vscode/tasks.json", content="mine"),
-        calls("bash", command="echo evil > .vscode/tasks.json; rm -rf .vscode; touch second"),
+        calls("bash", command="sh evil.sh; touch second"),
         mode="bypassPermissions",
     ) as play:
-        await play.run()
+        await play.allow(await play.run())
         assert (scene.workspace / "second").exists()
         assert scene.read(".vscode/tasks.json") == "mine"
     assert scene.read(".vscode/tasks.json") == "mine"
 
 
 async def test_what_a_service_makes_is_set_aside_in_the_end(scene: Scene):
-    command = "mkdir .husky; touch made; sleep 60"
+    scene.write("serve.sh", "mkdir .husky; touch made; sleep 60")
     async with scene.play(
-        calls("service_start", name="s", command=command),
+        calls("service_start", name="s", command="sh serve.sh"),
         calls("bash", command="until test -e made; do sleep 0.02; done"),
         mode="bypassPermissions",
     ) as play:
@@ -137,7 +138,9 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
     work, outside = tmp_path / "work", tmp_path / "outside"
     git(outside, "init", "-q")
     work.mkdir()
-    lookout = Lookout(work, find_repositories(work, ()), tmp_path / "state")
+    lookout = Lookout(
+        work, (found := find_repositories(work, ())).steering, found, tmp_path / "state"
+    )
     lookout.begin()
     (work / ".git").symlink_to(outside / ".git")
     (outside / ".git/commondir").write_text("x")
@@ -149,7 +152,7 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
 def test_what_cannot_leave_its_folder_gets_another_name_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    lookout = Lookout(tmp_path / "work", (), tmp_path / "state")
+    lookout = Lookout(tmp_path / "work", (), Repositories(), tmp_path / "state")
     lookout.workspace.mkdir()
     lookout.begin()
     (lookout.workspace / ".envrc").write_text("x")
@@ -171,7 +174,7 @@ def test_what_was_a_link_must_lead_where_it_did(tmp_path: Path):
     work = tmp_path / "work"
     (work / "real").mkdir(parents=True)
     (work / ".claude").symlink_to("real")
-    lookout = Lookout(work, (), tmp_path / "state")
+    lookout = Lookout(work, (), Repositories(), tmp_path / "state")
     lookout.begin()
     assert lookout.end() == []
     lookout.begin()
@@ -181,7 +184,7 @@ def test_what_was_a_link_must_lead_where_it_did(tmp_path: Path):
 
 
 def test_a_program_cannot_make_another_ones_work_pass_for_somebody_elses(tmp_path: Path):
-    lookout = Lookout(tmp_path / "work", (), tmp_path / "state")
+    lookout = Lookout(tmp_path / "work", (), Repositories(), tmp_path / "state")
     lookout.workspace.mkdir()
     lookout.begin()
     (lookout.workspace / ".envrc").touch()

@@ -66,3 +66,42 @@ async def test_what_a_hook_approves_instead_is_held_against_the_rules(command: s
 async def test_a_hook_that_does_not_approve_changes_nothing():
     decided = await asked(Changing("make all", None))
     assert (decided.decision, decided.updated_input) == ("ask", None)
+
+
+class Agreeable:
+    """One hook wants a person to be asked, and another answers in the person's place."""
+
+    def __init__(self, before: Literal["allow", "ask"]) -> None:
+        self.before: Literal["allow", "ask"] = before
+
+    async def run(self, occasion: Occasion) -> Ruling:
+        if occasion.event == "PreToolUse":
+            return Ruling(permission=self.before)
+        return Ruling(permission="allow")
+
+
+@pytest.mark.parametrize("is_headless", [True, False])
+@pytest.mark.parametrize("before", ["allow", "ask"])
+async def test_no_hook_lets_a_protected_path_be_changed(
+    before: Literal["allow", "ask"], is_headless: bool
+):
+    gates = Gatekeeper(
+        thread=Thread(id="sthr_1"),
+        policy=Policy(workspace="/w", mode="bypassPermissions"),
+        place=lambda: Place(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
+        clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
+        is_sandboxed=True,
+        is_headless=is_headless,
+        hooks=Agreeable(before),
+    )
+    call = Call(
+        id="1",
+        name="write",
+        input={"file_path": ".git/config", "content": ""},
+        idempotency_key="k",
+        session_id="s",
+        thread_id="sthr_1",
+    )
+    decided = await gates.authorize(call, echo("write"), Traits())
+    assert decided.decision == ("deny" if is_headless else "ask")
+    assert ("tell the user" in (decided.reason or "")) is is_headless

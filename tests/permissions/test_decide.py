@@ -219,11 +219,11 @@ PROTECTED = [
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("judged", PROTECTED, ids=lambda judged: str(judged.input))
-def test_a_protected_path_is_asked_about_outside_of_bypass(judged: Judged, mode: Mode):
+def test_a_protected_path_is_asked_about_in_every_mode(judged: Judged, mode: Mode):
     policy = in_mode(mode, rules(allow=("Edit", "Bash")))
     policy = replace(policy, sandbox_allows_bash=True, directories=(HOME,))
     decision = decided(judged, policy, is_sandboxed=True)
-    expected = {"bypassPermissions": "allow", "dontAsk": "deny", "plan": "deny"}.get(mode, "ask")
+    expected = {"dontAsk": "deny", "plan": "deny"}.get(mode, "ask")
     assert decision.decision == expected
     assert decision.asks != "classifier"
 

@@ -12,8 +12,8 @@ from mainspring.harness.permissions.paths import (
     is_hit,
     is_inside,
     is_meant,
-    is_protected,
 )
+from mainspring.harness.permissions.protected import is_protected
 
 ROOTS = Roots(folder="/srv/rules", cwd=WORKSPACE, home=HOME)
 
@@ -85,14 +85,32 @@ def test_searching_a_folder_is_meant_if_all_in_it_is():
         "/w/.git/config", "/w/.git", "/w/sub/.GIT/hooks/x", "/w/.claude/settings.json", "/w/.npmrc",
         "/w/.mainspring/settings.local.json", "/h/.BashRC", "/w/.mcp.json", "/w/.vscode/tasks.json",
         "/h/.gitconfig", "/w/.idea/x", "/w/.husky/pre-commit", "/w/.devcontainer/x",
-        "/h/.ripgreprc",
+        "/h/.ripgreprc", "/w/.cursor/x", "/w/.gemini/x", "/w/.codex/config.toml", "/w/.zed/x",
+        "/w/.windsurf/x", "/w/.continue/x", "/w/.opencode/x", "/w/.mise.toml", "/w/mise.toml",
+        "/w/.config/mise/config.toml", "/w/sub/.tool-versions", "/w/lefthook.yml", "/w/.Rprofile",
+        "/w/a.code-workspace", "/w/.yarn/releases/yarn.cjs", "/w/.g\u200cit/config", "/w/.git /x",
     ],
 )  # fmt: skip
 def test_paths_that_steer_what_runs_are_protected(path: str):
     assert is_protected(path)
 
 
-@pytest.mark.parametrize("path", ["/w/git", "/w/.gitignore", "/w/a.git/x", "/w/src/x.py", ""])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/w/git",
+        "/w/.gitignore",
+        "/w/a.git/x",
+        "/w/src/x.py",
+        "/w/Makefile",
+        "/w/AGENTS.md",
+        "/w/package.json",
+        "/w/.github/workflows/ci.yml",
+        "/w/.config/x",
+        "/w/.yarn/cache/x",
+        "",
+    ],
+)
 def test_other_paths_are_not_protected(path: str):
     assert not is_protected(path)
 

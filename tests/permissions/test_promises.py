@@ -181,3 +181,59 @@ def test_nothing_that_is_called_or_ruled_breaks_the_decision(
     judged = judged_call(tool, given, Traits(), place())
     standing = Standing(mode=next(each for each in MODES if each == mode))
     assert outcome(judged, policy, standing, False) in LENIENCY
+
+
+PROTECTED_PATHS = [".git/config", ".GIT/hooks/x", ".claude/settings.json", "sub/.cursor/mcp.json",
+                   ".mise.toml", "tools/hook.sh", "tools/HOOK.sh"]  # fmt: skip
+
+
+@st.composite
+def protected_writes(draw: st.DrawFn) -> Judged:
+    path = draw(st.sampled_from(PROTECTED_PATHS))
+    given: dict[str, dict[str, object]] = {
+        "write": {"file_path": path, "content": ""},
+        "edit": {"file_path": f"{WORKSPACE}/{path}"},
+        "Write": {"file_path": f"a/../{path}"},
+        "close_worktree": {"paths": ["a", path]},
+        "bash": {"command": f"echo x | tee {path}"},
+        "service_start": {"command": f"true && echo x > {path}"},
+        "mcp__files__put": {"where": {"path": path}},
+        "deploy": {"target": [f"file://{WORKSPACE}/{path}"]},
+    }
+    tool = draw(st.sampled_from(sorted(given)))
+    return judged_call(tool, given[tool], Traits(), place(LINKS))
+
+
+@given(protected_writes(), POLICIES, STANDINGS, st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_write_to_a_protected_path_is_never_allowed_whatever_the_mode_and_the_rules(
+    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+):
+    own = replace(policy, protected=(f"{WORKSPACE}/tools/hook.sh",))
+    assert outcome(judged, own, standing, is_sandboxed) != "allow"
+
+
+@given(st.sampled_from(PROTECTED_PATHS), st.sampled_from(["edit", "bash", "link"]))
+@settings(max_examples=50, deadline=None)
+def test_only_the_very_path_is_let_be_changed_by_file_tools_and_by_its_own_name(
+    path: str, way: str
+):
+    other = f"{WORKSPACE}/other"
+    by_link = judged_call(
+        "edit", {"file_path": "link"}, Traits(), place({f"{WORKSPACE}/link": other})
+    )
+    judged = {
+        "edit": judged_call("edit", {"file_path": path.upper()}, Traits(), place()),
+        "bash": judged_call("bash", {"command": f"echo x > {path}"}, Traits(), place()),
+        "link": by_link,
+    }[way]
+    free = Policy(
+        workspace=WORKSPACE,
+        home=HOME,
+        mode="bypassPermissions",
+        protected=(other, f"{WORKSPACE}/tools/hook.sh"),
+    )
+    leave = Standing(allowed_protected=frozenset((f"{WORKSPACE}/{path}", f"{WORKSPACE}/link")))
+    assert outcome(judged, free, leave, True) == "ask"
+    named = judged_call("edit", {"file_path": path}, Traits(), place())
+    assert outcome(named, free, leave, True) == "allow"

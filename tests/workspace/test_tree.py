@@ -208,3 +208,19 @@ async def test_the_root_may_itself_be_reached_through_a_link(root: Path, tmp_pat
     tree = Tree(alias)
     assert await read(tree, str(alias / "a")) == b"a"
     assert await read(tree, "b") == b"a"
+
+
+async def test_what_is_guarded_is_written_under_its_own_name_only(root: Path):
+    (root / ".git").mkdir()
+    (root / "notes").symlink_to(".git")
+    (root / "inside").mkdir()
+    (root / "inside/config").symlink_to("../.git/config")
+    tree = Tree(root, is_guarded=lambda path: "/.git" in path)
+    for path in ("notes/config", "inside/config", "notes/new/deeper/x", "inside/../notes/config"):
+        with pytest.raises(FileRefused, match="protected"):
+            await tree.write(path, b"[core]")
+    assert not any((root / ".git").iterdir())
+    await tree.write(".git/config", b"[core]")
+    (root / "own").symlink_to("inside")
+    await tree.write("own/fine", b"x")
+    assert (root / "inside/fine").read_bytes() == b"x"

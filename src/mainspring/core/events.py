@@ -79,15 +79,24 @@ class RuleText(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
 
 
 class PermissionUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """As Claude Code's hooks write it; `grant_id`, `expires_at` and `max_uses` are ours."""
+    """As Claude Code's hooks write it; `paths`, `grant_id`, `expires_at` and `max_uses` are
+    ours."""
 
     type: Literal[
-        "addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"
+        "addRules",
+        "replaceRules",
+        "removeRules",
+        "setMode",
+        "addDirectories",
+        "removeDirectories",
+        "allowProtected",  # ours: counts only if it is the operator's
     ]
     rules: tuple[RuleText, ...] = ()
     behavior: Literal["allow", "ask", "deny"] | None = None
     mode: str | None = None
     directories: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Protected paths that file tools may change: absolute, links followed, each for itself."""
     destination: Literal["session", "localSettings", "projectSettings", "userSettings"] = "session"
     grant_id: str | None = None
     expires_at: str | None = None

@@ -15,7 +15,7 @@ from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import occasions
 from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import classify
-from mainspring.harness.permissions.decide import addressed, decide
+from mainspring.harness.permissions.decide import PROTECTED, addressed, decide
 from mainspring.harness.permissions.judged import Place, after, judged_call
 from mainspring.harness.permissions.policy import Mode, Policy, stricter
 from mainspring.harness.permissions.skills import with_skills
@@ -28,6 +28,10 @@ from mainspring.harness.permissions.standing import (
 from mainspring.harness.reasons import Continue, Ended
 from mainspring.harness.thread import Thread
 
+NOBODY_TO_ASK = (
+    "Nobody is there to allow it: leave it as it is, go on with the rest, and tell the user what to"
+    " change there (or to run this again with --allow-protected and that path)"
+)
 Classifier: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 """A system prompt and a question, to a model's answer and what the log has to know of it."""
 
@@ -42,6 +46,8 @@ class Gatekeeper:
     is_sandboxed: bool
     hooks: Hooks = field(default_factory=NoHooks)
     classifier: Classifier | None = None
+    is_headless: bool = False
+    """Nobody can be asked: changes to protected paths are denied at once."""
     ceiling: Mode | None = None
     """The freest mode that may hold: a subagent's own, whatever the session's is."""
     on_compaction: Callable[[], None] = lambda: None
@@ -76,10 +82,18 @@ class Gatekeeper:
         if ruling.updated_input is not None:
             call = replace(call, input=tool.judged(ruling.updated_input))
             traits = tool.traits(ruling.updated_input)
-        decision = addressed(_after_hooks(ruling, self._decided(call, traits)), self.mode)
+        decision = self._addressed(_after_hooks(ruling, self._decided(call, traits)))
         if decision.decision == "ask":
             decision = await self._asked(call, tool, decision)
         return _with(ruling, decision)
+
+    def _addressed(self, decision: Decision) -> Decision:
+        decision = addressed(decision, self.mode)
+        is_askable = decision.decision == "ask" and not self.is_headless
+        if decision.rule != PROTECTED or is_askable:
+            return decision
+        reason = f"{decision.reason}. {NOBODY_TO_ASK}"
+        return replace(decision, decision="deny", reason=reason)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         decision = self._decided(call, traits)
@@ -114,7 +128,7 @@ class Gatekeeper:
             changed = ruling.updated_input
             if changed is not None:  # what it has made of the call is judged like the call
                 call = replace(call, input=tool.judged(changed))
-                decision = addressed(self._decided(call, tool.traits(changed)), self.mode)
+                decision = self._addressed(self._decided(call, tool.traits(changed)))
             allowed = Decision(decision="allow", gate="hook", reason=ruling.reason)
             is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
             said = replace(allowed if is_open else decision, updated_input=changed)
@@ -157,10 +171,10 @@ def _after_hooks(ruling: Ruling, decision: Decision) -> Decision:
     """A hook may be stricter than the rules; it is laxer only where no rule says anything."""
     if decision.decision == "deny":
         return decision
-    if ruling.permission in ("ask", "defer"):
+    is_settled = decision.decision == "ask" and decision.gate in ("rule", "guardrail")
+    if ruling.permission in ("ask", "defer") and not is_settled:
         return Decision(decision="ask", gate="hook", reason=ruling.reason or decision.reason)
-    is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
-    if ruling.permission == "allow" and is_open:
+    if ruling.permission == "allow" and decision.decision == "ask" and not is_settled:
         return Decision(decision="allow", gate="hook", reason=ruling.reason)
     return decision
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,17 @@ from msgspec.structs import replace
 
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import ContextAdded, PolicyAdopted
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.meaning import for_model
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy
+from mainspring.harness.permissions.paths import absolute
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, is_guarded
 from mainspring.harness.permissions.standing import Standing, apply
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.kit import Opening
+from mainspring.wiring.environment import Places
 from mainspring.wiring.policies import LoadedPolicy, load_policy
 from mainspring.wiring.wish import Wish
 
@@ -38,6 +42,10 @@ class Adopted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Each as its own JSON: what they mean is `wiring.hooks`'."""
     is_trusted: bool = False
     """Whether the project's own hooks may run."""
+    hook_roots: tuple[str, ...] = ()
+    """Folders whose files hooks run only as somebody has vouched for them; the workspace first."""
+    hook_files: dict[str, str] = {}
+    """Those files, by absolute path: their hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +57,41 @@ class Rules:
     warnings: tuple[str, ...]
 
 
-async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wish) -> Rules:
+async def adopt(settings: Settings, opening: Opening, places: Places, wish: Wish) -> Rules:
     """Those that the session has, or those that the files have now.
 
     Raises:
         InvalidInput: a file cannot be understood.
     """
-    home = Path(settings.home)
+    home, workspace = Path(settings.home), places.workspace
+    protected = _protected(opening, places)
     loaded = await to_thread.run_sync(
         lambda: load_policy(workspace, home=home, only_managed=wish.is_served, agent=wish.agent)
     )
     if opening.thread.gear.policy is not None:
-        return await _kept(opening, loaded, wish)
-    brought = loaded.hooks
+        return await _kept(opening, loaded, wish, protected)
+    brought, vouched = loaded.hooks, dict(loaded.scripts)
+    roots = [str(workspace), *map(os.path.realpath, [wish.agent] if wish.agent else [])]
     if not wish.is_served:
-        brought += await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
+        plugins = await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
+        brought += plugins.settings
+        roots += plugins.roots
+        vouched |= plugins.scripts
     kept_hooks, odd = hooks.read_hooks(brought) if brought else ((), ())
+    protected += tuple(loaded.scripts) if kept_hooks else ()
     policy = replace(
         loaded.policy,
         mode=wish.mode or loaded.policy.mode,
+        protected=protected,
         rules=(*loaded.policy.rules, *wish.rules),
     )
-    adopted = Adopted(policy=policy, hooks=kept_hooks, is_trusted=loaded.is_trusted)
+    adopted = Adopted(
+        policy=policy,
+        hooks=kept_hooks,
+        is_trusted=loaded.is_trusted,
+        hook_roots=tuple(dict.fromkeys(roots)) if kept_hooks else (),
+        hook_files=vouched if kept_hooks else {},
+    )
     kept = await opening.writer.put_blob(
         msgspec.json.encode(adopted), media_type="application/json"
     )
@@ -78,6 +99,7 @@ async def adopt(settings: Settings, opening: Opening, workspace: Path, wish: Wis
     facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
     if mode == "plan":
         facts.append(_told(mode))
+    facts += _allowed(opening, policy, wish)
     warnings = (*loaded.warnings, *odd)
     return Rules(adopted=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
 
@@ -86,9 +108,27 @@ def _told(mode: Mode) -> ContextAdded:
     return ContextAdded(text=for_model(mode), source="mode")
 
 
-async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
+def _protected(opening: Opening, places: Places) -> tuple[str, ...]:
+    """What is protected in this session besides: what the git configuration names, and the files of
+    skills that somebody has vouched for as they are."""
+    named = (str(places.workspace / each) for each in places.watched)
+    agent = opening.agent
+    called = (each.own.skills for each in agent.subagents if each.own is not None)
+    skills = (
+        skill.folder
+        for skill in (*agent.skills, *(skill for several in called for skill in several))
+        if skill.is_trusted and skill.kind == "skill" and skill.file
+    )
+    return tuple(dict.fromkeys((*named, *skills)))
+
+
+async def _kept(
+    opening: Opening, loaded: LoadedPolicy, wish: Wish, protected: tuple[str, ...]
+) -> Rules:
     assert opening.thread.gear.policy is not None
     adopted = await still_adopted(opening.log, opening.thread.gear.policy, loaded)
+    known = dict.fromkeys((*adopted.policy.protected, *protected))
+    adopted = replace(adopted, policy=replace(adopted.policy, protected=tuple(known)))
     if wish.is_served:  # the client may have given the session other tools meanwhile
         lasting = [rule for rule in adopted.policy.rules if rule.scope != "session"]
         policy = replace(adopted.policy, rules=(*lasting, *wish.rules))
@@ -97,7 +137,34 @@ async def _kept(opening: Opening, loaded: LoadedPolicy, wish: Wish) -> Rules:
     if wish.mode is not None and wish.mode != _mode_of(opening, adopted):
         update = PermissionUpdate(type="setMode", mode=wish.mode)
         facts = (PermissionUpdated(updates=(update,), by="operator"), _told(wish.mode))
+    facts += _allowed(opening, adopted.policy, wish)
     return Rules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
+
+
+def _allowed(opening: Opening, policy: Policy, wish: Wish) -> tuple[KnownPayload, ...]:
+    """What the caller lets file tools change although it is protected, if the session does not know
+    it yet.
+
+    Raises:
+        InvalidInput: it is not one protected file under its own name.
+    """
+    known = reduce(apply, opening.thread.gear.permissions, Standing()).allowed_protected
+    paths = tuple(map(partial(_one_file, policy), wish.allow_protected))
+    if known.issuperset(paths):
+        return ()
+    update = PermissionUpdate(type="allowProtected", paths=paths)
+    return (PermissionUpdated(updates=(update,), by="operator"),)
+
+
+def _one_file(policy: Policy, path: str) -> str:
+    whole = absolute(path, cwd=policy.workspace, home=policy.home)
+    if os.path.realpath(whole) != whole:
+        raise InvalidInput(f"--allow-protected {path}: it is a link, or goes through one")
+    if os.path.isdir(whole):
+        raise InvalidInput(f"--allow-protected {path}: it is a folder; name each file in it")
+    if not is_guarded(policy, whole):
+        raise InvalidInput(f"--allow-protected {path}: it is not protected")
+    return whole
 
 
 def with_rules(adopted: Adopted, more: tuple[HeldRule, ...]) -> Adopted:

@@ -40,6 +40,8 @@ class Wanted:
     workspace: str | None = None
     """Where it works, if not in this folder."""
     is_unsandboxed: bool = False
+    allow_protected: tuple[str, ...] = ()
+    """See `Wish`."""
 
 
 def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = None) -> AgentFolder:

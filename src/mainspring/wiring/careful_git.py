@@ -215,6 +215,21 @@ async def _run(
         raise HandsError(f"git cannot be run in {at}: {error.strerror}") from error
 
 
+async def config_entries(content: bytes) -> list[tuple[str, str]]:
+    """The settings in the text of a configuration; what it includes is not looked into.
+
+    Raises:
+        HandsError: it is none that git would read, or git is not there to read it.
+    """
+    done = await _run(
+        ("config", "--file", "-", "--no-includes", "--list", "-z"), Path("/"), {}, {}, content
+    )
+    if done.returncode != 0:
+        raise HandsError(f"git cannot read it: {complaint(done)}")
+    entries = (entry.partition("\n") for entry in split_names(os.fsdecode(done.stdout)))
+    return [(name, value) for name, _, value in entries]
+
+
 def _by_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Not by arguments, where a name may not have every character."""
     told = {"GIT_CONFIG_COUNT": str(len(settings))}

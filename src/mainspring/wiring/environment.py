@@ -17,7 +17,7 @@ from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
-from mainspring.wiring.lookout import PROTECTED
+from mainspring.wiring.lookout import PROTECTED, Repositories
 from mainspring.wiring.private_files import private_files
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ class Places:
     """In the workspace, relative to it, and not the session's to see."""
     protected: tuple[str, ...] = ()
     """In the workspace, relative to it: programs may not change it."""
+    watched: tuple[str, ...] = ()
+    """The same; and programs may not make it, where it is not there."""
+    repositories: Repositories | None = None
+    """As they were found; `None`: nobody has looked."""
     beside: tuple[Path, ...] = ()
     """Outside of the workspace, or hidden there: programs may read it all the same."""
     private: tuple[Path, ...] = ()
@@ -99,6 +103,14 @@ class Places:
             return not folder.is_relative_to(self.workspace)
         hidden = any(real.is_relative_to(self.workspace / each) for each in self.hidden)
         return hidden and real == folder
+
+
+def with_protected(places: Places, policy: Policy) -> Places:
+    """What a session protects besides is kept from its programs, too."""
+    own = (Path(each) for each in policy.protected)
+    inside = (each for each in own if each.is_relative_to(places.workspace))
+    watched = tuple(each.relative_to(places.workspace).as_posix() for each in inside)
+    return replace(places, watched=watched)
 
 
 def without_denied(places: Places, policy: Policy) -> Places:
@@ -208,6 +220,8 @@ def apart_from(places: Places, workspace: Path, thread_id: str, repository: Path
         state=places.state.with_name(apart(places.state.name, thread_id)),
         hidden=(),
         protected=(),
+        watched=(),
+        repositories=None,
         beside=(*places.beside, repository),
     )
 

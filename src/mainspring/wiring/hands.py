@@ -269,9 +269,12 @@ class Bench:
         credentials: tuple[Credential, ...] | None,
     ) -> Hands:
         overheard: list[KnownPayload] = []
-        steering = await to_thread.run_sync(find_repositories, places.workspace, places.hidden)
-        places = replace(places, protected=(*places.protected, *steering))
-        lookout = await to_thread.run_sync(Lookout, places.workspace, steering, places.state)
+        found = places.repositories or await to_thread.run_sync(
+            find_repositories, places.workspace, places.hidden
+        )
+        watched = (*found.steering, *places.watched)
+        places = replace(places, protected=(*places.protected, *watched))
+        lookout = await to_thread.run_sync(Lookout, places.workspace, watched, found, places.state)
         parting = AsyncExitStack()
         async with AsyncExitStack() as unless_opened:
             unless_opened.push_async_callback(parting.aclose)

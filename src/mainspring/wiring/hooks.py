@@ -13,6 +13,7 @@ from mainspring.capabilities.hooks.config import HookConfig, Scope, parse_hooks
 from mainspring.capabilities.hooks.runner import HookRunner
 from mainspring.capabilities.hooks.runner import Policy as HookPolicy
 from mainspring.capabilities.hooks.runner import Session as HookSession
+from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.tool import Traits
@@ -86,7 +87,12 @@ def hook_runner(
         HookSession(told=told, matches_rule=matches_rule),
         Ports(
             surroundings=Surroundings(
-                project=Path(adopted.policy.workspace), environment=settings.environment
+                project=Path(adopted.policy.workspace),
+                environment=settings.environment,
+                scripts=Scripts(
+                    roots=adopted.hook_roots or (adopted.policy.workspace,),
+                    files=adopted.hook_files,
+                ),
             ),
             ask=answer,
         ),

@@ -5,6 +5,7 @@ What exists when a sandbox starts is the sandbox's to protect; nothing can be mo
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections import deque
@@ -16,42 +17,75 @@ from pathlib import Path
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Ran
 from mainspring.core.ids import new_id
+from mainspring.harness.permissions.protected import (
+    IN_GIT,
+    PROJECT_FILES,
+    PROJECT_FOLDERS,
+    PROJECT_PATHS,
+    REBASE_LISTS,
+    protected_names,
+)
 
 PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/info", ".git/config.worktree"),
-    *(".gitmodules", ".envrc"),
-    *(".agents", ".claude", ".kiro", ".vscode", ".idea", ".husky", ".devcontainer"),
-    *("agent.yaml", "hooks.json", ".mcp.json", "mcp.json"),
+    *(f".git/{name}" for name in IN_GIT),
+    *sorted(PROJECT_FOLDERS | PROJECT_FILES),
+    *PROJECT_PATHS,
 )
 """What programs may read and not change: it runs later, or steers what runs."""
-_IN_GIT = ("hooks", "config", "info", "config.worktree", "commondir")
 _NEVER_MEANT = "commondir"
 """Has git believe another config. It makes one in linked worktrees only, which are elsewhere."""
 _LOOKS_LIKE_GIT = frozenset(("HEAD", "objects", "refs"))
+_LOOKS_LIKE_WORKTREE = frozenset(("HEAD", "commondir", "gitdir"))
+"""In the repository that a linked worktree is of: what it keeps of that one."""
 _NOT_ENTERED = frozenset(("objects", "node_modules"))
 _DEEPEST = 6
 _MOST_FOLDERS = 10_000
 _MOST_REPOSITORIES = 50
+_MOST_TODO_BYTES = 1_000_000
+_HARMLESS_STEPS = frozenset(
+    b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u"
+    b" noop".split()
+)
+"""Of a rebase; all but `exec`."""
 
 
-def find_repositories(workspace: Path, hidden: Collection[str]) -> tuple[str, ...]:
-    """What steers git in the repositories of a workspace, nested ones and submodules too: those
-    nearest to its root, if there are many. Relative paths; not all of them need to be there."""
-    found: list[str] = []
+@dataclass(frozen=True, slots=True)
+class Repositories:
+    """Those of a workspace, nested ones and submodules too; the nearest to its root, if there are
+    many. All paths are from the workspace on."""
+
+    steering: tuple[str, ...] = ()
+    """What steers git in them; not all of it need be there."""
+    trees: tuple[str, ...] = ()
+    """Their working trees."""
+    folders: tuple[str, ...] = ()
+    """Where git keeps them."""
+
+
+def find_repositories(workspace: Path, hidden: Collection[str]) -> Repositories:
+    steering: list[str] = []
+    trees: list[str] = []
+    kept: list[str] = []
     pending = deque([""])
-    looked = repositories = 0
-    while pending and looked < _MOST_FOLDERS and repositories < _MOST_REPOSITORIES:
+    looked = 0
+    while pending and looked < _MOST_FOLDERS and len(kept) < _MOST_REPOSITORIES:
         looked += 1
         at = pending.popleft()
         folders, files = _listed(workspace / at)
-        if folders | files >= _LOOKS_LIKE_GIT:
-            repositories += 1
-            found += [os.path.join(at, name) for name in _IN_GIT]
+        names = folders | files
+        if names >= _LOOKS_LIKE_GIT:
+            kept.append(at)
+            steering += [os.path.join(at, name) for name in IN_GIT]
+        elif names >= _LOOKS_LIKE_WORKTREE:
+            steering += [os.path.join(at, name) for name in (*IN_GIT, "gitdir")]
         if ".git" in files:  # says where the repository is, and git believes it
-            found.append(os.path.join(at, ".git"))
+            steering.append(os.path.join(at, ".git"))
+        if ".git" in names:
+            trees.append(at)
+            steering += [os.path.join(at, name) for name in protected_names(names, is_root=not at)]
         below = [os.path.join(at, name) for name in sorted(folders - _NOT_ENTERED)]
         pending += [path for path in below if path.count("/") < _DEEPEST and path not in hidden]
-    return tuple(found)
+    return Repositories(tuple(steering), tuple(trees), tuple(kept))
 
 
 def _listed(folder: Path) -> tuple[set[str], set[str]]:
@@ -71,6 +105,7 @@ class Lookout:
     workspace: Path
     watched: tuple[str, ...]
     """Relative to the workspace."""
+    repositories: Repositories
     state: Path
     """The private folder of the session's sandbox."""
     _known: dict[str, str] = field(default_factory=dict[str, str])
@@ -105,7 +140,7 @@ class Lookout:
     def _look(self) -> dict[str, str]:
         """What there is of what is watched, and where it leads if it is a link."""
         found: dict[str, str] = {}
-        for path in (".git", ".git/modules", *PROTECTED, *self.watched, *self._in_git()):
+        for path in (".git", ".git/modules", *PROJECT_PATHS, *self.watched, *self._listed()):
             parts = path.split("/")
             for size in range(1, len(parts) + 1):
                 upper = "/".join(parts[:size])
@@ -115,12 +150,49 @@ class Lookout:
                 if kind or size == len(parts):
                     found[upper] = kind
                     break
+        for path in (".git", *self.repositories.folders):
+            found |= self._rebase_programs(path)
         return found
 
-    def _in_git(self) -> Iterator[str]:
-        yield from (f".git/{name}" for name in _IN_GIT)
+    def _listed(self) -> Iterator[str]:
+        """By the names that there are: those that count can be spelled in many ways."""
+        for tree in dict.fromkeys(("", *self.repositories.trees)):
+            folders, files = _listed(self.workspace / tree)
+            for name in protected_names(folders | files, is_root=not tree):
+                yield os.path.join(tree, name)
+        yield from (f".git/{name}" for name in IN_GIT)
         modules, _ = _listed(self.workspace / ".git/modules")
         yield from (f".git/modules/{name}" for name in modules)
+
+    def _rebase_programs(self, git_folder: str) -> dict[str, str]:
+        """A rebase that was left to be continued, if it would run programs: with which."""
+        found: dict[str, str] = {}
+        for name in REBASE_LISTS:
+            path = os.path.join(git_folder, name)
+            programs = self._steps(path) - _HARMLESS_STEPS
+            if programs:
+                found[os.path.dirname(path)] = hashlib.sha256(
+                    b"\0".join(sorted(programs))
+                ).hexdigest()
+        return found
+
+    def _steps(self, path: str) -> set[bytes]:
+        """What is done in its steps; of those that are not known to be harmless, the whole line."""
+        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            with self._folder_of(path) as folder:
+                opened = os.open(os.path.basename(path), how, dir_fd=folder)
+            with os.fdopen(opened, "rb") as file:
+                content = file.read(_MOST_TODO_BYTES + 1)
+        except FileNotFoundError:
+            return set()
+        except OSError:
+            return {b"cannot be read"}
+        lines = [line.strip() for line in content.splitlines()]
+        if len(content) > _MOST_TODO_BYTES:
+            return {content}
+        steps = [line for line in lines if line and not line.startswith(b"#")]
+        return {first if (first := line.split()[0]) in _HARMLESS_STEPS else line for line in steps}
 
     def _kind(self, path: str) -> str | None:
         """`None`: there is no such thing; empty: it is no link."""

@@ -29,7 +29,7 @@ from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import Policy, moved, remove_denied
+from mainspring.harness.permissions.policy import Policy, is_guarded, moved, remove_denied
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
@@ -45,8 +45,10 @@ from mainspring.wiring.environment import (
     apart_from,
     places_of,
     read_environment,
+    with_protected,
     without_denied,
 )
+from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.surrounding import look_around, with_surroundings
@@ -108,6 +110,7 @@ class Outfitter:
         self._files: Latest[str, list[Tool]] = Latest(_MOST_KNOWN)
         self._known_around: Latest[str, Surroundings] = Latest(_MOST_KNOWN)
         self._looked: Latest[tuple[Places, Policy], Places] = Latest(_MOST_KNOWN)
+        self._surveyed: Latest[Places, Places] = Latest(_MOST_KNOWN)
         self._warned: Latest[str, str] = Latest(_MOST_KNOWN)
 
     @asynccontextmanager
@@ -118,7 +121,8 @@ class Outfitter:
             async with self._handless(opening, wish)(opening) as kit:
                 yield kit
             return
-        rules = await adopt(self._settings, opening, places.workspace, wish)
+        places = await self._with_repositories(places)
+        rules = await adopt(self._settings, opening, places, wish)
         environment = read_environment({**wish.sandbox, **rules.loaded.sandbox})
         for warning in rules.warnings:
             self._warn(wish, warning)
@@ -143,6 +147,7 @@ class Outfitter:
         skills = [each for each in folders_of(opening.agent) if places.lacks(each)]
         places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
+        places = with_protected(places, shared.policy)
         hands = await self._hands(key, places, shared)
         try:
             yield _Station(
@@ -168,7 +173,7 @@ class Outfitter:
         """What one thread works with."""
         hands, policy, wish = station.hands, shared.policy, shared.wish
         overheard: list[KnownPayload] = [] if hands is None else hands.overheard
-        gates = self._gatekeeper(opening, policy, hands)
+        gates = self._gatekeeper(opening, policy, hands, wish)
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
@@ -236,7 +241,7 @@ class Outfitter:
         if not wish.is_served:
             return self._bare
         policy = Policy(workspace=_ELSEWHERE, home="/root", rules=wish.rules, mode=wish.mode)
-        return bare(self._gatekeeper(opening, policy, None))
+        return bare(self._gatekeeper(opening, policy, None, wish))
 
     def _places(self, opening: Opening, wish: Wish) -> Places | None:
         """Where it works; `None`, with a warning, if that is no place for an agent.
@@ -254,6 +259,14 @@ class Outfitter:
                 raise  # they would run without any rules
             self._warn(wish, "; ".join([str(error), *getattr(error, "__notes__", ())]))
             return None
+
+    async def _with_repositories(self, places: Places) -> Places:
+        """Looked up once for each session: it goes through the whole workspace."""
+        if (known := self._surveyed.get(places)) is not None:
+            return known
+        surveyed = await with_repositories(places, Path(self._settings.home))
+        self._surveyed.put(places, surveyed)
+        return surveyed
 
     async def _without_denied(self, places: Places, policy: Policy) -> Places:
         """Looked up once for each session and its rules: it goes through the whole workspace."""
@@ -307,7 +320,9 @@ class Outfitter:
             self._warned.put(warning, warning)
             wish.warn(warning)
 
-    def _gatekeeper(self, opening: Opening, policy: Policy, hands: Hands | None) -> Gatekeeper:
+    def _gatekeeper(
+        self, opening: Opening, policy: Policy, hands: Hands | None, wish: Wish
+    ) -> Gatekeeper:
         place = _place(policy)
         is_isolated = hands is not None and hands.box.level == "isolated"
         return Gatekeeper(
@@ -318,6 +333,7 @@ class Outfitter:
             is_sandboxed=is_isolated,
             classifier=asked_of(self._shelf, opening.agent.model),
             ceiling=opening.mode,
+            is_headless=wish.is_headless,
         )
 
 
@@ -330,7 +346,12 @@ def _has_hands(agent: Agent) -> bool:
 def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
     extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
     extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
-    return Tree(places.workspace, hidden=places.hidden, extra=extra)
+    return Tree(
+        places.workspace,
+        hidden=places.hidden,
+        extra=extra,
+        is_guarded=partial(is_guarded, policy),
+    )
 
 
 def _place(policy: Policy) -> Place:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from mainspring.capabilities.hooks.scripts import digest
 from mainspring.config import Settings
 from mainspring.runtime.folder.plugin import Plugin
 from mainspring.runtime.folder.plugins import installed
@@ -13,16 +15,34 @@ from mainspring.runtime.skills.pins import PINS_FILE, Pins
 from mainspring.wiring.policies import HookSettings
 
 
-def plugin_hooks(settings: Settings, folder: Path) -> tuple[HookSettings, ...]:
+@dataclass(frozen=True, slots=True)
+class PluginHooks:
+    settings: tuple[HookSettings, ...] = ()
+    roots: tuple[str, ...] = ()
+    """Of the plugins that they are of."""
+    scripts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """All files of these, by absolute path: the hash of what was vouched for."""
+
+
+def plugin_hooks(settings: Settings, folder: Path) -> PluginHooks:
     """Of the user's plugins and of the folder's; in the order that they are found."""
     home = Path(settings.home)
     found = installed(folder, None if folder == home else home)
     with_hooks = [plugin for plugin in found.plugins if plugin.hooks]
     if not with_hooks:
-        return ()
+        return PluginHooks()
     pins = Pins(home / PINS_FILE)
-    return tuple(
-        hooks for plugin in with_hooks if pins.is_pinned(plugin.root) for hooks in _of(plugin)
+    vouched = {plugin.root: pins.vouched_contents(plugin.root) for plugin in with_hooks}
+    trusted = [plugin for plugin in with_hooks if vouched[plugin.root] is not None]
+    return PluginHooks(
+        settings=tuple(hooks for plugin in trusted for hooks in _of(plugin)),
+        roots=tuple(str(plugin.root) for plugin in trusted),
+        scripts={
+            str(plugin.root / item.path): digest(item.content)
+            for plugin in trusted
+            for item in vouched[plugin.root] or ()
+            if item.link is None and not item.is_special
+        },
     )
 
 

@@ -19,10 +19,17 @@ from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope,
 from mainspring.harness.permissions.rules import parse_rule
 from mainspring.runtime.folder import manifest
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
-from mainspring.wiring.trust import HOOKS_FILE, LOCAL_FILE, is_trusted, read_project, trust
+from mainspring.wiring.trust import (
+    HOOKS_FILE,
+    LOCAL_FILE,
+    USER_FILES,
+    Project,
+    is_trusted,
+    read_whole_project,
+    trust,
+)
 
 MANAGED = Path("/etc/mainspring/settings.json")
-USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
 BROUGHT_FILES = (HOOKS_FILE, manifest.FILE)
 """What of an agent's folder holds wherever the agent works."""
 STRICTEST: Mode = "plan"
@@ -68,6 +75,8 @@ class LoadedPolicy:
     warnings: tuple[str, ...]
     is_trusted: bool
     """Whether the project's own word counts in full."""
+    scripts: Mapping[str, str]
+    """Files that hooks may run, by absolute path: the hash that somebody has vouched for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,15 @@ class _Read:
     """What `/x` in its rules is relative to."""
     settings: SettingsFile
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    files: list[_Read]
+    scripts: dict[str, str]
+
+
+_NOTHING = Project(settings={}, scripts={})
 
 
 def load_policy(
@@ -98,17 +116,19 @@ def load_policy(
             without it would permit what somebody meant to forbid.
     """
     place = Path(os.path.realpath(folder))
-    own = {} if only_managed else read_project(place)  # once: what is judged is what holds
-    files = list(_read_all(place, own, home=home, managed=managed))
+    project = _NOTHING if only_managed else read_whole_project(place, home=home)
+    files = list(_read_all(place, project.settings, home=home, managed=managed))
     files = files[-1:] if only_managed else files
-    trusted = is_trusted(place, own, home=home)
+    trusted = is_trusted(place, project, home=home)
+    scripts = project.pinned(place) if trusted else {}
     warnings = [warning for file in files for warning in file.warnings]
     if not trusted:
         files, untrusted = _distrusted(files)
         warnings += untrusted
     if agent is not None and not only_managed and not _is_same(agent, place):
         brought, odd = _brought(agent, place, home=home)
-        files[-1:-1] = brought
+        files[-1:-1] = brought.files
+        scripts |= brought.scripts
         warnings += odd
     files = _managed_only(files)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
@@ -120,6 +140,7 @@ def load_policy(
         sandbox=sandbox,
         warnings=tuple(warnings),
         is_trusted=trusted,
+        scripts=scripts,
     )
 
 
@@ -144,8 +165,8 @@ def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
         InvalidInput: a rule or the file cannot be understood; nothing was written.
     """
     file = folder / LOCAL_FILE
-    own = read_project(folder)
-    whole = _decode(file, own.get(LOCAL_FILE, b""))
+    own = read_whole_project(folder, home=home)
+    whole = _decode(file, own.settings.get(LOCAL_FILE, b""))
     permissions = whole.setdefault("permissions", {})
     if not isinstance(permissions, dict):
         raise InvalidInput(f"{file}: permissions must be an object")
@@ -161,7 +182,8 @@ def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
     write_whole(file, encoded)
     if was_trusted:
         # what was read and what we wrote, not what is there by now: a program may have been quick
-        trust(folder, home=home, contents={**own, LOCAL_FILE: encoded})
+        changed = replace(own, settings={**own.settings, LOCAL_FILE: encoded})
+        trust(folder, home=home, project=changed)
     return file
 
 
@@ -184,17 +206,20 @@ def _is_same(folder: Path, place: Path) -> bool:
     return os.path.realpath(folder) == place.as_posix()
 
 
-def _brought(agent: Path, place: Path, *, home: Path) -> tuple[list[_Read], list[str]]:
+def _brought(agent: Path, place: Path, *, home: Path) -> tuple[_Brought, list[str]]:
     """What an agent says about itself, wherever it works; trusted as its own folder is."""
-    own = read_project(agent)
+    agent = Path(os.path.realpath(agent))
+    own = read_whole_project(agent, home=home)
     files = [
-        _read("project", agent / name, place, own[name]) for name in BROUGHT_FILES if name in own
+        _read("project", agent / name, place, own.settings[name])
+        for name in BROUGHT_FILES
+        if name in own.settings
     ]
     warnings = [warning for file in files for warning in file.warnings]
     if is_trusted(agent, own, home=home):
-        return files, warnings
+        return _Brought(files, own.pinned(agent)), warnings
     files, untrusted = _distrusted(files)
-    return files, [*warnings, *untrusted]
+    return _Brought(files, {}), [*warnings, *untrusted]
 
 
 def _read(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _Read:

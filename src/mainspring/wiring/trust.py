@@ -1,19 +1,27 @@
-"""Folders whose settings somebody has vouched for, as those settings were then."""
+"""Folders whose settings, and what hooks run there, somebody has vouched for as they were then."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder import manifest
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks import scripts
+else:
+    scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most projects have none
 
 LOCAL_FILE = ".mainspring/settings.local.json"
 HOOKS_FILE = "hooks.json"
@@ -25,6 +33,7 @@ PROJECT_FILES = (
     ".claude/settings.local.json",
     LOCAL_FILE,
 )
+USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
 TRUSTED_FILE = ".mainspring/trusted.json"
 
 
@@ -32,21 +41,43 @@ class _Hooks(Struct, frozen=True):
     hooks: dict[str, list[object]]
 
 
-def is_trusted(folder: Path, contents: Mapping[str, bytes], *, home: Path) -> bool:
-    """Whether a folder's settings, as they were read, are those that somebody has vouched for.
-    Where there are none, there is nothing to distrust."""
-    return not contents or _known(home).get(os.path.realpath(folder)) == _fingerprint(contents)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What somebody vouches for: read once, so that what is judged is what holds."""
+
+    settings: Mapping[str, bytes]
+    """By the file that they stand in."""
+    scripts: Mapping[str, bytes]
+    """What hooks run of the folder, by the path from there on."""
+
+    @property
+    def fingerprint(self) -> str:
+        named = {f"runs {name}": content for name, content in self.scripts.items()}
+        return _fingerprint({**self.settings, **named})
+
+    def pinned(self, folder: Path) -> dict[str, str]:
+        return {
+            str(folder / name): scripts.digest(content) for name, content in self.scripts.items()
+        }
 
 
-def trust(folder: Path, *, home: Path, contents: Mapping[str, bytes] | None = None) -> None:
-    """Vouch for a folder's settings: as they are now, or those that are given.
+def is_trusted(folder: Path, project: Project, *, home: Path) -> bool:
+    """Whether a folder's settings and what hooks run of it, as they were read, are those that
+    somebody has vouched for. Where there are none, there is nothing to distrust."""
+    if not project.settings and not project.scripts:
+        return True
+    return _known(home).get(os.path.realpath(folder)) == project.fingerprint
+
+
+def trust(folder: Path, *, home: Path, project: Project | None = None) -> None:
+    """Vouch for a folder's settings and what hooks run of it: as they are now, or as given.
 
     Raises: InvalidInput.
     """
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
-    vouched = read_project(folder) if contents is None else contents
-    _keep({**_known(home), os.path.realpath(folder): _fingerprint(vouched)}, home)
+    vouched = read_whole_project(folder, home=home) if project is None else project
+    _keep({**_known(home), os.path.realpath(folder): vouched.fingerprint}, home)
 
 
 def distrust(folder: Path, *, home: Path) -> bool:
@@ -56,6 +87,38 @@ def distrust(folder: Path, *, home: Path) -> bool:
     if was_known:
         _keep(known, home)
     return was_known
+
+
+def read_whole_project(folder: Path, *, home: Path) -> Project:
+    """Its settings, and the files that the hooks in them run, and those of the user.
+
+    Raises: InvalidInput.
+    """
+    folder = Path(os.path.realpath(folder))
+    settings = read_project(folder)
+    users = (read_bounded(home / name) for name in USER_FILES)
+    every = (*settings.values(), *(content for content in users if content is not None))
+    commands = [command for content in every for command in _commands(content)]
+    run = scripts.read_scripts(commands, folder, project=folder) if commands else {}
+    return Project(settings=settings, scripts=run)
+
+
+def _commands(content: bytes) -> Iterator[str]:
+    """Of the hooks in a settings file, whatever else is wrong with it; with their arguments."""
+    pending: list[object] = []
+    with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+        whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
+        pending = [cast("dict[str, object]", whole).get("hooks")] if isinstance(whole, dict) else []
+    for value in pending:  # grows while it is gone through
+        if isinstance(value, list):
+            pending += cast("list[object]", value)
+        elif isinstance(value, dict):
+            fields = cast("dict[str, object]", value)
+            pending += fields.values()
+            if isinstance(command := fields.get("command"), str):
+                listed = fields.get("args")
+                words = cast("list[object]", listed) if isinstance(listed, list) else []
+                yield "\n".join((command, *(str(word) for word in words)))
 
 
 def read_project(folder: Path) -> dict[str, bytes]:

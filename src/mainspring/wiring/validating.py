@@ -27,7 +27,7 @@ from mainspring.wiring import named
 from mainspring.wiring.agents import pins_of, scopes_of
 from mainspring.wiring.environment import read_environment
 from mainspring.wiring.policies import STRICTEST, PermissionSettings, SettingsFile
-from mainspring.wiring.trust import HOOKS_FILE, PROJECT_FILES, is_trusted, read_project
+from mainspring.wiring.trust import HOOKS_FILE, PROJECT_FILES, is_trusted, read_whole_project
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
@@ -86,7 +86,8 @@ def validate(settings: Settings, folder: str | None = None) -> Report:
 
 def _is_trusted(scopes: Scopes, settings: Settings) -> bool:
     try:
-        return is_trusted(scopes.folder, read_project(scopes.folder), home=Path(settings.home))
+        home = Path(settings.home)
+        return is_trusted(scopes.folder, read_whole_project(scopes.folder, home=home), home=home)
     except InvalidInput:  # what cannot be read is nobody's to vouch for
         return False
 

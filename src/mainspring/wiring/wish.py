@@ -21,8 +21,12 @@ class Wish:
     agent: Path | None = None
     """The agent's own folder, if that is another: what it says about itself holds there too."""
     mode: Mode | None = None
+    allow_protected: tuple[str, ...] = ()
+    """Protected paths, from the workspace on, that file tools may change all the same."""
     is_attended: bool = False
     """Somebody is there to be asked."""
+    is_headless: bool = False
+    """Nobody will ever be: what only a person may allow is denied rather than waited for."""
     is_unsandboxed: bool = False
     """The operator has said, for this run, that programs may run without isolation."""
     is_served: bool = False

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from mainspring.core.errors import InvalidInput
 from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.skills.body import read_body
 from mainspring.runtime.skills.catalogue import render_catalogue
+from mainspring.runtime.skills.contents import contents_hash, read_contents
 from mainspring.runtime.skills.discovery import Cache, Found, discover
+from mainspring.runtime.skills.pins import Pin, Pins
 from mainspring.runtime.skills.skill import Skill
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
@@ -272,3 +277,22 @@ def test_a_name_that_would_break_a_prompt_is_not_looked_at(scopes: Scopes):
     raw = os.fsencode(scopes.folder / "commands") + b"/not\xfftext.md"
     Path(os.fsdecode(raw)).write_text("Do it.\n")
     assert names(found(scopes)) == ["fine"]
+
+
+def test_a_trusted_skill_is_used_only_as_long_as_its_scripts_are_what_was_seen(tmp_path: Path):
+    place = tmp_path / ".claude/skills/deploy"
+    (place / "scripts").mkdir(parents=True)
+    (place / "SKILL.md").write_text("---\nname: deploy\ndescription: Deploys.\n---\nRun it.\n")
+    script = place / "scripts/run.sh"
+    script.write_text("echo fine\n")
+    pins = Pins(tmp_path / "pins.json")
+    seen = contents_hash(read_contents(place))
+    pins.pin(place, Pin(hash=seen, when=datetime(2026, 5, 1, tzinfo=UTC)))
+    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
+    assert (skill.is_trusted, skill.contents) == (True, seen)
+    assert "Run it." in read_body(skill)
+    script.write_text("echo evil\n")
+    with pytest.raises(InvalidInput, match="has changed since this session began"):
+        read_body(skill)
+    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
+    assert (skill.is_trusted, skill.contents) == (False, "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from mainspring.capabilities.hooks.config import Command
+from mainspring.capabilities.hooks.scripts import NotVouchedFor, Scripts, from_copies
 from mainspring.capabilities.hooks.verdict import Failed, Reply, read_exit
 from mainspring.core.hook import HookEvent
 
@@ -49,6 +50,8 @@ class Surroundings:
     """Ours. Programs get what locates and shows things, and nothing that could be a secret."""
     also_passed: frozenset[str] = frozenset()
     """Names of variables that they get besides."""
+    scripts: Scripts | None = None
+    """What they may run of folders that an agent may write to; `None`: anything."""
 
     def variables(self, event: HookEvent) -> dict[str, str]:
         names = _PASSED | self.also_passed
@@ -72,8 +75,15 @@ async def run_command(
     if not hasattr(os, "killpg"):
         return Failed("needs a system with process groups, and this is none")
     variables = around.variables(event)
-    argv = _argv(handler, variables)
     with ExitStack() as files:
+        try:
+            words = await anyio.to_thread.run_sync(
+                files.enter_context,
+                from_copies((handler.command, *(handler.args or ())), around.scripts),
+            )
+        except NotVouchedFor as error:
+            return Failed(str(error), is_changed=True)
+        argv = _argv(handler, words, variables)
         stdin = files.enter_context(TemporaryFile())
         await anyio.to_thread.run_sync(_fill, stdin, payload)
         stdout, stderr = _Pipe(files), _Pipe(files)
@@ -97,15 +107,14 @@ async def run_command(
     return read_exit(event, status, stdout=bytes(stdout.heard), stderr=bytes(stderr.heard))
 
 
-def _argv(handler: Command, variables: Mapping[str, str]) -> list[str]:
+def _argv(handler: Command, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
     if handler.args is not None:
         project = variables[_PROJECT]
-        words = (handler.command, *handler.args)
         return [word.replace(f"${{{_PROJECT}}}", project) for word in words]
     if handler.shell == "powershell":
-        return ["pwsh", "-NoProfile", "-NonInteractive", "-Command", handler.command]
+        return ["pwsh", "-NoProfile", "-NonInteractive", "-Command", words[0]]
     shell = shutil.which("bash", path=variables.get("PATH")) or "/bin/sh"
-    return [shell, "-c", handler.command]
+    return [shell, "-c", words[0]]
 
 
 def _fill(stdin: IO[bytes], payload: bytes) -> None:

@@ -217,9 +217,9 @@ class HookRunner:
     def _ruling(self, answered: Answered) -> Ruling:
         event, fact = answered.occasion.event, answered.fact()
         match answered.reply:
-            case Failed(reason=reason):
+            case Failed(reason=reason, is_changed=is_changed):
                 said = f"hook {answered.label} {reason}"
-                if event in GATES and not self._policy.fail_open:
+                if event in GATES and (is_changed or not self._policy.fail_open):
                     return Ruling(
                         blocked=True, reason=f"{said}, so this may not go on", ran=(fact,)
                     )

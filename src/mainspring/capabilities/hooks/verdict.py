@@ -34,6 +34,8 @@ class Failed:
 
     reason: str
     timed_out: bool = False
+    is_changed: bool = False
+    """It is not what somebody has vouched for: a gate is closed then, whatever the settings say."""
 
 
 Reply: TypeAlias = Ruling | Failed

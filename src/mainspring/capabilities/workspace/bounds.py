@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from mainspring.core.errors import InvalidInput, OutsideWorkspace
+from mainspring.core.file_names import fold_name
 
 Parts: TypeAlias = tuple[str, ...]
 """The names of an absolute path, from the top."""
 
 MAX_PATH_BYTES = 4096
-_INVISIBLE = "Cf"  # the Unicode category that HFS+ leaves out when it compares names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,14 @@ def shown(path: str) -> str:
 class Bounds:
     """The roots of a workspace, the first one the root of relative paths, and what is hidden."""
 
-    def __init__(self, roots: Sequence[Root], hidden: Collection[str]) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        hidden: Collection[str],
+        *,
+        is_guarded: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self.is_guarded = is_guarded
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
         self._roots = [parts_of(os.path.realpath(root.path)) for root in roots]
@@ -119,12 +125,4 @@ def _check(path: str) -> None:
 
 
 def _folded_parts(parts: Parts) -> Parts:
-    return tuple(map(_folded, parts))
-
-
-def _folded(name: str) -> str:
-    """The same for all names that some file system takes for one: fails towards hiding more."""
-    if not name.isascii():
-        plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
-        name = "".join(each for each in plain if unicodedata.category(each) != _INVISIBLE)
-    return name.lower().rstrip(". ")
+    return tuple(map(fold_name, parts))

@@ -39,6 +39,8 @@ class Spot:
     """`None`: the folder itself is not there."""
     name: str
     state: os.stat_result | None
+    is_linked: bool = False
+    """There was a link on the way."""
 
 
 @contextmanager
@@ -109,9 +111,14 @@ class Descent:
                 todo = self._follow(step, todo)
                 continue
             elif not todo:
-                return Spot((*self._parts, step), self._folders[-1], step, state)
+                return self._spot((*self._parts, step), self._folders[-1], step, state)
             self._enter(step)
-        return Spot(self._parts, self._folders[-1], ".", os.fstat(self._folders[-1]))
+        return self._spot(self._parts, self._folders[-1], ".", os.fstat(self._folders[-1]))
+
+    def _spot(
+        self, parts: Parts, folder: int | None, name: str, state: os.stat_result | None
+    ) -> Spot:
+        return Spot(parts, folder, name, state, is_linked=self._links > 0)
 
     @property
     def _parts(self) -> Parts:
@@ -169,6 +176,8 @@ class Descent:
         folder = self._folders[-1]
         if self._bounds.is_read_only(self._parts):
             raise FileRefused(f"{shown(self._path)} is in a folder that is only to be read")
+        if self._links:
+            check_guarded(self._bounds, (*self._parts, step), self._path)
         with suppress(FileExistsError):
             os.mkdir(step, dir_fd=folder)
             own_like_folder(step, folder)
@@ -185,7 +194,7 @@ class Descent:
             else:
                 raise OutsideWorkspace(f"{shown(self._path)} leads out of the workspace")
             self._check_hidden((*self._root, *names))
-        return Spot((*self._root, *names), folder, step, None)
+        return self._spot((*self._root, *names), folder, step, None)
 
     def _check_hidden(self, parts: Parts) -> None:
         if self._bounds.is_hidden(parts):
@@ -193,6 +202,13 @@ class Descent:
 
     def _is_hidden(self) -> OutsideWorkspace:
         return OutsideWorkspace(f"{shown(self._path)} is not for this session")
+
+
+def check_guarded(bounds: Bounds, parts: Parts, path: str) -> None:
+    """Raises: FileRefused: it was reached by a link, and is to be changed under its own name."""
+    meant = absolute(parts)
+    if bounds.is_guarded(meant):
+        raise FileRefused(f"{shown(path)} leads to {shown(meant)}, which is protected: name that")
 
 
 def own_like_folder(name: str, folder: int) -> None:

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -19,6 +19,7 @@ from mainspring.capabilities.workspace.descent import (
     OPEN_FILE,
     OPEN_FOLDER,
     Spot,
+    check_guarded,
     check_plain,
     located,
     opened_file,
@@ -38,6 +39,9 @@ class Tree:
     `hidden`: what no path leads to, from each root, or absolute. A write replaces a file between
     two looks at it; a program that writes to the old one in that instant writes to nothing.
 
+    `is_guarded`: what may be changed only under its own name. Whoever let it be changed has seen
+    that name, and a link that leads there may be newer.
+
     Raises:
         InvalidInput: a root is no folder.
     """
@@ -49,8 +53,11 @@ class Tree:
         hidden: Collection[str] = (),
         extra: Sequence[Root] = (),
         read_only: bool = False,
+        is_guarded: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self.bounds = Bounds([Root(path=root, read_only=read_only), *extra], hidden)
+        self.bounds = Bounds(
+            [Root(path=root, read_only=read_only), *extra], hidden, is_guarded=is_guarded
+        )
 
     @property
     def root(self) -> PurePosixPath:
@@ -94,6 +101,8 @@ class Tree:
         with reached(self.bounds, path, make_folders=expected in (None, "")) as spot:
             if self.bounds.is_read_only(spot.parts):
                 raise FileRefused(f"{shown(path)} is in a folder that is only to be read")
+            if spot.is_linked:
+                check_guarded(self.bounds, spot.parts, path)
             if spot.folder is None:
                 raise FileChanged(f"{shown(path)} is not there any more")
             there, folder = _plain(spot), spot.folder

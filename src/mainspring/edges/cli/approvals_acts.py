@@ -18,7 +18,8 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.approving import effect
 from mainspring.edges.cli.operating import Operator
-from mainspring.edges.cli.render import Screen, ago, counted, minute, one_line
+from mainspring.edges.cli.printable import one_line
+from mainspring.edges.cli.render import Screen, ago, counted, minute
 from mainspring.edges.cli.sessions import existing_log
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants

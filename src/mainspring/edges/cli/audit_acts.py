@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import aclosing
 from datetime import timedelta
 
@@ -61,12 +60,13 @@ async def verify(settings: Settings, *, tenant: str, head: str | None, json: boo
 
 
 async def export(settings: Settings, *, tenant: str) -> int:
+    screen = Screen(settings)
     async with (
         operating(settings) as operator,
         aclosing(Audit(operator.records).entries(tenant)) as entries,
     ):
         async for entry in entries:
-            sys.stdout.buffer.write(msgspec.json.encode(entry) + b"\n")
+            screen.json(msgspec.json.encode(entry))
     return 0
 
 

@@ -72,6 +72,8 @@ async def backup(settings: Settings, *, name: str, json: bool) -> int:
 @contextmanager
 def _written(name: str) -> Generator[IO[bytes], None, None]:
     if name == "-":
+        if sys.stdout.isatty():
+            raise InvalidInput("a backup is not for a terminal: name a file, or pipe it on")
         yield sys.stdout.buffer
         return
     with translated(name), replacing(Path(name)) as file:

@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import Event, Unknown, message_text
-from mainspring.edges.cli.render import one_line
+from mainspring.edges.cli.printable import one_line
 
 MOST = 500
 """Characters; `--json` has the whole."""

@@ -25,7 +25,7 @@ from mainspring.wiring.built_ins import ALL, NAMES
 from mainspring.wiring.found_models import find_models
 from mainspring.wiring.models import OFFLINE, default_model
 from mainspring.wiring.named import without_model
-from mainspring.wiring.trust import is_trusted, read_project, trust
+from mainspring.wiring.trust import is_trusted, read_whole_project, trust
 
 _PURPOSE = "Helps with the work in this folder."
 _ANY = "whichever there is where it runs"
@@ -82,7 +82,7 @@ def _place(settings: Settings, folder: str | None) -> Path:
 
 def _made(settings: Settings, place: Path, plan: Plan) -> tuple[list[Path], Version]:
     home = Path(settings.home)
-    was_trusted = is_trusted(place, read_project(place), home=home)
+    was_trusted = is_trusted(place, read_whole_project(place, home=home), home=home)
     files = write_agent(place, plan)
     if was_trusted:
         trust(place, home=home)  # whoever has just said it has vouched for it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
@@ -93,21 +93,21 @@ async def export(settings: Settings, *, meant: str, output: str) -> int:
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
         if output == "-":
-            await _write(log, session.id, sys.stdout.buffer)
+            await _write(log, session.id, Screen(settings).json)
             return 0
         with translated(output), replacing(Path(output)) as file:
-            lines = await _write(log, session.id, file)
+            lines = await _write(log, session.id, lambda line: file.writelines((line, b"\n")))
     Screen(settings, stderr=True).whole(
         (f"wrote {session.id} to {output}: {counted(lines, 'line')}", "dim")
     )
     return 0
 
 
-async def _write(log: SessionLog, session_id: str, file: IO[bytes]) -> int:
+async def _write(log: SessionLog, session_id: str, put: Callable[[bytes], None]) -> int:
     count = 0
     async with aclosing(transfer.export_lines(log, session_id)) as lines:
         async for line in lines:
-            file.write(line + b"\n")
+            put(line)
             count += 1
     return count
 

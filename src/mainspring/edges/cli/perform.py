@@ -12,6 +12,7 @@ import anyio
 from mainspring.config import Settings, read_settings
 from mainspring.core import errors
 from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.printable import clean
 from mainspring.edges.cli.render import Screen
 
 FAILED = 1
@@ -67,9 +68,9 @@ def hints_for(error: errors.MainspringError) -> list[str]:
 
 
 def _explain(settings: Settings, what: str, hints: list[str]) -> None:
-    if settings.debug:
-        traceback.print_exc()
     screen = Screen(settings, stderr=True)
+    if settings.debug:
+        screen.raw(clean(traceback.format_exc()))
     screen.whole((f"error: {what}", "bold red"))
     for hint in hints:
         screen.whole((f"hint: {hint}", "dim"))

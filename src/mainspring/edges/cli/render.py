@@ -14,6 +14,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from mainspring.config import Settings
+from mainspring.edges.cli.printable import escaped, one_line
 
 Part: TypeAlias = tuple[str, str]
 """Words and how they look."""
@@ -99,8 +100,10 @@ class Screen:
         self._stream.flush()
 
     def json(self, encoded: bytes) -> None:
-        """One JSON value on a line of its own, at once: whoever reads may act on it."""
-        self._stream.buffer.write(encoded + b"\n")
+        """One JSON value on a line of its own, at once: whoever reads may act on it. To a program
+        as it is; at a terminal with escapes for what could steer that."""
+        self._stream.buffer.write(encoded if self.width is None else escaped(encoded))
+        self._stream.buffer.write(b"\n")
         self._stream.flush()
 
 
@@ -122,14 +125,6 @@ def _has_words(line: Sequence[Segment]) -> bool:
 def padded(part: Part, width: int) -> Part:
     words, style = part
     return set_cell_size(words, max(width, cell_len(words))), style
-
-
-def one_line(text: str) -> str:
-    """Text without line ends or anything that could steer a terminal."""
-    if text.isprintable():
-        return text
-    joined = " ".join(text.split()) if not text.isspace() else " "
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in joined)
 
 
 def ago(age: timedelta) -> str:

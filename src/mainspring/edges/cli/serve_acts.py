@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from ipaddress import ip_address, ip_network
 
 import anyio
@@ -31,8 +32,10 @@ from mainspring.edges.api.routes.health import (
 )
 from mainspring.edges.api.telling import telling
 from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
+from mainspring.edges.cli.printable import clean
 from mainspring.edges.cli.render import Screen
 from mainspring.log.background import running
+from mainspring.log.chain import Scrub
 from mainspring.log.records import Wanted
 from mainspring.service.access.door import Door
 from mainspring.service.access.issuers import Issuer
@@ -205,6 +208,10 @@ async def _unprivileged(
         yield own, ports
 
 
+def _shown(scrub: Scrub, line: bytes) -> bytes:
+    return clean(scrub(line).decode("utf-8", "replace")).encode()
+
+
 @asynccontextmanager
 async def _opened(
     settings: Settings, asked: Work, metrics_at: Sequence[socket.socket], *, works: bool = True
@@ -213,7 +220,8 @@ async def _opened(
     scrub = scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
         level = asked.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
-        stack.enter_context(journal(sys.stderr, scrub=scrub, level=level, form=asked.form))
+        shown = partial(_shown, scrub) if sys.stderr.isatty() else scrub
+        stack.enter_context(journal(sys.stderr, scrub=shown, level=level, form=asked.form))
         metrics = Metrics(version=__version__)
         house = await stack.enter_async_context(
             open_house(

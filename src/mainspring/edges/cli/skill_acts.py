@@ -17,6 +17,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.gist import cut
+from mainspring.edges.cli.printable import clean
 from mainspring.edges.cli.render import Part, Screen
 from mainspring.edges.cli.skill_report import (
     Consent,
@@ -27,7 +28,6 @@ from mainspring.edges.cli.skill_report import (
     summary,
 )
 from mainspring.edges.cli.skill_usage import UseView, in_words, usage_here, use_view
-from mainspring.edges.cli.speech import clean
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.frontmatter import read_head
 from mainspring.runtime.folder.json_file import is_inside

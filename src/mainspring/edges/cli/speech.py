@@ -10,7 +10,8 @@ from rich.text import Text
 
 from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.blocks import Blocks, CodeLine, Piece, Prose
-from mainspring.edges.cli.render import Screen, one_line
+from mainspring.edges.cli.printable import clean, one_line
+from mainspring.edges.cli.render import Screen
 
 if TYPE_CHECKING:
     from rich.syntax import Syntax
@@ -133,14 +134,3 @@ class Speech:
 
 def _cut(words: str, room: int) -> str:
     return words if cell_len(words) <= room else f"{set_cell_size(words, room - 1).rstrip()}…"
-
-
-def clean(text: str) -> str:
-    """Text without what could steer a terminal; lines and tabs stay."""
-    if text.isprintable():
-        return text
-    kept = text.replace("\r\n", "\n")
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for each in kept
-    )

@@ -63,7 +63,9 @@ async def open_stage(
         workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
         agent=Path(settings.folder, wanted.folder) if wanted.folder else None,
         mode=wanted.mode,
-        is_attended=is_somebody_there(),
+        allow_protected=wanted.allow_protected,
+        is_attended=(is_attended := is_somebody_there()),
+        is_headless=not is_attended,
         is_unsandboxed=wanted.is_unsandboxed,
         warn=lambda warning: notes.whole((f"warning: {warning}", "yellow")),
     )

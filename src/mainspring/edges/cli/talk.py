@@ -85,6 +85,15 @@ Unsandboxed: TypeAlias = Annotated[
         help="Where no sandbox works, run commands all the same, with all that you may do.",
     ),
 ]
+Protected: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-protected",
+        metavar="PATH",
+        help="Let the file tools change this protected file, such as .vscode/settings.json, without"
+        " asking; may be given several times. Recorded in the session.",
+    ),
+]
 Turns: TypeAlias = Annotated[
     int | None, typer.Option("--max-turns", min=1, metavar="N", help="Of the whole session.")
 ]
@@ -107,6 +116,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
     mode: Mode = None,
     workspace: Workspace = None,
     unsandboxed: Unsandboxed = False,
+    allow_protected: Protected = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
     ] = False,
@@ -123,6 +133,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
         mode=None if mode is None else mode.value,
         workspace=workspace,
         is_unsandboxed=unsandboxed,
+        allow_protected=tuple(allow_protected or ()),
     )
     return partial(running.run, wanted=wanted, prompt=prompt, resume=resume, json=json)
 
@@ -136,6 +147,7 @@ def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
     mode: Mode = None,
     workspace: Workspace = None,
     unsandboxed: Unsandboxed = False,
+    allow_protected: Protected = None,
 ) -> Action:
     """Talk with an agent. /help tells what can be typed; Ctrl-D leaves."""
     wanted = chatting.Wanted(
@@ -146,5 +158,6 @@ def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
         mode=None if mode is None else mode.value,
         workspace=workspace,
         is_unsandboxed=unsandboxed,
+        allow_protected=tuple(allow_protected or ()),
     )
     return partial(chatting.chat, wanted=wanted, resume=resume)

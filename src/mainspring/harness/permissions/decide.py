@@ -15,11 +15,13 @@ from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import bash
 from mainspring.harness.permissions.judged import Judged
 from mainspring.harness.permissions.names import EDITING, READING, theirs
-from mainspring.harness.permissions.paths import Touched, is_inside, is_meant, is_protected
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, parsed
+from mainspring.harness.permissions.paths import Touched, is_inside, is_meant
+from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, is_guarded, parsed
 from mainspring.harness.permissions.rules import ON_FILES, Rule, forbids, is_about, permits
 from mainspring.harness.permissions.standing import CLASSIFIER, Standing
 
+PROTECTED = "protected path"
+"""The `rule` of decisions about those."""
 NEEDS_A_PERSON = frozenset(("ask_user",))
 INWARD = frozenset(
     (
@@ -188,18 +190,32 @@ def _bypassed(case: _Case) -> Decision | None:
 
 
 def _protected(case: _Case) -> Decision | None:
-    # a command that writes may first go to a folder that it only names
-    has_writes = any(touched.access == "write" for touched in case.judged.paths)
-    for touched in case.judged.paths if has_writes else ():
-        if any(is_protected(_inside(path, case.policy.workspace)) for path in touched.both):
+    """In every mode, whatever allows it: on purpose stricter than Claude Code."""
+    for touched in _perhaps_changed(case):
+        if _is_guarded(case, touched):
             reason = f"{touched.link} is protected: what is in it may run later, or steer what runs"
-            return Decision(decision="ask", gate="guardrail", rule="protected path", reason=reason)
+            return Decision(decision="ask", gate="guardrail", rule=PROTECTED, reason=reason)
     return None
 
 
-def _inside(path: str, workspace: str) -> str:
-    """As seen from the workspace: where that itself stands says nothing about what is in it."""
-    return path.removeprefix(workspace) if path.startswith(f"{workspace}/") else path
+def _perhaps_changed(case: _Case) -> tuple[Touched, ...]:
+    judged = case.judged
+    if judged.verdict is not None and judged.verdict.read_only:
+        return ()
+    if judged.verdict is not None and not case.is_sandboxed:
+        # a command that writes may first go to a folder that it only names
+        return (*judged.paths, *judged.surely_written)
+    # a sandbox keeps programs from changing what they only name
+    named = judged.surely_written if judged.tool not in INWARD | _OUTWARD | NEEDS_A_PERSON else ()
+    written = () if judged.verdict else (each for each in judged.paths if each.access == "write")
+    return (*written, *named)
+
+
+def _is_guarded(case: _Case, touched: Touched) -> bool:
+    is_own_name = case.judged.verdict is None and touched.link == touched.target
+    if is_own_name and touched.link in case.standing.allowed_protected:
+        return False
+    return any(is_guarded(case.policy, path) for path in touched.both)
 
 
 def _accepted(case: _Case) -> Decision | None:
@@ -350,8 +366,8 @@ _STEPS: tuple[Callable[[_Case], Decision | None], ...] = (
     _planned,
     _asked,
     _never_alone,
-    _bypassed,
     _protected,
+    _bypassed,
     _accepted,
     _allowed,
     _harmless,

@@ -9,11 +9,12 @@ from functools import lru_cache
 from typing import cast
 
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import Unclear, Verdict, judge, split
+from mainspring.harness.permissions.bash import Unclear, Verdict, judge, split, written_words
 from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours
 from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside
 
 _MOST_BASES = 16
+_LONGEST_PATH = 4096
 _FIELDS = ("file_path", "notebook_path", "path")
 _OBSCURE = frozenset((".", "eval", "popd", "source"))
 """They take the shell elsewhere, and do not say where."""
@@ -49,6 +50,9 @@ class Judged:
     command: str | None = None
     verdict: Verdict | None = None
     """On the command, if there is one."""
+    surely_written: tuple[Touched, ...] = ()
+    """What the words of a command say that it changes, which is the least that it may change; of a
+    tool that is not ours, whatever in its input may be a path."""
 
 
 def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: Place) -> Judged:
@@ -56,7 +60,8 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
     name = ours(tool)
     if name not in SHELLS:
         paths = tuple(_file_paths(name, given, place))
-        return Judged(tool=name, input=given, traits=traits, paths=paths)
+        named = () if name in _ON_FILES or traits.read_only else tuple(_named(given, place))
+        return Judged(tool=name, input=given, traits=traits, paths=paths, surely_written=named)
     command = str(given.get("command", ""))
     verdict = judge(command, workspace=place.workspace)
     bases = _bases(command, place)
@@ -67,9 +72,15 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         for base in bases
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
     )
-    paths = tuple(dict.fromkeys(paths))
+    written = (_touched(word, "write", base) for base in bases for word in written_words(command))
     return Judged(
-        tool=name, input=given, traits=traits, paths=paths, command=command, verdict=verdict
+        tool=name,
+        input=given,
+        traits=traits,
+        paths=tuple(dict.fromkeys(paths)),
+        command=command,
+        verdict=verdict,
+        surely_written=tuple(dict.fromkeys(written)),
     )
 
 
@@ -140,6 +151,18 @@ def _file_paths(tool: str, given: Mapping[str, object], place: Place) -> Iterato
     for path in named:
         whole = posixpath.join(place.workspace, path) if not path.startswith("~") else path
         yield _touched(whole, access, place, is_folder=is_search)
+
+
+def _named(given: Mapping[str, object], place: Place) -> Iterator[Touched]:
+    """What may be a path in the input of a tool that is not known: an MCP server may write it."""
+    pending: list[object] = [given]
+    for value in pending:  # grows while it is gone through
+        if isinstance(value, Mapping):
+            pending += cast("Mapping[str, object]", value).values()
+        elif isinstance(value, list):
+            pending += cast("list[object]", value)
+        elif isinstance(value, str) and 0 < len(value) <= _LONGEST_PATH and value.isprintable():
+            yield _touched(value.removeprefix("file://"), "write", place)
 
 
 def _fixed_part(pattern: str) -> str:

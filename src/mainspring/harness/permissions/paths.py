@@ -1,4 +1,4 @@
-"""Paths that calls touch: what a rule's pattern means by them, and which are always asked about."""
+"""Paths that calls touch: what a rule's pattern means by them."""
 
 from __future__ import annotations
 
@@ -10,54 +10,6 @@ from typing import Literal, TypeAlias
 from mainspring.harness.permissions.gitignore import compiled
 
 Access: TypeAlias = Literal["read", "write"]
-
-PROTECTED_FOLDERS = frozenset(
-    (
-        *(".agents", ".claude", ".devcontainer", ".git", ".husky", ".idea", ".kiro"),
-        *(".mainspring", ".ssh", ".vscode"),
-    )
-)
-PROTECTED_FILES = frozenset(
-    (
-        ".bash_aliases",
-        ".bash_login",
-        ".bash_logout",
-        ".bash_profile",
-        ".bashrc",
-        ".bazelrc",
-        ".claude.json",
-        ".cshrc",
-        ".curlrc",
-        ".envrc",
-        ".gitconfig",
-        ".gitmodules",
-        ".inputrc",
-        ".kshrc",
-        ".login",
-        ".mcp.json",
-        ".netrc",
-        ".npmrc",
-        ".pre-commit-config.yaml",
-        ".profile",
-        ".pypirc",
-        ".ripgreprc",
-        ".tcshrc",
-        ".wgetrc",
-        ".yarnrc",
-        ".yarnrc.yml",
-        ".zlogin",
-        ".zlogout",
-        ".zprofile",
-        ".zshenv",
-        ".zshrc",
-        "agent.yaml",
-        "config.fish",
-        "hooks.json",
-        "mcp.json",
-    )
-)
-"""What is in these runs, or steers what runs, later and outside of the sandbox."""
-
 
 _ANYTHING_IN_IT = "/\N{WORD JOINER}"
 """Stands for whatever is in a folder: only a pattern that would take any name takes this one."""
@@ -100,12 +52,6 @@ def absolute(path: str, *, cwd: str, home: str) -> str:
 
 def is_inside(path: str, folders: Iterable[str]) -> bool:
     return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders if path)
-
-
-def is_protected(path: str) -> bool:
-    """Names are compared without regard to case, since some file systems do."""
-    *folders, name = path.casefold().split("/")
-    return name in PROTECTED_FILES or not PROTECTED_FOLDERS.isdisjoint((*folders, name))
 
 
 def check_pattern(specifier: str) -> None:

@@ -11,7 +11,8 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.harness.permissions.names import EDITING
-from mainspring.harness.permissions.paths import Roots, Touched, is_hit
+from mainspring.harness.permissions.paths import Roots, Touched, is_hit, is_inside
+from mainspring.harness.permissions.protected import fold_path, is_protected
 from mainspring.harness.permissions.rules import Rule, is_about, parse_rule
 
 Mode: TypeAlias = Literal[
@@ -57,6 +58,9 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: Mode | None = None
     directories: tuple[str, ...] = ()
     """Folders beside the workspace that may be worked in; absolute."""
+    protected: tuple[str, ...] = ()
+    """Paths, absolute, that are protected here besides those that are everywhere: what the git
+    configuration names and what trusted hooks run, each with what is in it."""
     sandbox_allows_bash: bool | None = None
     """Commands that a sandbox holds need no asking."""
     bypass: Bypass | None = None
@@ -104,6 +108,7 @@ def merge(under: Policy, over: Policy) -> Policy:
         rules=(*under.rules, *over.rules),
         mode=_later(under.mode, over.mode),
         directories=tuple(dict.fromkeys((*under.directories, *over.directories))),
+        protected=tuple(dict.fromkeys((*under.protected, *over.protected))),
         sandbox_allows_bash=_later(under.sandbox_allows_bash, over.sandbox_allows_bash),
         bypass="never" if "never" in (under.bypass, over.bypass) else over.bypass or under.bypass,
         hooks_fail_open=_later(under.hooks_fail_open, over.hooks_fail_open),
@@ -134,7 +139,15 @@ def parsed(held: HeldRule) -> Rule | None:
 def moved(policy: Policy, workspace: str) -> Policy:
     """For work in a copy of the workspace: what holds for a file holds for the copy of it."""
     rules = (each for held in policy.rules for each in _moved(held, policy, workspace))
-    return msgspec.structs.replace(policy, workspace=workspace, rules=tuple(rules))
+    copies = (
+        f"{workspace}{path.removeprefix(policy.workspace)}"
+        for path in policy.protected
+        if is_inside(path, (policy.workspace,))
+    )
+    protected = tuple(dict.fromkeys((*policy.protected, *copies)))
+    return msgspec.structs.replace(
+        policy, workspace=workspace, rules=tuple(rules), protected=protected
+    )
 
 
 def _moved(held: HeldRule, policy: Policy, workspace: str) -> list[HeldRule]:
@@ -145,6 +158,13 @@ def _moved(held: HeldRule, policy: Policy, workspace: str) -> list[HeldRule]:
     named = held.text.replace("(~/", f"(/{policy.home.rstrip('/')}/", 1)
     copied = named.replace(f"(/{policy.workspace}/", f"(/{workspace}/", 1)
     return [held] if copied == named else [held, msgspec.structs.replace(held, text=copied)]
+
+
+def is_guarded(policy: Policy, path: str) -> bool:
+    """Whether a change to a path, absolute, is asked about whatever the mode and the rules say."""
+    # as seen from the workspace: where that itself stands says nothing about what is in it
+    seen = path.removeprefix(policy.workspace) if is_inside(path, (policy.workspace,)) else path
+    return is_protected(seen) or is_inside(fold_path(path), map(fold_path, policy.protected))
 
 
 def is_hidden(policy: Policy, link: str, target: str) -> bool:

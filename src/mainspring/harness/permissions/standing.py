@@ -45,6 +45,8 @@ class Standing:
     directories: tuple[str, ...] = ()
     left_directories: frozenset[str] = frozenset()
     """Folders, also of the policy, that may not be worked in any more."""
+    allowed_protected: frozenset[str] = frozenset()
+    """Protected paths that the operator lets file tools change."""
     blocks_in_a_row: int = 0
     blocks: int = 0
     """How often the classifier has said no."""
@@ -66,6 +68,8 @@ def check_updates(updates: tuple[PermissionUpdate, ...]) -> None:
             raise InvalidInput(f"{update.type} must say what its rules do: allow, ask or deny")
         if update.type == "setMode":
             parse_mode(update.mode or "")
+        if update.type == "allowProtected":
+            raise InvalidInput("only --allow-protected lets protected paths be changed")
         if update.expires_at is not None and _moment(update.expires_at) == _LONG_AGO:
             raise InvalidInput(f"{update.expires_at!r} is not a time")
 
@@ -73,14 +77,20 @@ def check_updates(updates: tuple[PermissionUpdate, ...]) -> None:
 def apply(standing: Standing, payload: AnyPayload) -> Standing:
     """Take one event in. What cannot be understood gives no leave."""
     match payload:
-        case PermissionUpdated(updates=updates):
+        case PermissionUpdated(updates=updates, by=by):
             for update in updates:
-                standing = _UPDATES[update.type](standing, update)
+                if update.type == "allowProtected":
+                    paths = update.paths if by == "operator" else ()
+                    known = standing.allowed_protected.union(paths)
+                    standing = replace(standing, allowed_protected=known)
+                else:
+                    standing = _UPDATES[update.type](standing, update)
             return standing
         case ToolCallAuthorized():
             return _counted(standing, payload)
         case SessionForked():
-            return replace(standing, grants={})  # leave was given to the other session
+            # leave was given to the other session
+            return replace(standing, grants={}, allowed_protected=frozenset())
         case _:
             return standing
 

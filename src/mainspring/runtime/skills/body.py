@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Sequence
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.skills.injecting import RunCommand, injected
@@ -21,8 +21,10 @@ from mainspring.runtime.skills.substitution import Filling
 
 if TYPE_CHECKING:
     from mainspring.runtime.folder import frontmatter
+    from mainspring.runtime.skills import contents
 else:
     frontmatter = LazyModule("mainspring.runtime.folder.frontmatter")  # most sessions use none
+    contents = LazyModule("mainspring.runtime.skills.contents")
 
 MAX_CHARS = 20_000
 """Of a skill's text that the model is given at once: about 5,000 tokens."""
@@ -52,11 +54,20 @@ def read_body(skill: Skill) -> str:
         InvalidInput: it is not what the session began with.
     """
     text = frontmatter.read_text(Path(skill.file), skill.name) if skill.file else ""
-    if isinstance(text, Finding) or hashlib.sha256(text.encode()).hexdigest() != skill.hash:
+    is_seen = not skill.contents or _contents(skill) == skill.contents
+    if isinstance(text, Finding) or sha256(text.encode()).hexdigest() != skill.hash or not is_seen:
         raise InvalidInput(
             f"the skill {skill.name} has changed since this session began; start a new session"
         )
     return frontmatter.read_head(text).body
+
+
+def _contents(skill: Skill) -> str | None:
+    """Of the scripts that it brings, too: what it allows, it allows those that were seen."""
+    try:
+        return contents.contents_hash(contents.read_contents(Path(skill.folder)))
+    except MainspringError:
+        return None
 
 
 def shown(skill: Skill, text: str, files: Sequence[str] = ()) -> str:

@@ -22,9 +22,9 @@ _MOST_KEPT = 10_000
 Stamp: TypeAlias = tuple[int, int, int]
 Parsed: TypeAlias = tuple[Skill | None, Sequence[Finding]]
 Read: TypeAlias = Callable[[Path, Place, str], tuple[Skill | None, list[Finding]]]
-IsPinned: TypeAlias = Callable[[Path], bool | None]
-"""Whether somebody has vouched for a skill's folder, or a command's file, as it is now; `None`:
-nobody has said anything of it."""
+IsPinned: TypeAlias = Callable[[Path], str | bool | None]
+"""Whether somebody has vouched for a skill's folder, or a command's file, as it is now: the hash of
+what they have seen, if that is known. `None`: nobody has said anything of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,7 @@ def discover(scopes: Scopes, *, is_pinned: IsPinned, cache: Cache | None = None)
             if skill is not None and skill.name in taken:
                 walk.shadowed(file, skill.name, taken[skill.name].file)
             elif skill is not None:
-                is_trusted = _is_trusted(skill, place, is_pinned)
-                taken[skill.name] = structs.replace(skill, is_trusted=is_trusted)
+                taken[skill.name] = _vouched(skill, place, is_pinned)
     skills = tuple(taken[name] for name in sorted(taken))
     return Found(skills=skills, findings=tuple(walk.findings))
 
@@ -94,12 +93,14 @@ def _places(scopes: Scopes) -> Sequence[tuple[Part, Place]]:
     return sorted(both, key=lambda each: _WIDEST_FIRST.index(each[1].scope))
 
 
-def _is_trusted(skill: Skill, place: Place, is_pinned: IsPinned) -> bool:
+def _vouched(skill: Skill, place: Place, is_pinned: IsPinned) -> Skill:
     """What the user or whoever runs the machine has put there themselves needs nobody's word; but
     if it was vouched for when it was installed, it must still be that."""
     vouched = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
     is_their_own = place.plugin is None and place.scope != "project"
-    return bool(vouched) or (vouched is None and is_their_own)
+    is_trusted = bool(vouched) or (vouched is None and is_their_own)
+    contents = vouched if isinstance(vouched, str) and skill.kind == "skill" else ""
+    return structs.replace(skill, is_trusted=is_trusted, contents=contents)
 
 
 def _stamp(file: Path) -> Stamp | None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
-from mainspring.runtime.skills.contents import contents_hash, read_contents
+from mainspring.runtime.skills.contents import Item, contents_hash, read_contents
 from mainspring.runtime.skills.scan_rule import Severity
 
 PINS_FILE = ".mainspring/skills.json"
@@ -58,14 +58,26 @@ class Pins:
             return "changed"
         return "trusted" if now == known.hash else "changed"
 
+    def vouched_contents(self, place: Path) -> tuple[Item, ...] | None:
+        """All of it, if it is what somebody has vouched for: what was hashed is what is returned.
+
+        Raises: InvalidInput: the file of the pins cannot be read.
+        """
+        known = self.of(place)
+        try:
+            contents = read_contents(place)
+        except MainspringError:
+            return None
+        return contents if known is not None and contents_hash(contents) == known.hash else None
+
     def is_pinned(self, place: Path) -> bool:
         """Whether a skill is, byte for byte, what somebody has vouched for."""
         return self.standing(place) == "trusted"
 
-    def vouched(self, place: Path) -> bool | None:
-        """As `is_pinned`; `None` if nobody has ever said anything of it."""
-        standing = self.standing(place)
-        return None if standing == "unknown" else standing == "trusted"
+    def vouched(self, place: Path) -> str | bool | None:
+        """As `is_pinned`, with the hash of it; `None` if nobody has ever said anything of it."""
+        known = self.of(place)
+        return None if known is None else self.standing(place) == "trusted" and known.hash
 
     def pin(self, place: Path, pin: Pin) -> None:
         """Raises: InvalidInput."""

@@ -21,6 +21,9 @@ class Skill(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What it brings besides: scripts, references, assets. Absolute."""
     hash: str
     """Of the file, as it was when it was found."""
+    contents: str = ""
+    """Of all files in its folder, if somebody has vouched for them: it is used as long as they are
+    what they were."""
     scope: Scope = "project"
     kind: Literal["skill", "command"] = "skill"
     is_trusted: bool = False

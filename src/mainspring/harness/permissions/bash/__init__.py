@@ -16,6 +16,7 @@ from mainspring.harness.permissions.bash.judge import Verdict, judge
 from mainspring.harness.permissions.bash.rules import Behavior, covered, matches
 from mainspring.harness.permissions.bash.split import split
 from mainspring.harness.permissions.bash.suggest import suggest
+from mainspring.harness.permissions.bash.writers import written_words
 
 __all__ = [
     "Assignment",
@@ -31,4 +32,5 @@ __all__ = [
     "matches",
     "split",
     "suggest",
+    "written_words",
 ]

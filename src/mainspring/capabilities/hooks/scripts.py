@@ -1,0 +1,297 @@
+"""The files that the commands of hooks run: found by their words, pinned by hash, run from a copy.
+
+What was hashed is what runs: the bytes that were read and found to be those that somebody has
+vouched for are written to a private folder, and the command is led there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+
+MAX_FILES = 500
+MAX_BYTES = 16_000_000
+
+_VARIABLE = (
+    r"\$(?:(?:CLAUDE|MAINSPRING)_PROJECT_DIR\b|\{(?:CLAUDE|MAINSPRING)_PROJECT_DIR(?::-[^}]*)?\})"
+)
+_OTHER_VARIABLE = re.compile(r"\$(?:\w+|\{\w+[^}]*\})")
+_HERE = "\N{WORD JOINER}"
+"""Stands for the project's folder, whose own path may have spaces."""
+_WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
+_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+_MENTIONED = re.compile(rb"[\w.-]{2,}")
+_PATHS_INSIDE = re.compile(rb"[\w./-]*/[\w./-]+")
+_WHOLE_FOLDER = "hooks"
+_SKIPPED = frozenset(("__pycache__", "node_modules", ".git"))
+_REDIRECTION = re.compile(r">[>|&]?\s*(?:\"[^\"]*\"|'[^']*'|[^\s;&|'\"])+")
+_DATA = (
+    *(".txt", ".log", ".json", ".jsonl", ".md", ".csv", ".yaml", ".yml", ".toml", ".lock", ".xml"),
+    *(".html", ".ini", ".cfg", ".env"),
+)
+_RUNNABLE = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php")
+
+
+class Scripts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which files hooks may run of folders that an agent may write to."""
+
+    roots: tuple[str, ...] = ()
+    """The project first, then others that bring hooks; absolute."""
+    files: dict[str, str] = {}
+    """By absolute path: the SHA-256 that somebody has vouched for."""
+
+
+class NotVouchedFor(Exception):
+    """It says which file, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    files: tuple[str, ...]
+    """From the root on. They may be gone, or not be there yet."""
+    folders: tuple[str, ...]
+
+
+def read_scripts(commands: Iterable[str], root: Path, *, project: Path) -> dict[str, bytes]:
+    """The files of a folder that commands name, and those that these mention: by the path from
+    there on. A script in a folder `hooks` brings that folder with it.
+
+    Raises:
+        InvalidInput: more than anybody would vouch for, or it cannot be read.
+    """
+    names = [name for text in commands for name in _named(text, root, project).files]
+    return _read([name for name in names if os.path.isfile(root / name)], root)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def from_copies(
+    words: Sequence[str], scripts: Scripts | None
+) -> Generator[tuple[str, ...], None, None]:
+    """The words of a command, led to copies of the files that it runs, for as long as the block.
+
+    Raises:
+        NotVouchedFor: one of them is not what somebody has vouched for.
+    """
+    led = tuple(words)
+    if scripts is None or not scripts.roots:
+        yield led
+        return
+    project = Path(scripts.roots[0])
+    with TemporaryDirectory(prefix="mainspring-hook-") as copies:
+        for index, each in enumerate(scripts.roots):
+            copy = _Copy(root=Path(each), project=project, place=Path(copies, str(index)))
+            led = copy.led(led, scripts.files)
+        yield led
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copy:
+    """Of what a command runs of one folder."""
+
+    root: Path
+    project: Path
+    place: Path
+
+    def led(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
+        known = {name for path in pinned for name in _inside([path], self.root)}
+        named = _named("\n".join(words), self.root, self.project, known)
+        if not named.files:
+            return words
+        contents = self._vouched(named.files, pinned)
+        _write(contents, self.root, self.place)
+        folders = (name for name in named.folders if any(_is_in(file, name) for file in contents))
+        names = sorted((*named.files, *folders), key=len, reverse=True)
+        led = tuple(self._led(word, names) for word in words)
+        rest = re.sub(re.escape(str(self.place)) + r"[^\s'\"]*", "", "\n".join(led))
+        for name in named.files:
+            if os.path.basename(name) in rest and not _is_followed(
+                name, "\n".join(led), self.place
+            ):
+                raise NotVouchedFor(
+                    f"runs {self.root / name} in a way that cannot be led to a copy of it: write"
+                    " $CLAUDE_PROJECT_DIR/ and its path"
+                )
+        return led
+
+    def _vouched(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
+        there = [
+            name
+            for name in names
+            if str(self.root / name) in pinned or os.path.lexists(self.root / name)
+        ]
+        try:
+            contents = _read(there, self.root)
+        except InvalidInput as error:
+            raise NotVouchedFor(f"cannot be checked: {error}") from error
+        for name, content in contents.items():
+            known = pinned.get(str(self.root / name))
+            if known != digest(content):
+                what = "has changed since it was trusted" if known else "nobody has vouched for"
+                raise NotVouchedFor(
+                    f"runs {self.root / name}, which {what}; look at it, and if it is as it should"
+                    " be: `mainspring policy trust`"
+                )
+        return contents
+
+    def _led(self, word: str, names: Iterable[str]) -> str:
+        """A word of a command, or the whole of it, with copies in the place of what it names."""
+        starts = [re.escape(str(self.root))]
+        if self.root == self.project:
+            starts.append(_VARIABLE)
+        for name in names:
+            rest = rf"(?:\./)*{re.escape(name)}(?![\w.-])"
+            target = f"{self.place}/{name}"
+            for start in starts:
+                word = re.sub(rf"{start}([\"']?)/+{rest}", _after_quote(target), word)
+            if self.root == self.project:
+                word = re.sub(rf"(?<![\w./$}}-]){rest}", _after_quote(target), word)
+        return word
+
+
+def _after_quote(target: str) -> Callable[[re.Match[str]], str]:
+    """With the quote that ended in between, if there was one."""
+    return lambda found: f"{found[1] if found.re.groups else ''}{target}"
+
+
+def _is_followed(name: str, text: str, place: Path) -> bool:
+    """Whether a command goes to the copy of its folder first."""
+    return any(f"{place}/{parent}" in text for parent in Path(name).parents if parent != Path())
+
+
+def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
+    """Files, and those that come with them."""
+    found: dict[str, bytes] = {}
+    pending = [*names]
+    size = 0
+    for name in pending:  # grows while it is gone through
+        if name in found:
+            continue
+        try:
+            found[name] = content = _content(root / name)
+        except OSError as error:
+            raise InvalidInput(f"{root / name}: {error.strerror}") from error
+        size += len(content)
+        if len(found) > MAX_FILES or size > MAX_BYTES:
+            raise InvalidInput(
+                f"{root / name}: hooks run over {MAX_FILES} files or {MAX_BYTES:,} bytes with it"
+            )
+        pending += _brought(name, content, root)
+    return found
+
+
+def _named(text: str, root: Path, project: Path, pinned: Collection[str] = ()) -> _Named:
+    """What a command names of a folder, but for where it writes and for plain data."""
+    marked = re.sub(_VARIABLE, _HERE, text).replace(str(project), _HERE)
+    marked = _OTHER_VARIABLE.sub(" ", _REDIRECTION.sub(" ", marked))
+    quoted = (one or other for one, other in _QUOTED.findall(marked))
+    joined = _WORD.findall(re.sub(f"{_HERE}[\"']", _HERE, marked))
+    every = dict.fromkeys((*_WORD.findall(marked), *joined, *quoted))
+    words = [word for word in every if word and not word.startswith("~")]
+    folders = [path for word in words if os.path.isdir(path := _path(word, project))]
+    bases = (project, *map(Path, folders))
+    paths = (_path(w if base == project else w.lstrip("/"), base) for base in bases for w in words)
+    own = dict.fromkeys(_inside(filter(_is_run, paths), root))
+    own |= dict.fromkeys(name for name in pinned if os.path.basename(name) in text)
+    known = {os.path.basename(name) for name in own}
+    own |= dict.fromkeys(
+        name
+        for name in _inside((_path(word, project) for word in words if _is_spelled(word)), root)
+        if os.path.basename(name) not in known
+    )
+    return _Named(tuple(own), tuple(_inside(folders, root)))
+
+
+def _is_spelled(word: str) -> bool:
+    """Whether it is the path of a script, although none is there yet."""
+    return "/" in word and " " not in word and word.endswith(_RUNNABLE)
+
+
+def _is_run(path: str) -> bool:
+    is_data = path.endswith(_DATA) and not os.access(path, os.X_OK)
+    return os.path.isfile(path) and not is_data
+
+
+def _path(word: str, base: Path) -> str:
+    whole = f"{base}{word.removeprefix(_HERE)}" if word.startswith(_HERE) else base / word
+    return os.path.normpath(whole)
+
+
+def _inside(paths: Iterable[str], root: Path) -> Iterator[str]:
+    start = f"{root}/"
+    return (path.removeprefix(start) for path in paths if path.startswith(start))
+
+
+def _brought(name: str, content: bytes, root: Path) -> Iterator[str]:
+    """What comes with a script: the folder `hooks` that it is in, and what it mentions."""
+    above = Path(name).parent.parts
+    if _WHOLE_FOLDER in above:
+        top = Path(*above[: above.index(_WHOLE_FOLDER) + 1])
+        yield from (path.as_posix() for path in _walk(root, top))
+    if _is_runnable(root / name):
+        yield from _mentioned(name, content, root)
+
+
+def _mentioned(name: str, content: bytes, root: Path) -> Iterator[str]:
+    words = set(_MENTIONED.findall(content))
+    words |= {word.rpartition(b".")[0] for word in words}
+    for path in _walk(root, Path(name).parent, is_deep=False):
+        known = {os.fsencode(path.name), os.fsencode(path.stem)}
+        if _is_run(str(root / path)) and not known.isdisjoint(words):
+            yield path.as_posix()
+    for said in _PATHS_INSIDE.findall(content):
+        for base in (Path(name).parent, Path()):
+            path = os.path.normpath(base / os.fsdecode(said).lstrip("/"))
+            if not path.startswith("..") and _is_runnable(root / path):
+                yield path
+
+
+def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
+    for at, folders, files in os.walk(root / folder):
+        folders[:] = sorted(each for each in folders if is_deep and each not in _SKIPPED)
+        for each in sorted(files):
+            yield Path(at, each).relative_to(root)
+
+
+def _is_runnable(path: Path) -> bool:
+    return os.path.isfile(path) and (path.suffix in _RUNNABLE or os.access(path, os.X_OK))
+
+
+def _content(path: Path) -> bytes:
+    """A pipe or a device that was put there is not waited for."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _write(contents: Mapping[str, bytes], root: Path, copy: Path) -> None:
+    """Files as they were read; and around them, links to what else is there."""
+    folders = {parent for name in contents for parent in Path(name).parents}
+    for folder in sorted(folders):
+        (copy / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (copy / name).write_bytes(content)
+        (copy / name).chmod(0o700 if os.access(root / name, os.X_OK) else 0o600)
+    holding = {Path(name).parent for name in contents}
+    for folder in folders - holding:
+        for entry in os.scandir(root / folder):
+            beside = copy / folder / entry.name
+            if not os.path.lexists(beside):
+                beside.symlink_to(entry.path)
+
+
+def _is_in(name: str, folder: str) -> bool:
+    return name.startswith(f"{folder}/")

@@ -1,0 +1,157 @@
+"""Files of a workspace that a git configuration names: git runs them, or reads more settings there.
+
+Configurations are hostile text. Git itself reads them, from a pipe, without following includes; it
+finds no repository there and runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.core.errors import HandsError, InvalidInput
+from mainspring.runtime.folder.whole_file import read_bounded
+from mainspring.wiring.careful_git import config_entries
+from mainspring.wiring.environment import Places
+from mainspring.wiring.lookout import find_repositories
+
+_MOST_FILES = 100
+_MOST_WORDS = 200
+_PLAIN = re.compile(
+    r"(?:user|author|committer|color|branch|url|safe|extensions|pull|push|fetch|advice)\..*"
+    r"|core\.(?:worktree|bare|repositoryformatversion|filemode|logallrefupdates|symlinks|ignorecase"
+    r"|autocrlf|eol|safecrlf|precomposeunicode|excludesfile|abbrev|quotepath|longpaths|sharedrepository"
+    r"|sparsecheckout|sparsecheckoutcone|protecthfs|protectntfs|commentchar|compression)"
+    r"|remote\..*\.(?:url|pushurl|fetch|push|tagopt|mirror|prune|promisor|partialclonefilter)"
+    r"|submodule\..*\.(?:url|active|path|branch|ignore|shallow)|submodule\.(?:active|recurse)",
+    re.DOTALL,
+)
+"""Settings that run nothing. Any other may: what is not known here is not taken for harmless."""
+_INCLUDES = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
+_PATHS = frozenset(("core.hookspath", "core.attributesfile", "init.templatedir"))
+_WORDS = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
+_GIT_FOLDER = b"gitdir:"
+
+
+@dataclass(slots=True)
+class _Search:
+    workspace: Path
+    home: Path
+    tree: Path
+    """The working tree that the configuration is for: where git runs programs."""
+    found: dict[str, None]
+    """Paths from the workspace on."""
+    read: set[Path] = field(default_factory=set[Path])
+
+    async def look(self, config: Path) -> None:
+        """Into a configuration and, whatever their conditions, those that it includes."""
+        pending = [config]
+        for each in pending:  # grows while it is gone through
+            if each in self.read:
+                continue
+            if len(self.read) == _MOST_FILES:
+                raise InvalidInput(f"{config}: includes over {_MOST_FILES} git configurations")
+            self.read.add(each)
+            content = await to_thread.run_sync(read_bounded, each)
+            try:
+                entries = await config_entries(content) if content else []
+            except HandsError as error:
+                raise InvalidInput(f"{each}: {error}") from error
+            pending += self._take(entries, each.parent)
+
+    def _take(self, entries: Sequence[tuple[str, str]], folder: Path) -> list[Path]:
+        """Settings that stand in a folder; where those are that they include."""
+        included: list[Path] = []
+        for name, value in entries:
+            if name == "core.worktree":
+                self.tree = Path(os.path.normpath(folder / value))
+        for name, value in entries:
+            if _INCLUDES.fullmatch(name):
+                included.append(self._path(value, folder))
+                self._add(included[-1])
+            elif value and not _PLAIN.fullmatch(name):
+                self._note(name, value)
+        return included
+
+    def _note(self, name: str, value: str) -> None:
+        """What looks like a file of the workspace in a text for a shell."""
+        if name in _PATHS:
+            self._add(self._path(value, self.tree))
+        words = _WORDS.findall(value)[:_MOST_WORDS]
+        folders = [path for word in words if os.path.isdir(path := self._path(word, self.tree))]
+        for word in (value.strip(), *words):
+            for base in (self.tree, *folders):
+                path = self._path(word, base)
+                is_spelled = "/" in word.strip("/") and base == self.tree
+                if os.path.isfile(path) or (is_spelled and not os.path.isdir(path)):
+                    self._add(path)
+
+    def _path(self, text: str, base: Path) -> Path:
+        if text.startswith("~/"):
+            return self.home / text[2:]
+        return Path(os.path.normpath(base / text))
+
+    def _add(self, path: Path) -> None:
+        for each in (path, Path(os.path.realpath(path))):
+            if each.is_relative_to(self.workspace) and each != self.workspace:
+                self.found[each.relative_to(self.workspace).as_posix()] = None
+
+
+async def with_repositories(places: Places, home: Path) -> Places:
+    """With the repositories of a workspace, and what their configurations name of it.
+
+    Raises: InvalidInput: see `named_by_git`.
+    """
+    workspace = places.workspace
+    found = await to_thread.run_sync(find_repositories, workspace, places.hidden)
+    above = [each for each in workspace.parents if (each / ".git").exists()]
+    trees = [*above[:1], *(workspace / each for each in found.trees)]
+    folders = [workspace / each for each in found.folders if not each.endswith(".git")]
+    named = await named_by_git(workspace, trees, folders, home) if trees or folders else ()
+    return replace(places, repositories=found, watched=named)
+
+
+async def named_by_git(
+    workspace: Path, trees: Iterable[Path], folders: Iterable[Path], home: Path
+) -> tuple[str, ...]:
+    """Paths from the workspace on, whether there is something or not: what the configurations name
+    of working trees, and of folders that git may take for a repository.
+
+    Raises:
+        InvalidInput: one cannot be read, so what it names is not known.
+    """
+    found: dict[str, None] = {}
+    places = [(tree, folder) for tree in trees for folder in _git_folders(tree)]
+    places += [(folder, folder) for folder in folders]
+    for tree, folder in places:
+        search = _Search(workspace, home, tree, found)
+        for config in _configurations(folder, home):
+            await search.look(config)
+    return tuple(found)
+
+
+def _git_folders(tree: Path) -> list[Path]:
+    """A tree's own one, and the one that it shares with other trees."""
+    entry = tree / ".git"
+    if entry.is_dir():
+        return [entry]
+    said = read_bounded(entry) or b""
+    if not said.startswith(_GIT_FOLDER):
+        return []
+    folder = _led(entry.parent, said.removeprefix(_GIT_FOLDER))
+    common = read_bounded(folder / "commondir")
+    return [folder] if common is None else [folder, _led(folder, common)]
+
+
+def _led(base: Path, said: bytes) -> Path:
+    return Path(os.path.normpath(base / os.fsdecode(said.strip().replace(b"\0", b""))))
+
+
+def _configurations(folder: Path, home: Path) -> Iterator[Path]:
+    yield from (folder / "config", folder / "config.worktree")
+    yield from (home / ".gitconfig", home / ".config/git/config", Path("/etc/gitconfig"))

@@ -1,0 +1,73 @@
+"""What others have written does not steer a terminal, and JSON keeps its value there."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.conftest import Run, opened
+from tests.cli.terminal import at_terminal
+
+from mainspring.core.content import TextBlock
+from mainspring.core.events import UserMessage
+from mainspring.core.facts import SessionCreated
+from mainspring.edges.cli.printable import clean, escaped, one_line
+
+STEERING = "\u009b31m\u0085\u202e\u2066\u200e\u061c\u200b\u2028\ufeff\x1b]0;x\x07\x7f"
+CONTROLS = {each for each in STEERING if not each.isprintable()}
+FAMILY = (
+    "👩\u200d👩\u200d👧 ❤️ 🏳️\u200d🌈 नमस्\u200dते می\u200cخواهم"
+    " 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+)
+
+
+@given(st.text())
+def test_json_at_a_terminal_has_the_same_value_and_steers_nothing(text: str):
+    encoded = json.dumps({"a": [text, f"{text}{STEERING}"]}, ensure_ascii=False)
+    try:
+        shown = escaped(encoded.encode()).decode()
+    except UnicodeEncodeError:  # half a character: no JSON of ours has one
+        return
+    assert json.loads(shown) == json.loads(encoded)
+    assert not set(shown) & CONTROLS
+
+
+@given(st.text(alphabet=st.sampled_from(f"{STEERING}ab\n\té\u200d\u200c👩\u202e")))
+def test_no_text_steers_a_terminal(text: str):
+    for shown in (one_line(text), clean(text)):
+        assert not set(shown) & CONTROLS
+    assert "\n" not in one_line(text)
+
+
+@pytest.mark.parametrize("show", [one_line, clean])
+def test_what_joins_emoji_and_letters_is_kept_and_hides_nothing_elsewhere(show: object):
+    assert callable(show)
+    assert show(FAMILY) == FAMILY
+    assert show("a\u200db \u200d") == "a\ufffdb \ufffd"
+    assert escaped(FAMILY.encode()) == FAMILY.encode()
+
+
+def test_export_and_json_are_exact_in_a_pipe_and_harmless_at_a_terminal(
+    mainspring: Run, place: Path, store: Path, environ: Mapping[str, str]
+):
+    async def tell() -> str:
+        async with opened(store) as log:
+            session = await log.create(SessionCreated())
+            writer = await log.hold(session.id, owner="worker")
+            await writer.append(UserMessage(content=(TextBlock(f"{STEERING} {FAMILY}"),)))
+            await writer.release()
+            return session.id
+
+    session = anyio.run(tell)
+    for arguments in (("log", "export", session), ("log", "show", session, "--json")):
+        piped = mainspring(*arguments).stdout
+        assert "\u009b" in piped
+        with at_terminal(*arguments, cwd=place, env=environ) as terminal:
+            assert terminal.wait() == 0
+        shown = terminal.raw
+        assert not set(shown) & CONTROLS
+        assert "\\u009b31m" in shown
+        assert "\\u202e" in shown

@@ -1,0 +1,176 @@
+"""What a hook runs is what somebody has vouched for; a script that has changed closes gates."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mainspring.capabilities.hooks.ask import Ports
+from mainspring.capabilities.hooks.command import Surroundings, run_command
+from mainspring.capabilities.hooks.config import Command, Hook, HookConfig
+from mainspring.capabilities.hooks.runner import HookRunner, Policy, Session
+from mainspring.capabilities.hooks.scripts import Scripts, digest, read_scripts
+from mainspring.capabilities.hooks.verdict import Failed
+from mainspring.core.hook import Occasion, Ruling
+
+SAYS = '#!/bin/sh\necho "$0 ${1-}" > "$CLAUDE_PROJECT_DIR/told"\n'
+
+
+def vouch(project: Path, *commands: str) -> Surroundings:
+    read = read_scripts(commands, project, project=project)
+    files = {str(project / name): digest(content) for name, content in read.items()}
+    return Surroundings(
+        project=project,
+        environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        scripts=Scripts(roots=(str(project),), files=files),
+    )
+
+
+def script(file: Path, text: str = SAYS) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return (tmp_path / "my project").resolve()
+
+
+COMMANDS = [
+    '"$CLAUDE_PROJECT_DIR"/.claude/hooks/check.sh',
+    '"$CLAUDE_PROJECT_DIR/.claude/hooks/check.sh" now',
+    "sh ${CLAUDE_PROJECT_DIR:-.}/.claude/hooks/check.sh || exit 2",
+    "./.claude/hooks/check.sh; true",
+    "bash -c 'sh .claude/hooks/check.sh'",
+    "cd .claude/hooks && ./check.sh",
+    "test -x .claude/hooks/check.sh && .claude/hooks/check.sh",
+    "here=.claude/hooks; $here/check.sh",
+]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each.replace("${CLAUDE_PROJECT_DIR:-.}", '"${CLAUDE_PROJECT_DIR:-.}"') for each in COMMANDS],
+)
+async def test_a_script_runs_from_a_copy_of_what_was_vouched_for_and_not_once_it_has_changed(
+    project: Path, command: str
+):
+    file = script(project / ".claude/hooks/check.sh")
+    around = vouch(project, command)
+    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, Ruling), reply
+    told = (project / "told").read_text()
+    assert told.endswith((" \n", "now\n"))
+    assert not told.startswith(str(project))  # what ran was not the file that an agent could swap
+    (project / "told").unlink()
+    file.write_text(f"{SAYS}# changed\n")
+    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, Failed)
+    assert reply.is_changed
+    assert "has changed since it was trusted" in reply.reason
+    assert "mainspring policy trust" in reply.reason
+    file.unlink()
+    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, Failed)
+    assert not (project / "told").exists()
+
+
+def plant_library(project: Path) -> None:
+    (project / ".claude/hooks/lib.sh").write_text("echo evil >&2; exit 0\n")
+
+
+def plant_module(project: Path) -> None:
+    (project / "scripts/json.py").write_text("raise SystemExit(0)\n")
+
+
+def change_module(project: Path) -> None:
+    (project / "scripts/rules.py").write_text("raise SystemExit(0)\n")
+
+
+def change_elsewhere(project: Path) -> None:
+    (project / "lib/common.sh").write_text("exit 0\n")
+
+
+def link_away(project: Path) -> None:
+    away = script(project.parent / "evil.sh", "exit 0\n")
+    (project / ".claude/hooks/gate.sh").unlink()
+    (project / ".claude/hooks/gate.sh").symlink_to(away)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [plant_library, plant_module, change_module, change_elsewhere, link_away],
+    ids=lambda attack: attack.__name__,
+)
+@pytest.mark.parametrize("fail_open", [False, True])
+async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_closed(
+    project: Path, attack: Callable[[Path], None], fail_open: bool
+):
+    script(
+        project / ".claude/hooks/gate.sh",
+        '. "$(dirname "$0")"/lib.sh\n. "$(dirname "$0")"/../../lib/common.sh\n',
+    )
+    script(project / ".claude/hooks/lib.sh", "true\n")
+    script(project / "lib/common.sh", "true\n")
+    script(project / "scripts/check.py", "import json\nfrom rules import rule\n")
+    script(project / "scripts/rules.py", "rule = 1\n")
+    commands = ("sh .claude/hooks/gate.sh", "python3 scripts/check.py")
+    config = HookConfig(
+        scope="project",
+        source="x",
+        hooks=tuple(
+            Hook(event="PreToolUse", handler=Command(command=command)) for command in commands
+        ),
+    )
+    ports = Ports(surroundings=vouch(project, *commands))
+    policy = Policy(trusted=frozenset(("project",)), fail_open=fail_open)
+    occasion = Occasion(event="PreToolUse", subject="bash", fields={"tool_input": {}})
+    async with HookRunner([config], Session(told=dict), ports, policy=policy) as runner:
+        before = await runner.run(occasion)
+        assert not before.blocked, before.reason
+        attack(project)
+        ruling = await runner.run(occasion)
+        assert ruling.blocked
+        assert "mainspring policy trust" in (ruling.reason or "")
+
+
+async def test_a_script_that_nobody_has_seen_does_not_run(project: Path):
+    project.mkdir()
+    around = vouch(project, "./later.sh")
+    assert isinstance(
+        await run_command(Command(command="./later.sh || true"), "PreToolUse", b"", around), Ruling
+    )
+    script(project / "later.sh")
+    reply = await run_command(Command(command="./later.sh || true"), "PreToolUse", b"", around)
+    assert isinstance(reply, Failed)
+    assert "nobody has vouched for" in reply.reason
+    assert not (project / "told").exists()
+
+
+async def test_what_a_command_writes_to_and_plain_data_need_nobodys_word(project: Path):
+    script(project / ".claude/hooks.log", "old\n").chmod(0o644)
+    command = 'cat package.json >> "$CLAUDE_PROJECT_DIR"/.claude/hooks.log'
+    around = vouch(project, command)
+    (project / "package.json").write_text("{}\n")
+    assert isinstance(await run_command(Command(command=command), "Stop", b"", around), Ruling)
+    assert (project / ".claude/hooks.log").read_text() == "old\n{}\n"
+
+
+async def test_without_a_shell_and_from_a_plugin_it_is_the_same(project: Path, tmp_path: Path):
+    plugin = tmp_path / "plugins/guard"
+    file = script(plugin / "hooks/guard.sh")
+    project.mkdir()
+    pinned = {str(file): digest(file.read_bytes())}
+    scripts = Scripts(roots=(str(project), str(plugin)), files=pinned)
+    around = replace(vouch(project), scripts=scripts)
+    handler = Command(command="sh", args=(str(file), "now"))
+    assert isinstance(await run_command(handler, "PreToolUse", b"", around), Ruling)
+    assert not (project / "told").read_text().startswith(str(plugin))
+    file.write_text("exit 0\n")
+    reply = await run_command(handler, "PreToolUse", b"", around)
+    assert isinstance(reply, Failed)
+    assert os.fspath(file) in reply.reason
