@@ -1,0 +1,49 @@
+"""`python -m tests.races --sandbox bwrap|landlock --uid 0|1500 --seconds N --seed S`
+
+Prints what was counted, and exits with 1 if anybody won. Another uid than one's own takes root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import time
+
+import anyio
+from tests.races.by_runtime import race_runtime
+from tests.races.scene import Sandbox, Scene, open_scene
+from tests.races.starting import command_for
+
+
+async def race(scene: Scene, seconds: float, parts: list[str]) -> None:
+    until = time.monotonic() + seconds
+    async with anyio.create_task_group() as group:
+        if "runtime" in parts:
+            group.start_soon(race_runtime, scene, until)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.races", description=__doc__)
+    parser.add_argument("--sandbox", choices=("bwrap", "landlock"), default="bwrap")
+    parser.add_argument("--uid", type=int)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--parts", default="runtime,cli,api")
+    given = parser.parse_args()
+    if given.uid is not None:
+        command, how = command_for(given.uid)
+        words = [f"--sandbox={given.sandbox}", f"--seconds={given.seconds}", f"--seed={given.seed}"]
+        words += [f"--parts={given.parts}"]
+        return subprocess.run([*command, *words], **how).returncode
+    sandbox: Sandbox = "landlock" if given.sandbox == "landlock" else "bubblewrap"
+    begun = time.monotonic()
+    with open_scene(sandbox, given.seed, given.seconds) as scene:
+        anyio.run(race, scene, given.seconds, given.parts.split(","))
+        sys.stdout.write(scene.told(begun) + "\n")
+        return int(scene.is_lost)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
