@@ -64,50 +64,90 @@ def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
         OSError: ELOOP for a link that is not followed; ENOENT if something is missing.
     """
     untrusted = {identity(os.stat(each)) for each in distrusted if os.path.isdir(each)}
-    todo = path.split("/")[::-1]
-    names: list[str] = []
-    folders = [os.open("/", _FOLDER | _SAFE)]
-    links = 0
+    root = os.open("/", _FOLDER | _SAFE)
     try:
-        while todo:
-            part = todo.pop()
-            if part in ("", "."):
-                continue
-            if part == "..":
-                _leave(names, folders)
-                continue
-            target = _entered(names, folders, part, is_last=not any(todo))
-            if target is None:
-                continue
-            links += 1
-            if links > _MAX_LINKS or untrusted & {identity(os.fstat(each)) for each in folders}:
-                raise OSError(errno.ELOOP, "a link that is not followed", path)
-            while target.startswith("/") and names:
-                _leave(names, folders)
-            todo += target.split("/")[::-1]
-        return "/" + "/".join(names)
+        walk = LinkWalk(root, "/", untrusted)
+        os.close(walk.open(path))
+        return "/" + "/".join(walk.names)
     finally:
-        for each in folders:
-            os.close(each)
+        os.close(root)
 
 
-def _entered(names: list[str], folders: list[int], part: str, *, is_last: bool) -> str | None:
-    """One step down; where to go instead if that is a link."""
-    state = os.stat(part, dir_fd=folders[-1], follow_symlinks=False)
-    if stat.S_ISLNK(state.st_mode):
-        return os.readlink(part, dir_fd=folders[-1])
-    if stat.S_ISDIR(state.st_mode) or not is_last:
-        folders.append(_open_name(folders[-1], part, _FOLDER))
-    else:
-        folders.append(os.dup(folders[-1]))
-    names.append(part)
-    return None
+class LinkWalk:
+    """A way down from an open folder that follows links by itself, and never out of the folder."""
 
+    def __init__(
+        self, root: int, place: str, untrusted: Collection[tuple[int, int]] = frozenset()
+    ) -> None:
+        self._root = root
+        self._place = [part for part in place.split("/") if part]
+        """Where the root is, for links that leave it and come back."""
+        self._outside: list[str] | None = None
+        """Where the way is while it is not in the root: names, and nothing that is looked at."""
+        self._untrusted = frozenset(untrusted)
+        self._folders: list[int] = []
+        self._links = 0
+        self.names: list[str] = []
+        """The way from the root to what was opened last, without links."""
 
-def _leave(names: list[str], folders: list[int]) -> None:
-    if names:
-        names.pop()
-        os.close(folders.pop())
+    def open(self, path: str) -> int:
+        """What a path below the root leads to, for the caller to close.
+
+        Raises:
+            OSError: EXDEV if it leads out; ELOOP for a link in a folder that is not trusted.
+        """
+        self.names, self._links, self._outside = [], 0, None
+        self._folders = [os.dup(self._root)]
+        todo = path.split("/")[::-1]
+        try:
+            while todo:
+                part = todo.pop()
+                if part == "..":
+                    self._leave()
+                elif self._outside is not None:
+                    self._pass(part)
+                elif part not in ("", "."):
+                    todo += self._enter(part)
+            if self._outside is not None:
+                raise OSError(errno.EXDEV, "leads out of the folder", path)
+            return self._folders.pop()
+        finally:
+            for each in self._folders:
+                os.close(each)
+
+    def _enter(self, part: str) -> list[str]:
+        """One step down; where to go from here instead if that is a link."""
+        folder = self._folders[-1]
+        state = os.stat(part, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISLNK(state.st_mode):
+            self._folders.append(_open_name(folder, part, O_PATH | os.O_NONBLOCK))
+            self.names.append(part)
+            return []
+        self._links += 1
+        above = {identity(os.fstat(each)) for each in self._folders}
+        if self._links > _MAX_LINKS or above & self._untrusted:
+            raise OSError(errno.ELOOP, "a link that is not followed", part)
+        target = os.readlink(part, dir_fd=folder).split("/")
+        if target[0] == "":
+            while self.names:
+                self._leave()
+            self._outside = [] if self._place else None
+        return target[::-1]
+
+    def _pass(self, part: str) -> None:
+        assert self._outside is not None
+        self._outside += [] if part in ("", ".") else [part]
+        if self._outside == self._place:
+            self._outside = None
+
+    def _leave(self) -> None:
+        if self._outside is not None:
+            del self._outside[-1:]
+        elif self.names:
+            self.names.pop()
+            os.close(self._folders.pop())
+        elif self._place:
+            self._outside = self._place[:-1]
 
 
 def _open_name(folder: int, name: str, flags: int) -> int:

@@ -49,6 +49,9 @@ class Site:
     """A folder on the host that programs may read, at its own path."""
     read_only: tuple[Path, ...] = ()
     """Toolchains outside /usr, at their own paths."""
+    distrusted: tuple[Path, ...] = ()
+    """Folders besides the workspace that programs of the session can change: no link in them leads
+    to what is mounted."""
     hidden: tuple[Path, ...] = ()
     """In the workspace, and not to be seen by programs."""
     protected: tuple[Path, ...] = ()
@@ -67,6 +70,9 @@ class Launch:
     """Of the launcher itself. Programs can read it, so there is nothing of ours in it."""
     files: tuple[bytes, ...] = ()
     """Contents that the launcher reads at descriptors 4, 5, ... (a seccomp program, say)."""
+    sources: tuple[str, ...] = ()
+    """What the launcher mounts from the descriptors after those. The keeper opens them, and follows
+    no link that a program of the session could have made."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """The environment of programs, where they are not given another."""
     rlimits: Mapping[str, int] = field(default_factory=dict[str, int])

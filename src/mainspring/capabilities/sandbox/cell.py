@@ -20,15 +20,18 @@ RUN, KILL = b"r", b"k"
 """As the agent has them, which takes longer to import than the keeper to start."""
 
 _INT = 4
-_OUT_OF_THE_WAY = 64
+_OUT_OF_THE_WAY = 256
 """Sources are moved up here first: one must not be overwritten before it is in its place."""
 
 
 class Cell:
-    """One start of the launcher. It is `ready` once the agent has said so."""
+    """One start of the launcher. It is `ready` once the agent has said so.
+
+    `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
+    """
 
     def __init__(
-        self, argv: list[str], env: dict[str, str], files: list[bytes], *, log: str, own_pids: bool
+        self, argv: list[str], env: dict[str, str], given: list[int], *, log: str, own_pids: bool
     ) -> None:
         self._log = log
         self._own_pids = own_pids
@@ -38,7 +41,7 @@ class Cell:
         self.control = ours
         self._pending = b""
         log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
-        sources = [theirs.detach(), *map(in_memory, files)]
+        sources = [theirs.detach(), *given]
         moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
         places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(moved)]
         try:

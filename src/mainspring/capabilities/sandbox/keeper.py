@@ -17,7 +17,8 @@ from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
 from mainspring.capabilities.sandbox.sentry import Quota, Sentry
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.visitor import Visitor
-from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
+from mainspring.capabilities.sandbox.wire import CHANGED, HELD, READY, SOCKET, unpack
+from mainspring.core.openat import open_absolute, real_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ _LOCK = "lock"
 _LAUNCH_SECONDS = 15.0
 _WATCH_SECONDS = 0.01
 _STOP_SECONDS = 3.0
+_ATTEMPTS = 5
+_CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
+"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
 
 
 class Orders:
@@ -42,6 +46,8 @@ class Orders:
         pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
         self.env = {name: value for name, value in pairs}
         self.files = unpack(told[b"files"])
+        self.sources = [os.fsdecode(path) for path in unpack(told[b"sources"])]
+        self.distrusted = [os.fsdecode(path) for path in unpack(told[b"distrusted"])]
         self.rlimits = told[b"rlimits"]
         self.has_own_pids = told[b"has_own_pids"] == b"1"
         self.output_bytes = int(told[b"output_bytes"])
@@ -333,11 +339,28 @@ def main() -> None:
 
 
 def launched(orders: Orders) -> Cell | str:
-    """The cell, once the agent in it has spoken; or why there is none."""
+    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
+    while it was mounted is given another chance."""
+    complaint = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            cell = _launch(orders)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        if cell.is_ready:
+            return cell
+        cell.end()
+        complaint = cell.complaint()
+        if not any(sign in complaint for sign in _CHANGED):
+            break
+    return complaint or "the launcher neither started the agent nor said why"
+
+
+def _launch(orders: Orders) -> Cell:
     cell = Cell(
         orders.argv,
         orders.env,
-        orders.files,
+        [*map(in_memory, orders.files), *(_opened(orders, path) for path in orders.sources)],
         log=os.path.join(orders.state, "launcher.log"),
         own_pids=orders.has_own_pids,
     )
@@ -347,10 +370,19 @@ def launched(orders: Orders) -> Cell | str:
     while not cell.is_ready and (left := until - time.monotonic()) > 0:
         if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
             break
-    if cell.is_ready:
-        return cell
-    cell.end()
-    return cell.complaint() or "the launcher neither started the agent nor said why"
+    return cell
+
+
+def _opened(orders: Orders, path: str) -> int:
+    """
+    Raises:
+        OSError: it is not there, or a program of the session may have put a link in its way.
+    """
+    try:
+        is_real = path == orders.workspace
+        return open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _close_what_is_not_ours() -> None:

@@ -102,6 +102,8 @@ def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
         "argv": pack(map(os.fsencode, launch.argv)),
         "env": pack(pairs(launch.env)),
         "files": pack(launch.files),
+        "sources": pack(map(os.fsencode, launch.sources)),
+        "distrusted": pack(map(os.fsencode, (site.workspace, *site.distrusted))),
         "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
         "has_own_pids": b"%d" % launch.has_own_pids,
         "output_bytes": b"%d" % limits.output_bytes,
