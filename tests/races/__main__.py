@@ -6,22 +6,30 @@ Prints what was counted, and exits with 1 if anybody won. Another uid than one's
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import random
+import signal
 import subprocess
 import sys
 import time
 
 import anyio
+from tests.races.by_api import race_api
+from tests.races.by_cli import race_cli
 from tests.races.by_runtime import race_runtime
 from tests.races.scene import Sandbox, Scene, open_scene
 from tests.races.starting import command_for
 
 
+_PARTS = {"runtime": race_runtime, "cli": race_cli, "api": race_api}
+
+
 async def race(scene: Scene, seconds: float, parts: list[str]) -> None:
     until = time.monotonic() + seconds
     async with anyio.create_task_group() as group:
-        if "runtime" in parts:
-            group.start_soon(race_runtime, scene, until)
+        for part, act in _PARTS.items():
+            if part in parts:
+                group.start_soon(act, scene, until)
 
 
 def main() -> int:
@@ -32,6 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--parts", default="runtime,cli,api")
     given = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1)  # where it is, for whoever wonders
     if given.uid is not None:
         command, how = command_for(given.uid)
         words = [f"--sandbox={given.sandbox}", f"--seconds={given.seconds}", f"--seed={given.seed}"]

@@ -55,7 +55,7 @@ async def _session(scene: Scene, settings: Settings, workspace: Path, until: flo
                 for _ in range(20):
                     if time.monotonic() > until or scene.wins:
                         break
-                    await session.send("round")
+                    await session.send("play a round")
                     await _run(scene, session)
                     await _rewind(scene, settings, runtime, session)
                     await _look(scene, session, model, workspace)
@@ -72,10 +72,19 @@ async def _run(scene: Scene, session: Session) -> None:
     scene.counts["rounds"] += 1
     scene.counts["openings"] += _OPENED
     try:
-        with anyio.fail_after(SECONDS * 2):
+        with anyio.fail_after(SECONDS):
             await session.run()
     except MainspringError as error:
         scene.refused(error)
+    except TimeoutError:
+        events = await session.events()
+        ended = {str(getattr(event.payload, "tool_use_id", "")) for event in events}
+        calls = [
+            event.body.decode("utf-8", "replace")[:300]
+            for event in events
+            if event.type.endswith("tool_use") and event.id not in ended
+        ]
+        scene.failed("runtime", f"a round took more than {SECONDS} s, waiting for {calls}")
 
 
 async def _rewind(scene: Scene, settings: Settings, runtime: Runtime, session: Session) -> None:
@@ -113,17 +122,13 @@ def _answer(scene: Scene, request: Request) -> Answer:
         changes = "echo more >> src/main.py; mkdir -p fresh; echo x > fresh/$$; "
         return says("done") if turns else calls("bash", command=changes + scene.probe())
     last = str(request.messages[-1])
-    if "tool_result" in last or isinstance(request.messages[-1], Assistant) or _is_result(last):
+    if "ToolResult" in last:
         return says("done")
-    if "begin" in last and turns == 0:
-        return calls("bash", command="touch whose; git config user.name x; true") + calls(
+    if "begin" in last and not turns:
+        return calls("bash", command="touch whose; true") + calls(
             "service_start", name="hostile", command=scene.command()
         )
-    return _round(scene)
-
-
-def _is_result(last: str) -> bool:
-    return "ToolResult" in last
+    return _round(scene) if "play a round" in last else says("done")
 
 
 def _round(scene: Scene) -> Line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import stat
@@ -42,7 +43,8 @@ class Canaries:
         for number, name in enumerate(_FILES):
             file = place / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{name}: {self.token}\n")
+            told = {"name": name, "description": self.token}
+            file.write_text(f"{json.dumps(told)}\n")
             file.chmod(_MODES[(number + at) % len(_MODES)])
         (place / "loose").mkdir(mode=0o777)
 

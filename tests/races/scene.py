@@ -37,7 +37,9 @@ def look(folder, depth):
         return
     for name in names[:200]:
         path = os.path.join(folder, name)
-        if os.path.isdir(path) and depth < 5:
+        if os.path.islink(path) and depth:
+            continue
+        if os.path.isdir(path) and depth < 4:
             look(path, depth + 1)
         elif os.path.isfile(path):
             try:
