@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
@@ -18,8 +18,7 @@ from tests.races.by_api import race_api
 from tests.races.by_cli import race_cli
 from tests.races.by_runtime import race_runtime
 from tests.races.scene import Sandbox, Scene, open_scene
-from tests.races.starting import command_for
-
+from tests.races.starting import run_as
 
 _PARTS = {"runtime": race_runtime, "cli": race_cli, "api": race_api}
 
@@ -41,11 +40,9 @@ def main() -> int:
     parser.add_argument("--parts", default="runtime,cli,api")
     given = parser.parse_args()
     faulthandler.register(signal.SIGUSR1)  # where it is, for whoever wonders
-    if given.uid is not None:
-        command, how = command_for(given.uid)
+    if given.uid not in (None, os.geteuid()):
         words = [f"--sandbox={given.sandbox}", f"--seconds={given.seconds}", f"--seed={given.seed}"]
-        words += [f"--parts={given.parts}"]
-        return subprocess.run([*command, *words], **how).returncode
+        return run_as(given.uid, *words, f"--parts={given.parts}")
     sandbox: Sandbox = "landlock" if given.sandbox == "landlock" else "bubblewrap"
     begun = time.monotonic()
     with open_scene(sandbox, given.seed, given.seconds) as scene:

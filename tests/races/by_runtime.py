@@ -1,4 +1,4 @@
-"""Sessions of a process of ours: programs, services, subagents, worktrees, file tools, rewinding."""
+"""Sessions of this process: programs, services, subagents, worktrees, file tools, rewinding."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _session(scene: Scene, settings: Settings, workspace: Path, until: flo
     except BaseExceptionGroup as group:
         if group.subgroup(lambda error: not isinstance(error, MainspringError)):
             scene.failed("runtime", group)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (whatever comes out is a failure)
         scene.failed("runtime", error)
 
 
@@ -107,7 +107,7 @@ async def _look(scene: Scene, session: Session, model: Scripted, workspace: Path
     said = [event.body.decode("utf-8", "replace") for event in events]
     said += map(repr, model.requests)
     model.requests.clear()
-    scene.look(said, workspace, scene.root / "own")
+    await anyio.to_thread.run_sync(scene.look, said, workspace, scene.root / "own")
 
 
 def _owner(workspace: Path) -> int:

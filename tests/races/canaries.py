@@ -1,4 +1,4 @@
-"""What is outside of every workspace and has to stay as it is: read by nobody, changed by nobody."""
+"""What is outside of every workspace: nobody is to read it, nobody is to change it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Canaries:
         ]
 
     def is_in(self, text: str | bytes) -> bool:
-        return (self.token.encode() if isinstance(text, bytes) else self.token) in text
+        return self.token in (text if isinstance(text, str) else text.decode("latin-1"))
 
 
 def _state(path: str) -> tuple[object, ...]:

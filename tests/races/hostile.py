@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import select
 import signal
 import stat
 import sys
@@ -99,15 +100,18 @@ class Hostile:
             exchange(folder, name, twin)
             self.swaps += 1
             if self._random.random() < 0.02:
-                time.sleep(self._random.random() / 2000)
+                self._pause(0.0005)
         is_restored = name.endswith((".json", ".yaml", "CLAUDE.md")) or self._random.random() < 0.5
         if is_restored and _is_link(folder, name):
             exchange(folder, name, twin)
 
+    def _pause(self, seconds: float) -> None:
+        select.select([], [], [], self._random.random() * seconds)
+
     def _move_away(self, folder: int, name: str, is_folder: bool) -> None:
         aside = f"aside-of-{name}"
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
-        time.sleep(self._random.random() / 500)
+        self._pause(0.002)
         os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _make_anew(self, folder: int, name: str, is_folder: bool) -> None:
@@ -168,7 +172,7 @@ class Hostile:
         try:
             mode = stat.S_IMODE(os.fstat(opened).st_mode)
             os.fchmod(opened, 0)
-            time.sleep(self._random.random() / 500)
+            self._pause(0.002)
             os.fchmod(opened, mode | 0o600)
         finally:
             os.close(opened)

@@ -95,7 +95,8 @@ class Scene:
         source = Path(hostile.__file__).read_text()
         there = f"cat > hostile.py <<'END_OF_PROGRAM'\n{source}\nEND_OF_PROGRAM\n"
         victims = ":".join(self.canaries.folders)
-        return f"{there}exec python3 -I hostile.py {self.next_seed()} {victims} {self.seconds + SECONDS} inside"
+        lasting = self.seconds + SECONDS
+        return f"{there}exec python3 -I hostile.py {self.next_seed()} {victims} {lasting} inside"
 
     def probe(self) -> str:
         """Of a program that looks what it can reach."""
@@ -110,10 +111,11 @@ class Scene:
         the workspace it would not reach from inside."""
         victims = ":".join(self.canaries.folders)
         with tempfile.TemporaryFile() as said:
+            python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+            source = Path(hostile.__file__).read_text()
+            lasting = str(self.seconds + SECONDS)
             process = subprocess.Popen(
-                [shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable]
-                + ["-I", "-c", Path(hostile.__file__).read_text()]
-                + [str(self.next_seed()), victims, str(self.seconds + SECONDS)],
+                [python, "-I", "-c", source, str(self.next_seed()), victims, lasting],
                 cwd=workspace,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -138,14 +140,19 @@ class Scene:
                 self.wins.append(f"read: {text[max(0, at - 200) : at + 60]!r}")
         self.wins += [f"changed: {each}" for each in self.canaries.changes()]
         for place in places:
-            self._look_in(place)
+            self._look_in(str(place), str(place))
 
-    def _look_in(self, place: Path) -> None:
-        """By descriptors: whoever looks by name is led out as easily as anybody."""
+    def _look_in(self, place: str, name: str, above: int | None = None) -> None:
+        """By descriptors: whoever looks by name is led out, or made to wait, like anybody else."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         with suppress(OSError):
-            for folder, _, files, opened in os.fwalk(place, onerror=None, follow_symlinks=False):
-                for name in files:
-                    self._look_at(f"{folder}/{name}", name, opened)
+            folder = os.open(name, flags, dir_fd=above)
+            try:
+                for each in os.listdir(folder):
+                    self._look_at(f"{place}/{each}", each, folder)
+                    self._look_in(f"{place}/{each}", each, folder)
+            finally:
+                os.close(folder)
 
     def _look_at(self, path: str, name: str, folder: int) -> None:
         with suppress(OSError):
@@ -172,7 +179,10 @@ class Scene:
             f"sandbox={self.sandbox} uid={os.geteuid()} seed={self.seed}"
             f" seconds={time.monotonic() - begun:.0f} {counts}"
             f" wins={len(self.wins)} failures={len(self.failures)}",
-            *(f"refused {number} times: {why}" for why, number in self.reasons.most_common(_MOST_TOLD)),
+            *(
+                f"refused {number} times: {why}"
+                for why, number in self.reasons.most_common(_MOST_TOLD)
+            ),
             *(f"WIN {each}" for each in self.wins[:_MOST_TOLD]),
             *(f"FAILURE {each}" for each in self.failures[:_MOST_TOLD]),
         ]

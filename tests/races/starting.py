@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from functools import cache
@@ -12,11 +11,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def command_for(uid: int) -> tuple[list[str], dict[str, Any]]:
-    """What runs the kit as somebody, and how to start it."""
-    if uid == os.geteuid():
-        return [sys.executable, "-m", "tests.races"], {"cwd": ROOT}
-    return [python_for(uid), "-m", "tests.races"], _how(uid)
+def run_as(uid: int, *words: str) -> int:
+    """The kit as somebody else; its status.
+
+    Raises:
+        LookupError: there is no Python for them.
+    """
+    return subprocess.Popen([python_for(uid), "-m", "tests.races", *words], **_how(uid)).wait()
 
 
 @cache

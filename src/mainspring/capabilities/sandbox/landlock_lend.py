@@ -184,7 +184,7 @@ class _Lending:
     def _descend(
         self, path: str, on_the_way: Callable[[int], None], last: Callable[[int], None]
     ) -> bool:
-        """From the workspace, also through links, as long as they stay in it. False: nothing is
+        """From the workspace, also through links, as far as they stay in it. False: nothing is
         there."""
         todo = _parts(path)
         with _Way(self._workspace) as way:
@@ -193,7 +193,7 @@ class _Lending:
                 name = todo.pop()
                 if name == "..":
                     if not way.leave():
-                        return False
+                        return True
                     continue
                 entry = _settled(way.folders[-1], name, on_the_way if todo else last)
                 if entry is None:
@@ -202,7 +202,7 @@ class _Lending:
                 if stat.S_ISLNK(os.fstat(entry).st_mode):
                     target = way.followed(self._path)
                     if target is None:
-                        return False
+                        return True
                     todo += _parts(target)
         return True
 
