@@ -17,10 +17,11 @@ import anyio
 from tests.races.by_api import race_api
 from tests.races.by_cli import race_cli
 from tests.races.by_runtime import race_runtime
+from tests.races.by_worktrees import race_worktrees
 from tests.races.scene import Sandbox, Scene, open_scene
 from tests.races.starting import run_as
 
-_PARTS = {"runtime": race_runtime, "cli": race_cli, "api": race_api}
+_PARTS = {"runtime": race_runtime, "cli": race_cli, "api": race_api, "worktrees": race_worktrees}
 
 
 async def race(scene: Scene, seconds: float, parts: list[str]) -> None:
@@ -37,7 +38,7 @@ def main() -> int:
     parser.add_argument("--uid", type=int)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
-    parser.add_argument("--parts", default="runtime,cli,api")
+    parser.add_argument("--parts", default="runtime,cli,api,worktrees")
     given = parser.parse_args()
     faulthandler.register(signal.SIGUSR1)  # where it is, for whoever wonders
     if given.uid not in (None, os.geteuid()):

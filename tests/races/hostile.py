@@ -1,9 +1,10 @@
 """A program of a session that wants out: it exchanges, links, moves, truncates and re-creates what
 is in its workspace, as fast as it can, and reads whatever comes of it. Standard library only.
 
-`python3 hostile.py SEED VICTIMS SECONDS [inside]`, in the workspace: as a service inside of the
-sandbox, or outside with the uid of the sandbox. Outside it must not do by itself what it is to have
-others do: nothing is ever opened, made or removed through a link.
+`python3 hostile.py SEED VICTIMS SECONDS [inside | git]`, in the workspace: as a service inside of
+the sandbox, or outside with the uid of the sandbox. Outside it must not do by itself what it is to
+have others do: nothing is ever opened, made or removed through a link. `git`: only a repository is
+turned on, and left whole, so that git finds something to work with.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ LOOT = "loot-"
 FOLDERS = (
     *(".claude", ".git", ".agents", ".vscode", ".husky", ".mainspring", ".claude/skills"),
     *("src", "src/deep", "data", "skills", "skills/one", ".git/hooks", ".git/info", ".git/objects"),
-    *(".git/refs", ".git/worktrees", ".git/modules", "data/more"),
+    *(".git/refs", ".git/refs/heads", ".git/worktrees", ".git/modules", "data/more"),
+    *(".git/logs", ".git/objects/info"),
 )
 FILES = (
     *(".envrc", ".gitmodules", "notes.txt", ".git/config", ".git/HEAD", ".git/index"),
@@ -31,6 +33,7 @@ FILES = (
     *("skills/one/SKILL.md", ".claude/skills/SKILL.md"),
 )
 PROTECTED = (*FOLDERS[:7], ".git/hooks", ".git/info", ".envrc", ".gitmodules", ".git/config")
+OF_GIT = (".git", ".git", ".git/worktrees", ".git/refs", ".git/refs/heads", ".git/objects")
 READ_AT_START = ("agent.yaml", ".mcp.json", "CLAUDE.md", ".claude/settings.json")
 """A session that finds anything odd in the place of these does not begin, and nothing is won."""
 _EXCHANGE = 2
@@ -50,6 +53,7 @@ class Hostile:
         self._random = random.Random(seed)
         self._victims = [entry for entry in victims.split(":") if entry]
         self._root = os.open(".", _HERE)
+        self._is_for_git = "git" in sys.argv[4:]
         self.swaps = 0
         self.actions = 0
         self._is_over = False
@@ -67,12 +71,17 @@ class Hostile:
             path = self._random.choice((*PROTECTED, *PROTECTED, *FOLDERS, *FILES))
             if self._random.random() < 0.02:
                 path = self._random.choice(READ_AT_START)
+            if self._is_for_git:
+                path = self._random.choice(OF_GIT)
             folder, _, name = path.rpartition("/")
             with suppress(OSError):
                 opened = self._entered(folder)
                 try:
                     act = self._swap if path in READ_AT_START else self._random.choice(acts)
-                    act(opened, name, path in FOLDERS)
+                    if self._is_for_git:
+                        self._swap_repository(opened, name, path)
+                    else:
+                        act(opened, name, path in FOLDERS)
                 finally:
                     os.close(opened)
             self.actions += 1
@@ -104,6 +113,21 @@ class Hostile:
         is_restored = name.endswith((".json", ".yaml", "CLAUDE.md")) or self._random.random() < 0.5
         if is_restored and _is_link(folder, name):
             exchange(folder, name, twin)
+
+    def _swap_repository(self, folder: int, name: str, path: str) -> None:
+        """With the same part of another one, for as long as some step of git's may take."""
+        twin = f"twin-of-{name}"
+        victim = next(each for each in self._victims if each.endswith("/.git"))
+        with suppress(FileExistsError):
+            os.symlink(victim + path.removeprefix(".git"), twin, dir_fd=folder)
+        if not _is_there(folder, name):
+            os.mkdir(name, dir_fd=folder)
+        for _ in range(self._random.choice((1, 5, 20))):
+            self._pause(0.02)
+            exchange(folder, name, twin)
+            self._pause(0.02)
+            exchange(folder, name, twin)
+            self.swaps += 2
 
     def _pause(self, seconds: float) -> None:
         select.select([], [], [], self._random.random() * seconds)

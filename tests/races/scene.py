@@ -106,7 +106,7 @@ class Scene:
         return self.random.randrange(1 << 30)
 
     @contextmanager
-    def stand_in(self, workspace: Path, uid: int) -> Generator[None]:
+    def stand_in(self, workspace: Path, uid: int, focus: str = "") -> Generator[None]:
         """The hostile program outside, for as long as the block lasts. What is Mainspring's own in
         the workspace it would not reach from inside."""
         victims = ":".join(self.canaries.folders)
@@ -115,7 +115,7 @@ class Scene:
             source = Path(hostile.__file__).read_text()
             lasting = str(self.seconds + SECONDS)
             process = subprocess.Popen(
-                [python, "-I", "-c", source, str(self.next_seed()), victims, lasting],
+                [python, "-I", "-c", source, str(self.next_seed()), victims, lasting, focus],
                 cwd=workspace,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
