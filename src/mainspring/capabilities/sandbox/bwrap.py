@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from mainspring.core.hands import Level
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
 """What some places do not allow, and seccomp covers."""
 
+_PACKAGES = Path(__file__).parents[3]
 _OWN = "/run"
 _INSIDE = (
     *("mainspring.capabilities.sandbox.bwrap_inside", "mainspring.capabilities.sandbox.agent"),
@@ -151,11 +153,11 @@ def _inside() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for module in _INSIDE:
         path = f"{module.replace('.', '/')}.py"
-        source = Path(__file__).parents[3].joinpath(path).read_bytes()
-        compiled = marshal.dumps(compile(source, path, "exec", dont_inherit=True))
+        loader = SourceFileLoader(module, str(_PACKAGES / path))
+        compiled = marshal.dumps(loader.get_code(module))
         place, _, name = path.removesuffix(".py").rpartition("/")
         cached = f"{place}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
-        found[path] = source
+        found[path] = loader.get_data(loader.path)
         found[cached] = MAGIC_NUMBER + _UNCHECKED + compiled
     return found
 
