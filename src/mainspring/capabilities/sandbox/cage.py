@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
+from mainspring.core.openat import real_path
 
 MIB = 1024 * 1024
 
@@ -97,6 +99,22 @@ class Backend(Protocol):
             SandboxFailed: it cannot be used here; it says what to do about it.
         """
         ...
+
+
+def readable_sources(site: Site) -> dict[Path, Path]:
+    """Where the share and what is read-only really are, by their own paths.
+
+    Raises:
+        SandboxFailed: one is not there, or is behind a link that a program may have made.
+    """
+    untrusted = [str(each) for each in (site.workspace, *site.distrusted)]
+    found: dict[Path, Path] = {}
+    for path in (*site.read_only, *([site.share] if site.share else [])):
+        try:
+            found[path] = Path(real_path(str(path), distrusted=untrusted))
+        except OSError as error:
+            raise SandboxFailed(f"not run: {path}: {error.strerror}") from error
+    return found
 
 
 def rlimits_of(limits: Limits) -> dict[str, int]:
