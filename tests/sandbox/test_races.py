@@ -1,4 +1,4 @@
-"""A program of the session exchanges what is mounted by name, while more sandboxes open beside it."""
+"""A program of the session exchanges names that are mounted, while more sandboxes open."""
 
 import sys
 from contextlib import suppress
@@ -47,7 +47,9 @@ for each in .claude .git nested/.git .vscode skill .mcp.json; do
     echo changed > $each/written-$$; echo changed > $each/hooks/written-$$
 done
 cat .mainspring/secret.txt
-for each in $(ls -A); do mv -T $each moved-$each && cat moved-$each/secret.txt; mv moved-$each $each; done
+for each in $(ls -A); do
+    mv -T $each moved-$each && cat moved-$each/secret.txt; mv moved-$each $each
+done
 true
 """
 PROTECTED = (".claude", ".git/hooks", ".git/config", "nested/.git/hooks", ".mcp.json", ".vscode")

@@ -5,13 +5,19 @@ from __future__ import annotations
 import _socket
 import fcntl
 import os
+import select
 import sys
+import time
 
 from mainspring.capabilities.sandbox.sentry import family_of
+from mainspring.capabilities.sandbox.wire import CHANGED
+from mainspring.core.openat import open_absolute, real_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+
+    from mainspring.capabilities.sandbox.keeper import Orders
 else:
     import _signal
 
@@ -19,6 +25,10 @@ CONTROL_FD = 3
 RUN, KILL = b"r", b"k"
 """As the agent has them, which takes longer to import than the keeper to start."""
 
+_LAUNCH_SECONDS = 15.0
+_ATTEMPTS = 5
+_CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
+"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
 _INT = 4
 _OUT_OF_THE_WAY = 256
 """Sources are moved up here first: one must not be overwritten before it is in its place."""
@@ -113,6 +123,53 @@ class Cell:
         """What the launcher has said."""
         with open(self._log, "rb") as file:
             return file.read(4000).decode("utf-8", "replace").strip()
+
+
+def launched(orders: Orders) -> Cell | str:
+    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
+    while it was mounted is given another chance."""
+    complaint = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            cell = _launch(orders)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        if cell.is_ready:
+            return cell
+        cell.end()
+        complaint = cell.complaint()
+        if not any(sign in complaint for sign in _CHANGED):
+            break
+    return complaint or "the launcher neither started the agent nor said why"
+
+
+def _launch(orders: Orders) -> Cell:
+    cell = Cell(
+        orders.argv,
+        orders.env,
+        [*map(in_memory, orders.files), *(_opened(orders, path) for path in orders.sources)],
+        log=os.path.join(orders.state, "launcher.log"),
+        own_pids=orders.has_own_pids,
+    )
+    waiting = select.poll()
+    waiting.register(cell.control.fileno(), select.POLLIN)
+    until = time.monotonic() + _LAUNCH_SECONDS
+    while not cell.is_ready and (left := until - time.monotonic()) > 0:
+        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
+            break
+    return cell
+
+
+def _opened(orders: Orders, path: str) -> int:
+    """
+    Raises:
+        OSError: it is not there, or a program of the session may have put a link in its way.
+    """
+    try:
+        is_real = path == orders.workspace
+        return open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def in_memory(content: bytes) -> int:

@@ -12,13 +12,12 @@ import os
 import select
 import time
 
-from mainspring.capabilities.sandbox.cell import Cell, in_memory
+from mainspring.capabilities.sandbox.cell import Cell, in_memory, launched
 from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
 from mainspring.capabilities.sandbox.sentry import Quota, Sentry
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.visitor import Visitor
-from mainspring.capabilities.sandbox.wire import CHANGED, HELD, READY, SOCKET, unpack
-from mainspring.core.openat import open_absolute, real_path
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ _LOCK = "lock"
 _LAUNCH_SECONDS = 15.0
 _WATCH_SECONDS = 0.01
 _STOP_SECONDS = 3.0
-_ATTEMPTS = 5
-_CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
-"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
 
 
 class Orders:
@@ -42,6 +38,7 @@ class Orders:
         self.state = os.fsdecode(told[b"state"])
         self.workspace = os.fsdecode(told[b"workspace"])
         self.hidden = {os.fsdecode(path) for path in unpack(told[b"hidden"])}
+        self.flags = told[b"flags"].decode("ascii")
         self.argv = [os.fsdecode(word) for word in unpack(told[b"argv"])]
         pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
         self.env = {name: value for name, value in pairs}
@@ -326,6 +323,7 @@ def main() -> None:
         return
     if os.fork():  # whoever started us waits for this one, and need not for the other
         os._exit(0)
+    Shelf(orders.state).note_flags(orders.flags)
     cell = launched(orders)
     if isinstance(cell, str):
         os.write(1, cell.encode())
@@ -336,53 +334,6 @@ def main() -> None:
     os.write(1, READY)
     _leave_streams()
     keeper.run()
-
-
-def launched(orders: Orders) -> Cell | str:
-    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
-    while it was mounted is given another chance."""
-    complaint = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            cell = _launch(orders)
-        except OSError as error:
-            return f"{error.filename}: {error.strerror}"
-        if cell.is_ready:
-            return cell
-        cell.end()
-        complaint = cell.complaint()
-        if not any(sign in complaint for sign in _CHANGED):
-            break
-    return complaint or "the launcher neither started the agent nor said why"
-
-
-def _launch(orders: Orders) -> Cell:
-    cell = Cell(
-        orders.argv,
-        orders.env,
-        [*map(in_memory, orders.files), *(_opened(orders, path) for path in orders.sources)],
-        log=os.path.join(orders.state, "launcher.log"),
-        own_pids=orders.has_own_pids,
-    )
-    waiting = select.poll()
-    waiting.register(cell.control.fileno(), select.POLLIN)
-    until = time.monotonic() + _LAUNCH_SECONDS
-    while not cell.is_ready and (left := until - time.monotonic()) > 0:
-        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
-            break
-    return cell
-
-
-def _opened(orders: Orders, path: str) -> int:
-    """
-    Raises:
-        OSError: it is not there, or a program of the session may have put a link in its way.
-    """
-    try:
-        is_real = path == orders.workspace
-        return open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _close_what_is_not_ours() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import sys
@@ -99,6 +100,7 @@ def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
         "state": os.fsencode(site.state),
         "workspace": os.fsencode(site.workspace),
         "hidden": pack(map(os.fsencode, site.hidden)),
+        "flags": hashlib.sha256(launch.fingerprint.encode()).hexdigest().encode(),
         "argv": pack(map(os.fsencode, launch.argv)),
         "env": pack(pairs(launch.env)),
         "files": pack(launch.files),
