@@ -17,7 +17,6 @@ from mainspring.capabilities.sandbox.client import KeptSandbox
 from mainspring.capabilities.sandbox.services import Services
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.start import BEGIN, ROOT, start_keeper
-from mainspring.capabilities.sandbox.talk import knock
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Exec, Ran
 
@@ -360,27 +359,3 @@ def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():
     )
     slow = {"asyncio", "dataclasses", "enum", "json", "re", "selectors", "socket", "typing"}
     assert not slow & {*keeper.stdout.split(), *agent.stdout.split()}
-
-
-async def test_a_sandbox_that_was_started_with_other_flags_is_ended_and_not_used(
-    site: Site, bubblewrap: Bubblewrap
-):
-    older = KeptSandbox(site, bubblewrap)
-    await older.begin(Exec(key="begun", argv=("sleep", "600"), wall_seconds=600))
-    await older.leave()
-    (site.state / "flags").write_text("as an older version would have it")
-    async with KeptSandbox(site, bubblewrap) as sandbox:
-        await sandbox.close_outdated()
-        assert await knock(site.state) is None
-        found = await sandbox.found("begun")
-        assert found is not None and found.stopped == "lost"
-        assert (await sh(sandbox, "echo anew")).stdout.head == b"anew\n"
-
-
-async def test_a_sandbox_of_the_same_flags_is_found_again(site: Site, bubblewrap: Bubblewrap):
-    before = KeptSandbox(site, bubblewrap)
-    await before.begin(Exec(key="begun", argv=("sleep", "600"), wall_seconds=600))
-    await before.leave()
-    async with KeptSandbox(site, bubblewrap) as sandbox:
-        progress = await sandbox.progress("begun")
-        assert progress is not None and progress.is_running

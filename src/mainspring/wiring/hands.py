@@ -282,7 +282,6 @@ class Bench:
             return KeptSandbox(replace(site, state=state), backend, on_listener=welcome)
 
         services = Services(site, backend)
-        await services.close_outdated()
         parting.callback(_look_around, lookout)  # last: a service may have left something
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)

@@ -75,6 +75,8 @@ class Launch:
     sources: tuple[str, ...] = ()
     """What the launcher mounts from the descriptors after those. The keeper opens them, and follows
     no link that a program of the session could have made."""
+    forbidden: tuple[tuple[int, int], ...] = ()
+    """Device and inode of what no source may be, by whatever name it was reached."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """The environment of programs, where they are not given another."""
     rlimits: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket
+import errno
 import fcntl
 import os
 import select
@@ -11,7 +12,7 @@ import time
 
 from mainspring.capabilities.sandbox.sentry import family_of
 from mainspring.capabilities.sandbox.wire import CHANGED
-from mainspring.core.openat import open_absolute, real_path
+from mainspring.core.openat import identity, open_absolute, real_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Cell:
         sources = [theirs.detach(), *given]
         moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
         places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(moved)]
+        previous = _offer_to_oom_killer(b"1000")
         try:
             self.pid = os.posix_spawn(
                 argv[0],
@@ -67,6 +69,7 @@ class Cell:
                 ],
             )
         finally:
+            _offer_to_oom_killer(previous)
             for descriptor in (*sources, *moved, log_fd):
                 os.close(descriptor)
         ours.setblocking(False)
@@ -167,9 +170,12 @@ def _opened(orders: Orders, path: str) -> int:
     """
     try:
         is_real = path == orders.workspace
-        return open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
+        opened = open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
+    if identity(os.fstat(opened)) in orders.forbidden:
+        raise OSError(errno.EPERM, "not to be shown to programs", path)
+    return opened
 
 
 def in_memory(content: bytes) -> int:
@@ -184,6 +190,21 @@ def in_memory(content: bytes) -> int:
         rest = rest[os.write(descriptor, rest) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _offer_to_oom_killer(score: bytes | None) -> bytes | None:
+    """What is started meanwhile is what the machine does without first; what it was before. Only
+    root can set it so that programs cannot take it back: for others the agent sets it."""
+    if os.geteuid() != 0 or score is None:
+        return None
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    except OSError:
+        return None
+    previous = os.read(descriptor, 16)
+    os.pwrite(descriptor, score, 0)
+    os.close(descriptor)
+    return previous
 
 
 def _kill(process: int) -> None:

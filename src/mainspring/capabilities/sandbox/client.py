@@ -64,7 +64,6 @@ class KeptSandbox:
         launch = backend.launch(self._site)
         self._variables = launch.variables
         digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
-        self._flags = digest
         self._box = Box(backend=backend.name, level=backend.level, flags_hash=digest[:16])
 
     @property
@@ -86,7 +85,7 @@ class KeptSandbox:
     async def found(self, key: str) -> Ran | None:
         name = _name(key)
         record = None
-        if talk := await self._knock():
+        if talk := await knock(self._site.state):
             async with talk:
                 record = await talk.ask(frame(b"found", name.encode()))
         if record is None:
@@ -112,7 +111,7 @@ class KeptSandbox:
 
     async def progress(self, key: str) -> Progress | None:
         """How far a program is; `None` if it was never started."""
-        if talk := await self._knock():
+        if talk := await knock(self._site.state):
             async with talk:
                 answer = await talk.exchange(frame(b"peek", _name(key).encode()))
             if answer.is_running and answer.record is not None:
@@ -122,7 +121,7 @@ class KeptSandbox:
 
     async def cancel(self, key: str) -> Ran | None:
         """Kill a program that was begun; what came of it."""
-        if talk := await self._knock():
+        if talk := await knock(self._site.state):
             async with talk:
                 await talk.call_off(_name(key))
         return await self.found(key)
@@ -137,11 +136,6 @@ class KeptSandbox:
         if self._presence is not None:
             await self._presence.aclose()
             self._presence = None
-
-    async def close_outdated(self) -> None:
-        """End the sandbox if it is not one that would be started now: of an older version, say."""
-        if talk := await self._knock():
-            await talk.aclose()
 
     async def close(self) -> None:
         """End the sandbox, and all that runs in it. What came of programs stays on disk."""
@@ -179,7 +173,7 @@ class KeptSandbox:
 
     async def _visit(self) -> Talk:
         async with self._moving_in:
-            talk = await self._knock()
+            talk = await knock(self._site.state)
             is_new = talk is None
             if talk is None:
                 await to_thread.run_sync(self._start)
@@ -187,15 +181,6 @@ class KeptSandbox:
             if is_new or self._presence is None:
                 await self._move_in()
             return talk
-
-    async def _knock(self) -> Talk | None:
-        """The keeper's answer, if one lives that was started with the flags of now; others end."""
-        talk = await knock(self._site.state)
-        if talk is None or self._presence is not None or self._shelf().flags() == self._flags:
-            return talk
-        async with talk:
-            await talk.ask(frame(b"close"))  # answered by hanging up
-        return None
 
     def _start(self) -> None:
         # anew each time: what there is to protect in the workspace may have come to be since

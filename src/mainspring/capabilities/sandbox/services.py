@@ -52,12 +52,6 @@ class Services:
         await to_thread.run_sync(shutil.rmtree, self._place(name))
         return ran
 
-    async def close_outdated(self) -> None:
-        """End those that are in a sandbox as it would not be started now; they are told of as
-        lost."""
-        for place in sorted(self._folder.glob("*/key")):
-            await self._sandbox(bytes.fromhex(place.parent.name).decode()).close_outdated()
-
     async def close(self) -> None:
         for place in sorted(self._folder.glob("*/key")):
             await self.stop(bytes.fromhex(place.parent.name).decode())

@@ -25,7 +25,6 @@ class Shelf:
         self._results = os.path.join(state, "results")
         self._starts = os.path.join(state, "starts")
         self._boot = os.path.join(state, "boot")
-        self._flags = os.path.join(state, "flags")
         self._started: set[bytes] = set()
         self._read_to = 0
 
@@ -45,14 +44,6 @@ class Shelf:
         of this was forced to the disk, except that there is a shelf at all."""
         made_in = _read(self._boot)
         return made_in is None or (made_in != b"" and made_in == boot_id())
-
-    def note_flags(self, flags: str) -> None:
-        """What the sandbox of this keeper was started with."""
-        _write(self._flags, flags.encode())
-
-    def flags(self) -> str:
-        """Empty if nobody knows: its keeper is of a version that did not say."""
-        return (_read(self._flags) or b"").decode("ascii", "replace")
 
     def mark_started(self, name: str) -> int:
         """When that was, in nanoseconds of the file system's own clock."""

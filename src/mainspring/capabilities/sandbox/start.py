@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
 import sys
@@ -100,11 +99,11 @@ def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
         "state": os.fsencode(site.state),
         "workspace": os.fsencode(site.workspace),
         "hidden": pack(map(os.fsencode, site.hidden)),
-        "flags": hashlib.sha256(launch.fingerprint.encode()).hexdigest().encode(),
         "argv": pack(map(os.fsencode, launch.argv)),
         "env": pack(pairs(launch.env)),
         "files": pack(launch.files),
         "sources": pack(map(os.fsencode, launch.sources)),
+        "forbidden": pack(b"%d %d" % each for each in launch.forbidden),
         "distrusted": pack(map(os.fsencode, (site.workspace, *site.distrusted))),
         "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
         "has_own_pids": b"%d" % launch.has_own_pids,
