@@ -18,6 +18,7 @@ from pathlib import Path
 from mainspring.capabilities.sandbox.cage import CONTROL_FD, MIB, Launch, Site, rlimits_of
 from mainspring.capabilities.sandbox.interpreter import agent_interpreter
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
@@ -47,6 +48,8 @@ class Bubblewrap:
     path: str
     omitted: frozenset[str] = frozenset()
     """Of `OPTIONAL`, what this machine does not allow."""
+    owns_uid: bool = False
+    """Programs run under a uid of the session's own, for which the harness has to be root."""
 
     @property
     def name(self) -> str:
@@ -85,6 +88,7 @@ class Bubblewrap:
             argv=argv,
             files=tuple(files.contents),
             sources=tuple(str(path) for _, path in sources),
+            uid=session_uid(site.session_id) if self.owns_uid else None,
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
                 "HOME": str(site.workspace),
@@ -96,7 +100,7 @@ class Bubblewrap:
             fingerprint="\n".join(
                 (
                     *(*fixed, *map(str, (*homes, *site.read_only)), repr(site.limits)),
-                    *(repr(site.network), filter_.hex()),
+                    *(repr(site.network), repr(self.owns_uid), filter_.hex()),
                     *(inside[name].decode() for name in inside if name.endswith(".py")),
                 )
             ),

@@ -77,6 +77,9 @@ class Launch:
     no link that a program of the session could have made."""
     forbidden: tuple[tuple[int, int], ...] = ()
     """Device and inode of what no source may be, by whatever name it was reached."""
+    uid: int | None = None
+    """Whom the launcher runs as, with the workspace's files for its own; where a file system cannot
+    do that, as the harness. For root."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """The environment of programs, where they are not given another."""
     rlimits: Mapping[str, int] = field(default_factory=dict[str, int])

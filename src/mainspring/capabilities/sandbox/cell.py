@@ -9,7 +9,9 @@ import os
 import select
 import sys
 import time
+from functools import partial
 
+from mainspring.capabilities.sandbox.idmap import mapped, start_as
 from mainspring.capabilities.sandbox.sentry import family_of
 from mainspring.capabilities.sandbox.wire import CHANGED
 from mainspring.core.openat import identity, open_absolute, real_path
@@ -39,13 +41,12 @@ class Cell:
     """One start of the launcher. It is `ready` once the agent has said so.
 
     `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
+    `uid`: whom it runs as; the last of `given` are then `trees` of `idmap.mapped`.
     """
 
-    def __init__(
-        self, argv: list[str], env: dict[str, str], given: list[int], *, log: str, own_pids: bool
-    ) -> None:
-        self._log = log
-        self._own_pids = own_pids
+    def __init__(self, orders: Orders, given: list[int], *, uid: int | None, trees: int) -> None:
+        self._log = log = os.path.join(orders.state, "launcher.log")
+        self._own_pids = orders.has_own_pids
         self.is_ready = False
         self.listener: int | None = None
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -54,20 +55,14 @@ class Cell:
         log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
         sources = [theirs.detach(), *given]
         moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
-        places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(moved)]
         previous = _offer_to_oom_killer(b"1000")
         try:
-            self.pid = os.posix_spawn(
-                argv[0],
-                argv,
-                env,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, log_fd, 1),
-                    (os.POSIX_SPAWN_DUP2, log_fd, 2),
-                    *places,
-                ],
-            )
+            if uid is None:
+                self.pid = _spawned(orders, moved, log_fd)
+            else:
+                plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
+                become = partial(_become, orders, plain, log_fd)
+                self.pid = start_as(uid, lent, become, log_fd)
         finally:
             _offer_to_oom_killer(previous)
             for descriptor in (*sources, *moved, log_fd):
@@ -146,14 +141,41 @@ def launched(orders: Orders) -> Cell | str:
     return complaint or "the launcher neither started the agent nor said why"
 
 
-def _launch(orders: Orders) -> Cell:
-    cell = Cell(
+def _spawned(orders: Orders, given: list[int], log: int) -> int:
+    places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(given)]
+    return os.posix_spawn(
+        orders.argv[0],
         orders.argv,
         orders.env,
-        [*map(in_memory, orders.files), *(_opened(orders, path) for path in orders.sources)],
-        log=os.path.join(orders.state, "launcher.log"),
-        own_pids=orders.has_own_pids,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+            *places,
+        ],
     )
+
+
+def _become(orders: Orders, given: list[int], log: int, trees: list[int]) -> None:
+    moved = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
+    for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *given, *moved)):
+        os.dup2(source, place)
+    os.execve(orders.argv[0], orders.argv, orders.env)
+
+
+def _launch(orders: Orders) -> Cell:
+    files = list(map(in_memory, orders.files))
+    sources = [_opened(orders, path) for path in orders.sources]
+    uid, trees = orders.uid, []
+    if uid is not None:
+        try:
+            trees = mapped(sources, os.stat(orders.workspace).st_uid, uid)
+        except OSError:  # not on this file system: then it has to be our own
+            uid = None
+    if uid is not None:
+        for source in sources:
+            os.close(source)
+    cell = Cell(orders, [*files, *(trees or sources)], uid=uid, trees=len(trees))
     waiting = select.poll()
     waiting.register(cell.control.fileno(), select.POLLIN)
     until = time.monotonic() + _LAUNCH_SECONDS

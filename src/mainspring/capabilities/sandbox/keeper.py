@@ -38,6 +38,7 @@ class Orders:
         self.state = os.fsdecode(told[b"state"])
         self.workspace = os.fsdecode(told[b"workspace"])
         self.hidden = {os.fsdecode(path) for path in unpack(told[b"hidden"])}
+        self.uid = int(told[b"uid"]) if told[b"uid"] else None
         self.argv = [os.fsdecode(word) for word in unpack(told[b"argv"])]
         pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
         self.env = {name: value for name, value in pairs}

@@ -99,6 +99,7 @@ def _orders(site: Site, launch: Launch, linger_seconds: float) -> bytes:
         "state": os.fsencode(site.state),
         "workspace": os.fsencode(site.workspace),
         "hidden": pack(map(os.fsencode, site.hidden)),
+        "uid": b"" if launch.uid is None else b"%d" % launch.uid,
         "argv": pack(map(os.fsencode, launch.argv)),
         "env": pack(pairs(launch.env)),
         "files": pack(launch.files),
