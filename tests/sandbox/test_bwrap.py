@@ -3,6 +3,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -292,6 +293,29 @@ async def test_programs_of_root_cannot_make_themselves_less_likely_to_be_killed_
     ran = await sh(sandbox, "echo 0 > /proc/self/oom_score_adj; cat /proc/self/oom_score_adj")
     assert ran.stdout.head == b"1000\n"
     assert Path("/proc/self/oom_score_adj").read_text() == "0\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
+async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
+    sandbox: KeptSandbox, site: Site
+):
+    (site.workspace / "ours").write_text("before")
+    await sandbox.begin(Exec(key="k", argv=("sh", "-c", "echo after > ours; sleep 71.3")))
+    with anyio.fail_after(60):
+        while not (uids := uids_of("sleep\0" + "71.3\0")):  # noqa: ASYNC110 -- another process
+            await anyio.sleep(0.01)
+    assert uids & {0, 1000} == set()
+    assert (site.workspace / "ours").read_text() == "after\n"
+    assert (site.workspace / "ours").stat().st_uid == site.workspace.stat().st_uid
+
+
+def uids_of(command: str) -> set[int]:
+    found: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "cmdline").read_text() == command:
+                found.add(folder.stat().st_uid)
+    return found
 
 
 async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
