@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 
 from mainspring.capabilities.sandbox.cage import CONTROL_FD, MIB, Launch, Site, rlimits_of
 from mainspring.capabilities.sandbox.interpreter import agent_interpreter
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
@@ -24,6 +26,7 @@ from mainspring.core.hands import Level
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
 """What some places do not allow, and seccomp covers."""
 
+_PACKAGES = Path(__file__).parents[3]
 _OWN = "/run"
 _INSIDE = (
     *("mainspring.capabilities.sandbox.bwrap_inside", "mainspring.capabilities.sandbox.agent"),
@@ -45,6 +48,8 @@ class Bubblewrap:
     path: str
     omitted: frozenset[str] = frozenset()
     """Of `OPTIONAL`, what this machine does not allow."""
+    owns_uid: bool = False
+    """Programs run under a uid of the session's own, for which the harness has to be root."""
 
     @property
     def name(self) -> str:
@@ -83,6 +88,7 @@ class Bubblewrap:
             argv=argv,
             files=tuple(files.contents),
             sources=tuple(str(path) for _, path in sources),
+            uid=session_uid(site.session_id) if self.owns_uid else None,
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
                 "HOME": str(site.workspace),
@@ -94,7 +100,7 @@ class Bubblewrap:
             fingerprint="\n".join(
                 (
                     *(*fixed, *map(str, (*homes, *site.read_only)), repr(site.limits)),
-                    *(repr(site.network), filter_.hex()),
+                    *(repr(site.network), repr(self.owns_uid), filter_.hex()),
                     *(inside[name].decode() for name in inside if name.endswith(".py")),
                 )
             ),
@@ -151,11 +157,11 @@ def _inside() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for module in _INSIDE:
         path = f"{module.replace('.', '/')}.py"
-        source = Path(__file__).parents[3].joinpath(path).read_bytes()
-        compiled = marshal.dumps(compile(source, path, "exec", dont_inherit=True))
+        loader = SourceFileLoader(module, str(_PACKAGES / path))
+        compiled = marshal.dumps(loader.get_code(module))
         place, _, name = path.removesuffix(".py").rpartition("/")
         cached = f"{place}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
-        found[path] = source
+        found[path] = loader.get_data(loader.path)
         found[cached] = MAGIC_NUMBER + _UNCHECKED + compiled
     return found
 

@@ -18,10 +18,6 @@ from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
 from mainspring.capabilities.sandbox.wire import CHANGED, unpack
 from mainspring.core.openat import O_PATH, LinkWalk, identity, open_beneath
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 ORDERS_FD = CONTROL_FD + 1
 REFUSED = 125
 
@@ -67,14 +63,15 @@ def main() -> None:
     try:
         _called(_LIBC.unshare(_NEW_MOUNTS), "unshare")
         _cover_proc()
-        _guard(orders)
+        workspace = _guarded(orders)
         _give_up_capabilities()
         _install(orders.filter)
         os.closerange(ORDERS_FD, os.dup(CONTROL_FD) + 1)
     except OSError as error:
         os.write(2, f"sandbox: {error}\n".encode("utf-8", "surrogateescape"))
         os._exit(REFUSED)
-    serve(_socket.socket(fileno=CONTROL_FD), listens=orders.listens)
+    control = _socket.socket(fileno=CONTROL_FD)
+    serve(control, listens=orders.listens, is_guarded=workspace.is_guarded)
 
 
 def _cover_proc() -> None:
@@ -91,11 +88,12 @@ def _cover_proc() -> None:
     _mount(_cloned(system), system, _SEALED)
 
 
-def _guard(orders: Orders) -> None:
-    workspace = Workspace(os.open(".", O_PATH | os.O_DIRECTORY), orders)
+def _guarded(orders: Orders) -> Workspace:
+    workspace = Workspace(orders)
     try:
-        workspace.mount()
+        workspace.mount(os.open(".", O_PATH | os.O_DIRECTORY))
         workspace.check()
+        return workspace
     except OSError as error:
         if error.errno not in _MOVED:
             raise
@@ -103,16 +101,17 @@ def _guard(orders: Orders) -> None:
 
 
 class Workspace:
-    def __init__(self, root: int, orders: Orders) -> None:
+    def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._walk = LinkWalk(root, orders.workspace)
-        self._folders: dict[tuple[str, ...], int] = {(): root}
+        self._folders: dict[tuple[str, ...], int] = {}
         """Folders on the way to what is hidden or protected, each a mount of its own."""
         self._covers: set[tuple[int, int]] = set()
         """What is there instead of what is hidden."""
         self._missing: set[str] = set()
+        self._names: list[str] = []
 
-    def mount(self) -> None:
+    def mount(self, root: int) -> None:
+        self._folders[()] = root
         hidden = self._places(self._orders.hidden)
         protected = self._places(self._orders.protected)
         for place in sorted(hidden | protected):
@@ -127,19 +126,31 @@ class Workspace:
 
     def check(self) -> None:
         """Whether each name stands for what was mounted there. From now on only a program that
-        has the same without protection could change what it stands for."""
-        for path in self._orders.hidden:
-            self._check(path, self._is_covered)
-        for path in self._orders.protected:
-            self._check(path, self._is_read_only)
+        has the same without protection could change what it stands for.
 
-    def _check(self, path: str, is_right: Callable[[int], bool]) -> None:
-        opened = self._opened(path)
-        is_missing = path in self._missing
-        if is_missing != (opened is None) or (opened is not None and not is_right(opened)):
-            raise OSError(errno.ESTALE, "not what was mounted", path)
-        if opened is not None:
+        Raises:
+            OSError: ESTALE for the first that does not.
+        """
+        for path in (*self._orders.hidden, *self._orders.protected):
+            opened = self._opened(path)
+            if path in self._missing and opened is None:
+                continue
+            if opened is None or path in self._missing or not self._is_mount(path, opened):
+                raise OSError(errno.ESTALE, "not what was mounted", path)
             os.close(opened)
+
+    def is_guarded(self) -> bool:
+        """Whether it still is so. When the host puts another file in the place of one that is
+        mounted on, as git does with its config, the mount is gone. What is new since the sandbox
+        was opened, or is gone, is for the lookout."""
+        for path in (*self._orders.hidden, *self._orders.protected):
+            opened = None if path in self._missing else self._opened(path)
+            if opened is not None:
+                is_mount = self._is_mount(path, opened)
+                os.close(opened)
+                if not is_mount:
+                    return False
+        return True
 
     def _places(self, paths: list[str]) -> set[tuple[str, ...]]:
         """Where they are, as far as they are in the workspace."""
@@ -149,19 +160,24 @@ class Workspace:
             if opened is None:
                 self._missing.add(path)
             else:
-                places.add(tuple(self._walk.names))
+                places.add(tuple(self._names))
                 os.close(opened)
         return places
 
     def _opened(self, path: str) -> int | None:
         """`None`: there is no such thing in the workspace."""
+        root = os.open(".", O_PATH | os.O_DIRECTORY)
+        walk = LinkWalk(root, self._orders.workspace)
         try:
-            opened = self._walk.open(path)
+            opened = walk.open(path)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP):
                 return None
             raise
-        if self._walk.names:
+        finally:
+            os.close(root)
+        self._names = walk.names
+        if walk.names:
             return opened
         os.close(opened)
         return None
@@ -191,10 +207,9 @@ class Workspace:
             _mount(tree, _made(cover, path, tree), _SEALED)
         _set(cover, _SEALED)
 
-    def _is_covered(self, opened: int) -> bool:
-        return identity(os.fstat(opened)) in self._covers
-
-    def _is_read_only(self, opened: int) -> bool:
+    def _is_mount(self, path: str, opened: int) -> bool:
+        if path in self._orders.hidden:
+            return identity(os.fstat(opened)) in self._covers
         return bool(os.fstatvfs(opened).f_flag & os.ST_RDONLY)
 
 

@@ -134,7 +134,12 @@ def _bubblewraps(settings: SandboxSettings) -> list[Backend] | Refusal:
         return Refusal("bubblewrap", reason, fix)
     flags = sorted(OPTIONAL)
     fewer = [each for count in range(len(flags) + 1) for each in combinations(flags, count)]
-    return [Bubblewrap(path=path, omitted=frozenset(each)) for path in paths for each in fewer]
+    return [
+        Bubblewrap(path=path, omitted=frozenset(each), owns_uid=owns_uid)
+        for owns_uid in ((True, False) if os.geteuid() == 0 else (False,))
+        for path in paths
+        for each in fewer
+    ]
 
 
 def _landlocks(settings: SandboxSettings) -> list[Backend] | Refusal:

@@ -12,13 +12,12 @@ import os
 import select
 import time
 
-from mainspring.capabilities.sandbox.cell import Cell, in_memory
+from mainspring.capabilities.sandbox.cell import Cell, in_memory, launched
 from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
 from mainspring.capabilities.sandbox.sentry import Quota, Sentry
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.visitor import Visitor
-from mainspring.capabilities.sandbox.wire import CHANGED, HELD, READY, SOCKET, unpack
-from mainspring.core.openat import open_absolute, real_path
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ _LOCK = "lock"
 _LAUNCH_SECONDS = 15.0
 _WATCH_SECONDS = 0.01
 _STOP_SECONDS = 3.0
-_ATTEMPTS = 5
-_CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
-"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
 
 
 class Orders:
@@ -42,11 +38,13 @@ class Orders:
         self.state = os.fsdecode(told[b"state"])
         self.workspace = os.fsdecode(told[b"workspace"])
         self.hidden = {os.fsdecode(path) for path in unpack(told[b"hidden"])}
+        self.uid = int(told[b"uid"]) if told[b"uid"] else None
         self.argv = [os.fsdecode(word) for word in unpack(told[b"argv"])]
         pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
         self.env = {name: value for name, value in pairs}
         self.files = unpack(told[b"files"])
         self.sources = [os.fsdecode(path) for path in unpack(told[b"sources"])]
+        self.forbidden = {tuple(map(int, each.split())) for each in unpack(told[b"forbidden"])}
         self.distrusted = [os.fsdecode(path) for path in unpack(told[b"distrusted"])]
         self.rlimits = told[b"rlimits"]
         self.has_own_pids = told[b"has_own_pids"] == b"1"
@@ -305,6 +303,18 @@ class Keeper:
             word, _, status = line.partition(b" ")
             if word == b"ended":
                 self._finish(int(status))
+            elif word == b"unguarded":
+                self._forgo()
+
+    def _forgo(self) -> None:
+        """The agent has not started it, because the sandbox is not what it was: another is made for
+        whoever asks again, and clients do."""
+        execution = self._running
+        if execution is not None:
+            execution.finish()
+            self._shelf.drop(execution.name)
+        self._running = self._sentry = None
+        self._is_closed = True
 
     def _end_cell(self) -> None:
         """If a program is running in it, nobody knows how far it came."""
@@ -336,53 +346,6 @@ def main() -> None:
     os.write(1, READY)
     _leave_streams()
     keeper.run()
-
-
-def launched(orders: Orders) -> Cell | str:
-    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
-    while it was mounted is given another chance."""
-    complaint = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            cell = _launch(orders)
-        except OSError as error:
-            return f"{error.filename}: {error.strerror}"
-        if cell.is_ready:
-            return cell
-        cell.end()
-        complaint = cell.complaint()
-        if not any(sign in complaint for sign in _CHANGED):
-            break
-    return complaint or "the launcher neither started the agent nor said why"
-
-
-def _launch(orders: Orders) -> Cell:
-    cell = Cell(
-        orders.argv,
-        orders.env,
-        [*map(in_memory, orders.files), *(_opened(orders, path) for path in orders.sources)],
-        log=os.path.join(orders.state, "launcher.log"),
-        own_pids=orders.has_own_pids,
-    )
-    waiting = select.poll()
-    waiting.register(cell.control.fileno(), select.POLLIN)
-    until = time.monotonic() + _LAUNCH_SECONDS
-    while not cell.is_ready and (left := until - time.monotonic()) > 0:
-        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
-            break
-    return cell
-
-
-def _opened(orders: Orders, path: str) -> int:
-    """
-    Raises:
-        OSError: it is not there, or a program of the session may have put a link in its way.
-    """
-    try:
-        is_real = path == orders.workspace
-        return open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _close_what_is_not_ours() -> None:

@@ -1,0 +1,186 @@
+"""A uid for each session's programs, no two sessions the same, where the harness is root.
+
+A claim is a symbolic link in a private folder of this machine: its name is the uid, its target the
+session's hash. All processes on the machine share the folder, whichever store they use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.core.errors import SandboxFailed
+
+if sys.platform != "win32":
+    import fcntl
+
+SUBUID_NAME = "mainspring"
+"""Whose line in /etc/subuid says which uids may be used."""
+_SUBUID = Path("/etc/subuid")
+_DEFAULT = range(0x7000_0000, 0x7FFE_0000)
+"""Unused by convention: below are systemd-nspawn's, above systemd's own and the signed limit."""
+_CLAIMS = (Path("/var/lib/mainspring/uids"), Path("/run/mainspring/uids"))
+_NOBODY = 65_534
+_FEWEST = 1024
+_ATTEMPTS = 32
+"""Neighbours of the first choice; if all are taken, the range is as good as full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionUids:
+    uids: range
+    claims: Path
+
+    def uid(self, session_id: str) -> int:
+        """The session's own, claimed if it has none: the same each time until it is released.
+
+        Raises:
+            SandboxFailed: there is no uid left, or no place to write claims to.
+        """
+        key = _key(session_id)
+        try:
+            _make_private(self.claims)
+            with self._locked():
+                holders = {uid: self._holder(uid) for uid in self._candidates(key)}
+                uid = next((uid for uid, holder in holders.items() if holder == key), None)
+                if uid is None:
+                    uid = self._free(holders)
+                    os.symlink(key, self.claims / str(uid))
+                return uid
+        except OSError as error:
+            raise SandboxFailed(f"no uid could be claimed in {self.claims}: {error}") from error
+
+    def release(self, session_id: str) -> None:
+        """The session is deleted, and so is all that its programs have written."""
+        key = _key(session_id)
+        with self._locked():
+            for uid in self._candidates(key):
+                if self._holder(uid) == key:
+                    (self.claims / str(uid)).unlink()
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """One process at a time: what is free now is still free when it is claimed."""
+        folder = os.open(self.claims, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _free(self, holders: Mapping[int, str | None]) -> int:
+        for uid, holder in holders.items():
+            if holder is None:
+                return uid
+        raise SandboxFailed(
+            f"no uid is left for this session between {self.uids[0]} and {self.uids[-1]}:"
+            f" widen the range of {SUBUID_NAME!r} in {_SUBUID}"
+        )
+
+    def _candidates(self, key: str) -> Iterator[int]:
+        """By hash: where a shared disk is used by several machines, they agree."""
+        start = int(key[:16], 16)
+        for step in range(min(_ATTEMPTS, len(self.uids))):
+            yield self.uids[(start + step) % len(self.uids)]
+
+    def _holder(self, uid: int) -> str | None:
+        try:
+            return os.readlink(self.claims / str(uid))
+        except FileNotFoundError:
+            return None
+
+
+def session_uids() -> SessionUids:
+    """Of this machine.
+
+    Raises:
+        SandboxFailed: there are too few uids, or no place to write claims to.
+    """
+    uids = available_uids()
+    if not uids:
+        raise SandboxFailed(
+            f"there are too few uids to give each session its own: at least {_FEWEST} are needed"
+            f" for {SUBUID_NAME!r} in {_SUBUID}, or in the user namespace of this container"
+        )
+    return SessionUids(uids=uids, claims=_claims_folder())
+
+
+def session_uid(session_id: str) -> int:
+    """See `SessionUids.uid`."""
+    return session_uids().uid(session_id)
+
+
+def release_session_uid(session_id: str) -> None:
+    """See `SessionUids.release`. Nothing to do where sessions have no uids of their own."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        for claims in _CLAIMS:
+            if claims.is_dir():
+                SessionUids(uids=available_uids(), claims=claims).release(session_id)
+
+
+def available_uids() -> range:
+    """What /etc/subuid grants us, else what nobody else uses, as far as it exists here; none if
+    there are too few."""
+    granted = _granted() or _DEFAULT
+    mapped = _mapped()
+    if mapped >= granted.stop and len(granted) >= _FEWEST:
+        return granted
+    # in a user namespace, where there are few: its upper half, without `nobody`
+    few = range(mapped // 2, mapped if mapped // 2 > _NOBODY else min(mapped, _NOBODY))
+    return few if len(few) >= _FEWEST else range(0)
+
+
+def _granted() -> range | None:
+    try:
+        lines = _SUBUID.read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, numbers = line.partition(":")
+        first, _, count = numbers.partition(":")
+        if name == SUBUID_NAME and first.isdecimal() and count.isdecimal() and int(first):
+            return range(int(first), int(first) + int(count))
+    return None
+
+
+def _mapped() -> int:
+    """How many uids there are from 0 on."""
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        inside, _, count = map(int, line.split())
+        if inside == 0:
+            return count
+    return 0
+
+
+def _claims_folder() -> Path:
+    for folder in _CLAIMS:
+        try:
+            _make_private(folder)
+        except OSError:
+            continue
+        return folder
+    tried = " nor ".join(map(str, _CLAIMS))
+    raise SandboxFailed(f"neither {tried} can be written: mount one of them writable")
+
+
+def _make_private(folder: Path) -> None:
+    """
+    Raises:
+        OSError: it cannot be made, or somebody else's is in its place.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise OSError(f"{folder} is not a folder of ours")
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def _key(session_id: str) -> str:
+    return hashlib.sha256(session_id.encode("utf-8", "surrogateescape")).hexdigest()
