@@ -1,6 +1,7 @@
 """A real sandbox for each test; skipped where this machine cannot make one."""
 
 import itertools
+import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -29,7 +30,7 @@ def bubblewrap() -> Bubblewrap:
     path = find_bubblewrap() if sys.platform == "linux" else None
     if path is None:
         pytest.skip("no bubblewrap here")
-    return Bubblewrap(path=path)
+    return Bubblewrap(path=path, owns_uid=os.geteuid() == 0)
 
 
 @pytest.fixture

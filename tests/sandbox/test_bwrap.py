@@ -1,8 +1,11 @@
 import os
+import re
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,10 +17,12 @@ from tests.sandbox.conftest import sh
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.cage import Site
 from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.start import start_keeper
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Exec
 
 USER = 1500
+SYS_RESOURCE = 24
 ROOT = Path(__file__).parents[2]
 
 
@@ -186,7 +191,7 @@ async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
 ):
     broken = replace(site, read_only=(tmp_path / "missing",))
     async with KeptSandbox(broken, bubblewrap) as sandbox:
-        with pytest.raises(SandboxFailed, match=r"Can't find source path .*missing"):
+        with pytest.raises(SandboxFailed, match=r"missing: No such file"):
             await sh(sandbox, "touch made")
         assert await sandbox.found("sh") is None
     assert not list(site.workspace.iterdir())
@@ -260,3 +265,89 @@ def _can_be_run(interpreter: str) -> bool:
         return subprocess.run([interpreter, "-c", ours], user=USER, cwd="/").returncode == 0
     except (FileNotFoundError, PermissionError):
         return False
+
+
+async def test_a_protected_file_that_the_host_replaces_is_protected_again(
+    site: Site, bubblewrap: Bubblewrap
+):
+    config = site.workspace / ".git/config"
+    config.parent.mkdir()
+    config.write_text("before")
+    guarded = replace(site, protected=(Path(".git/config"),))
+    async with KeptSandbox(guarded, bubblewrap) as sandbox:
+        await sh(sandbox, "true")
+        (config.parent / "config.lock").write_text("replaced")
+        (config.parent / "config.lock").replace(config)  # as `git config` does
+        ran = await sh(sandbox, "echo changed > .git/config; echo ran")
+    assert ran.stdout.head == b"ran\n"
+    assert config.read_text() == "replaced"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
+async def test_programs_of_root_cannot_make_themselves_less_likely_to_be_killed_for_memory(
+    sandbox: KeptSandbox,
+):
+    capabilities = re.search(r"CapEff:\s(\w+)", Path("/proc/self/status").read_text())
+    if capabilities is None or not int(capabilities[1], 16) & 1 << SYS_RESOURCE:
+        pytest.skip("this root may not set the least score")
+    ran = await sh(sandbox, "echo 0 > /proc/self/oom_score_adj; cat /proc/self/oom_score_adj")
+    assert ran.stdout.head == b"1000\n"
+    assert Path("/proc/self/oom_score_adj").read_text() == "0\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
+async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
+    sandbox: KeptSandbox, site: Site
+):
+    (site.workspace / "ours").write_text("before")
+    await sandbox.begin(Exec(key="k", argv=("sh", "-c", "echo after > ours; sleep 71.3")))
+    with anyio.fail_after(60):
+        while not (uids := uids_of("sleep\0" + "71.3\0")):  # noqa: ASYNC110 -- another process
+            await anyio.sleep(0.01)
+    assert uids & {0, 1000} == set()
+    assert (site.workspace / "ours").read_text() == "after\n"
+    assert (site.workspace / "ours").stat().st_uid == site.workspace.stat().st_uid
+
+
+def uids_of(command: str) -> set[int]:
+    found: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "cmdline").read_text() == command:
+                found.add(folder.stat().st_uid)
+    return found
+
+
+async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
+    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+):
+    outside, other = tmp_path / "outside", tmp_path / "other"
+    for folder in (outside, other):
+        folder.mkdir()
+        (folder / "canary").write_text("canary")
+    (site.workspace / "tools").symlink_to(outside)  # by a program, since the operator named it
+    (other / "tools").symlink_to(outside)
+    (tmp_path / "by-link").symlink_to(site.workspace / "tools")
+    look = f"cat tools/canary {tmp_path}/by-link/canary {other}/tools/canary"
+    inside = replace(site, read_only=(site.workspace / "tools",))
+    async with KeptSandbox(inside, bubblewrap) as sandbox:
+        assert (await sh(sandbox, look)).stdout.head == b""
+    by_link = replace(site, read_only=(tmp_path / "by-link",))
+    elsewhere = replace(site, read_only=(other / "tools",), distrusted=(other,))
+    for wider in (by_link, elsewhere):
+        async with KeptSandbox(wider, bubblewrap) as sandbox:
+            with pytest.raises(SandboxFailed, match="not followed"):
+                await sh(sandbox, look)
+
+
+async def test_what_no_program_may_see_is_not_mounted_under_any_name(
+    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+):
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    (tmp_path / "tools").symlink_to(vault)
+    state = vault.stat()
+    wider = replace(site, read_only=(tmp_path / "tools",))
+    launch = replace(bubblewrap.launch(wider), forbidden=((state.st_dev, state.st_ino),))
+    with pytest.raises(SandboxFailed, match="not to be shown"):
+        await to_thread.run_sync(partial(start_keeper, wider, launch, linger_seconds=0))

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import stat
 import sys
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -108,3 +110,69 @@ def test_a_network_is_refused_with_a_reason(site: Site):
 def test_without_a_uid_of_its_own_it_never_runs_as_root(site: Site):
     with pytest.raises(SandboxFailed, match="must not run as root"):
         Landlock(owns_uid=False).launch(site)
+
+
+@needs_root
+async def test_links_lead_neither_lending_nor_protecting_out(site: Site):
+    """What stands in the place of something hidden, protected or ordinary is itself meant."""
+    outside = site.workspace.parent / "outside"
+    (outside / "hooks").mkdir(parents=True)
+    (outside / "hooks/pre-commit").write_text("theirs")
+    before = {path: path.lstat() for path in (outside, *outside.rglob("*"))}
+    work = site.workspace
+    for name in (".claude", ".vscode", "ordinary", ".git/info"):
+        (work / name).symlink_to(outside)
+    names = (".claude", ".vscode", ".git/hooks", ".git/info", "real/.agents")
+    guarded = replace(
+        site,
+        protected=tuple(work / name for name in names),
+        hidden=(work / ".mainspring", work / "ordinary/hooks"),
+    )
+    async with KeptSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+        await bash(sandbox, "chmod -R 777 .claude ordinary; echo x > .claude/hooks/pre-commit")
+        ran = await bash(sandbox, "cat .claude/hooks/pre-commit; rm .claude; ls -d .claude")
+    assert ran.stdout.head == b".claude\n", "a link in the place of something protected stays"
+    for path, known in before.items():
+        now = path.lstat()
+        assert (now.st_uid, now.st_gid, now.st_mode, now.st_ctime_ns) == (
+            *(known.st_uid, known.st_gid),
+            *(known.st_mode, known.st_ctime_ns),
+        ), path
+
+
+@needs_root
+async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: Site):
+    work = site.workspace
+    (work / "config").mkdir()
+    (work / "config/settings").write_text("the user's")
+    (work / "config/key").write_text("SECRET")
+    (work / ".claude").symlink_to("config")
+    (work / ".env").symlink_to(work / "config/key")
+    guarded = replace(site, protected=(work / ".claude",), hidden=(work / ".env",))
+    async with KeptSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+        command = "cat .env config/key; echo mine > config/settings; mv config aside; rm .claude"
+        ran = await bash(sandbox, command)
+    assert ran.stdout.head == b""
+    assert (work / ".claude/settings").read_text() == "the user's"
+
+
+@needs_root
+async def test_a_hidden_file_with_a_second_name_is_no_reason_to_change_the_other(site: Site):
+    outside = site.workspace.parent / "outside.txt"
+    outside.write_text("SECRET")
+    os.link(outside, site.workspace / ".env")
+    guarded = replace(site, hidden=(site.workspace / ".env",))
+    with pytest.raises(SandboxFailed, match="second name"):
+        async with KeptSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+            await bash(sandbox, "cat .env")
+    assert outside.stat().st_mode & 0o777 == 0o644
+
+
+@needs_root
+async def test_pipes_and_devices_are_not_waited_for_and_devices_not_given(site: Site):
+    os.mkfifo(site.workspace / "pipe")
+    os.mknod(site.workspace / "full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+    async with KeptSandbox(site, Landlock(owns_uid=True)) as sandbox:
+        await bash(sandbox, "rm -f pipe")
+    assert not (site.workspace / "pipe").exists()
+    assert (site.workspace / "full").stat().st_uid == 0

@@ -16,6 +16,7 @@ from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
+from mainspring.core.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
 from mainspring.wiring.lookout import PROTECTED, Repositories
 from mainspring.wiring.private_files import private_files
@@ -94,13 +95,19 @@ class Places:
     """Outside of the workspace, or hidden there: programs may read it all the same."""
     private: tuple[Path, ...] = ()
     """The operator's files: see `Site`."""
+    distrusted: tuple[Path, ...] = ()
+    """Other folders that programs of the session can change, such as links in them."""
 
     def lacks(self, folder: Path) -> bool:
-        """Whether it has to be shown besides: it is elsewhere, or hidden here. A folder of the
-        workspace that leads elsewhere is none: a program may have put a link in its place."""
-        real = folder.resolve()
+        """Whether it has to be shown besides: it is elsewhere, or hidden here. One that a link in
+        the workspace leads to is not: a program may have made that link."""
+        untrusted = [str(each) for each in (self.workspace, *self.distrusted)]
+        try:
+            real = Path(real_path(str(folder), distrusted=untrusted))
+        except OSError:
+            return False
         if not real.is_relative_to(self.workspace):
-            return not folder.is_relative_to(self.workspace)
+            return True
         hidden = any(real.is_relative_to(self.workspace / each) for each in self.hidden)
         return hidden and real == folder
 
@@ -223,6 +230,7 @@ def apart_from(places: Places, workspace: Path, thread_id: str, repository: Path
         watched=(),
         repositories=None,
         beside=(*places.beside, repository),
+        distrusted=(*places.distrusted, places.workspace),
     )
 
 
@@ -237,9 +245,10 @@ def site_of(
         state=places.state,
         share=share,
         read_only=(
-            *(Path(each).expanduser().resolve() for each in environment.read_only),
+            *(Path(each).expanduser().absolute() for each in environment.read_only),
             *places.beside,
         ),
+        distrusted=places.distrusted,
         hidden=tuple(workspace / each for each in places.hidden),
         private=places.private,
         protected=tuple(workspace / each for each in (*PROTECTED, *places.protected)),

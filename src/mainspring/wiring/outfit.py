@@ -24,6 +24,7 @@ from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.facts import SandboxOpened
 from mainspring.core.latest import Latest
 from mainspring.core.lazy import LazyModule
+from mainspring.core.openat import real_path
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
@@ -344,7 +345,7 @@ def _has_hands(agent: Agent) -> bool:
 
 
 def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
-    extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
+    extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(places, each)]
     extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
     return Tree(
         places.workspace,
@@ -352,6 +353,14 @@ def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
         extra=extra,
         is_guarded=partial(is_guarded, policy),
     )
+
+
+def _is_folder(places: Places, path: str) -> bool:
+    """By no link of the workspace: a program may have made that."""
+    try:
+        return os.path.isdir(real_path(path, distrusted=[str(places.workspace)]))
+    except OSError:
+        return False
 
 
 def _place(policy: Policy) -> Place:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
+from mainspring.core.openat import real_path
 from mainspring.harness.permissions.paths import absolute
 from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope, merge, parse_mode
 from mainspring.harness.permissions.rules import parse_rule
@@ -303,10 +304,18 @@ def _policy(file: _Read, place: Policy, warnings: list[str]) -> Policy:
         home=place.home,
         rules=tuple(_rules(file, warnings)),
         mode=_mode(file, said.default_mode),
-        directories=tuple(Path(os.path.realpath(each)).as_posix() for each in folders),
+        directories=tuple(_real(each, place.workspace) for each in folders),
         bypass="never" if said.disable_bypass_permissions_mode == "disable" else None,
         hooks_fail_open=file.settings.hooks_fail_open,
     )
+
+
+def _real(folder: str, workspace: str) -> str:
+    """Where it leads; through links in the workspace, which programs may have made, nowhere."""
+    try:
+        return real_path(folder, distrusted=[workspace])
+    except OSError:
+        return folder
 
 
 def _rules(file: _Read, warnings: list[str]) -> Iterator[HeldRule]:

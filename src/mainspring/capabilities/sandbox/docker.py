@@ -8,13 +8,15 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site
+from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
+from mainspring.core.openat import LinkWalk, open_absolute
 
 _ROOT = Path(__file__).parents[2]
 _BEGIN = (
@@ -101,28 +103,40 @@ def hardening(backend: Docker, site: Site) -> list[str]:
 
 
 def _volumes(site: Site) -> Iterator[str]:
+    """The engine opens them by name: unlike bubblewrap, it can be raced by another container that
+    has the same workspace."""
     root = site.workspace
-    yield _mount(root, "")
-    readable = [*site.read_only, *([site.share] if site.share else [])]
-    protected = _present(root / path for path in site.protected)
-    for path in (*readable, *protected):
-        yield _mount(path, ",readonly")
-    for path in _present(root / path for path in site.hidden):
+    yield _mount(root, root, "")
+    for path, source in readable_sources(site).items():
+        yield _mount(source, path, ",readonly")
+    for path in _present(root, site.protected):
+        yield _mount(path, path, ",readonly")
+    for path in _present(root, site.hidden):
         if path.is_dir():
             yield f"--tmpfs={path}:size=4k,mode=0555,ro"
         else:
             yield f"--mount=type=bind,src=/dev/null,dst={path},readonly"
 
 
-def _mount(path: Path, mode: str) -> str:
+def _mount(source: Path, path: Path, mode: str) -> str:
     """
     Raises:
         SandboxFailed: Docker would take part of the name for options.
     """
-    if "," in str(path) or ":" in str(path):
+    if any(sign in f"{source}{path}" for sign in ",:"):
         raise SandboxFailed(f"{path} cannot be given to a container: no comma, no colon")
-    return f"--mount=type=bind,src={path},dst={path}{mode}"
+    return f"--mount=type=bind,src={source},dst={path}{mode}"
 
 
-def _present(paths: Iterable[Path]) -> list[Path]:
-    return sorted(path for path in set(paths) if path.exists())
+def _present(root: Path, paths: Iterable[Path]) -> list[Path]:
+    """Where they are in the workspace; what a link has elsewhere is not there inside."""
+    found: set[Path] = set()
+    with suppress(FileNotFoundError):
+        opened = open_absolute(str(root))
+        walk = LinkWalk(opened, str(root))
+        for path in paths:
+            with suppress(OSError):
+                os.close(walk.open(str((root / path).relative_to(root))))
+                found.add(root.joinpath(*walk.names))
+        os.close(opened)
+    return sorted(found - {root})

@@ -12,7 +12,7 @@ import os
 import select
 import time
 
-from mainspring.capabilities.sandbox.cell import Cell, in_memory
+from mainspring.capabilities.sandbox.cell import Cell, in_memory, launched
 from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
 from mainspring.capabilities.sandbox.sentry import Quota, Sentry
 from mainspring.capabilities.sandbox.shelf import Shelf
@@ -38,10 +38,14 @@ class Orders:
         self.state = os.fsdecode(told[b"state"])
         self.workspace = os.fsdecode(told[b"workspace"])
         self.hidden = {os.fsdecode(path) for path in unpack(told[b"hidden"])}
+        self.uid = int(told[b"uid"]) if told[b"uid"] else None
         self.argv = [os.fsdecode(word) for word in unpack(told[b"argv"])]
         pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
         self.env = {name: value for name, value in pairs}
         self.files = unpack(told[b"files"])
+        self.sources = [os.fsdecode(path) for path in unpack(told[b"sources"])]
+        self.forbidden = {tuple(map(int, each.split())) for each in unpack(told[b"forbidden"])}
+        self.distrusted = [os.fsdecode(path) for path in unpack(told[b"distrusted"])]
         self.rlimits = told[b"rlimits"]
         self.has_own_pids = told[b"has_own_pids"] == b"1"
         self.output_bytes = int(told[b"output_bytes"])
@@ -300,6 +304,18 @@ class Keeper:
             word, _, status = line.partition(b" ")
             if word == b"ended":
                 self._finish(int(status))
+            elif word == b"unguarded":
+                self._forgo()
+
+    def _forgo(self) -> None:
+        """The agent has not started it, because the sandbox is not what it was: another is made for
+        whoever asks again, and clients do."""
+        execution = self._running
+        if execution is not None:
+            execution.finish()
+            self._shelf.drop(execution.name)
+        self._running = self._sentry = None
+        self._is_closed = True
 
     def _end_cell(self) -> None:
         """If a program is running in it, nobody knows how far it came."""
@@ -332,27 +348,6 @@ def main() -> None:
     os.write(1, READY)
     _leave_streams()
     keeper.run()
-
-
-def launched(orders: Orders) -> Cell | str:
-    """The cell, once the agent in it has spoken; or why there is none."""
-    cell = Cell(
-        orders.argv,
-        orders.env,
-        orders.files,
-        log=os.path.join(orders.state, "launcher.log"),
-        own_pids=orders.has_own_pids,
-    )
-    waiting = select.poll()
-    waiting.register(cell.control.fileno(), select.POLLIN)
-    until = time.monotonic() + _LAUNCH_SECONDS
-    while not cell.is_ready and (left := until - time.monotonic()) > 0:
-        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
-            break
-    if cell.is_ready:
-        return cell
-    cell.end()
-    return cell.complaint() or "the launcher neither started the agent nor said why"
 
 
 def _note_stamp(stamp: bytes) -> None:

@@ -65,9 +65,9 @@ class Landlock:
             _refuse_root()
             _refuse_secrets(site)
         python = agent_interpreter()
-        readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
-        readable += [str(path) for path in (python.home, site.share) if path]
-        readable += map(str, site.read_only)
+        system = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
+        system += [str(python.home)] if python.home else []
+        readable = [*([str(site.share)] if site.share else []), *map(str, site.read_only)]
         tmp = _TMP / f"mainspring-{hashlib.sha256(os.fsencode(site.state)).hexdigest()[:16]}"
         filter_ = seccomp_program(machine, (), has_namespaces=False)
         rlimits = rlimits_of(site.limits)
@@ -75,24 +75,35 @@ class Landlock:
             del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
             argv=(str(python.path), "-I", "-S", "-c", _BEGIN, str(_ROOT)),
-            files=(self._orders(site, tmp, readable, filter_),),
+            files=(self._orders(site, tmp, (system, readable), filter_),),
             variables=_variables(site.workspace, tmp),
             rlimits=rlimits,
             fingerprint="\n".join(
-                (*readable, repr(self.owns_uid), repr(site.limits), filter_.hex(), _sources())
+                (
+                    *system,
+                    *readable,
+                    repr(self.owns_uid),
+                    repr(site.limits),
+                    filter_.hex(),
+                    _sources(),
+                )
             ),
         )
 
-    def _orders(self, site: Site, tmp: Path, readable: list[str], filter_: bytes) -> bytes:
+    def _orders(
+        self, site: Site, tmp: Path, shown: tuple[list[str], list[str]], filter_: bytes
+    ) -> bytes:
         owner = self.owner(site)
+        system, readable = shown
         told = {
             "uid": b"" if owner is None else b"%d" % owner,
             "workspace": os.fsencode(site.workspace),
             "tmp": os.fsencode(tmp),
             "tmp_bytes": b"%d" % site.limits.tmp_bytes,
+            "system": pack(map(os.fsencode, system)),
             "readable": pack(map(os.fsencode, readable)),
-            "hidden": pack(map(os.fsencode, _present(site, site.hidden))),
-            "protected": pack(map(os.fsencode, _present(site, site.protected))),
+            "hidden": pack(map(os.fsencode, _inside(site, site.hidden))),
+            "protected": pack(map(os.fsencode, _inside(site, site.protected))),
             "filter": filter_,
         }
         return pack(part for name, value in told.items() for part in (name.encode(), value))
@@ -104,19 +115,22 @@ def _refuse_root() -> None:
 
 
 def _refuse_secrets(site: Site) -> None:
-    exposed = [*_present(site, site.hidden), *_present(site, site.protected)]
-    if exposed:
-        raise SandboxFailed(
-            f"Landlock without a uid of its own cannot keep programs from {exposed[0]} in their"
-            " workspace: make bubblewrap work here (`mainspring doctor`), run Mainspring as root in"
-            " this container, or keep such files out of the workspace"
-        )
+    """The guard looks again; here there are more words for it."""
+    for path in _inside(site, (*site.hidden, *site.protected)):
+        if os.path.lexists(site.workspace / path):
+            raise SandboxFailed(
+                f"Landlock without a uid of its own cannot keep programs from"
+                f" {site.workspace / path} in their workspace: make bubblewrap work here"
+                " (`mainspring doctor`), run Mainspring as root in this container, or keep such"
+                " files out of the workspace"
+            )
 
 
-def _present(site: Site, paths: Iterable[Path]) -> list[Path]:
+def _inside(site: Site, paths: Iterable[Path]) -> list[Path]:
+    """From the workspace. Whether they are there is seen when nothing can come between."""
     root = site.workspace
-    found = {(root / path).resolve() for path in paths}
-    return sorted(path for path in found if path.exists() and path.is_relative_to(root))
+    named = {root / path for path in paths}
+    return sorted(path.relative_to(root) for path in named if path.is_relative_to(root))
 
 
 def _variables(workspace: Path, tmp: Path) -> dict[str, str]:

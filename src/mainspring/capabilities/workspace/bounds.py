@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from mainspring.core.errors import InvalidInput, OutsideWorkspace
 from mainspring.core.file_names import fold_name
+from mainspring.core.openat import real_path
 
 Parts: TypeAlias = tuple[str, ...]
 """The names of an absolute path, from the top."""
@@ -53,7 +54,8 @@ class Bounds:
         self.is_guarded = is_guarded
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
-        self._roots = [parts_of(os.path.realpath(root.path)) for root in roots]
+        main = os.path.realpath(roots[0].path)
+        self._roots = [parts_of(main), *(parts_of(_real(root, main)) for root in roots[1:])]
         self._read_only = {
             real: root.read_only for real, root in zip(self._roots, roots, strict=True)
         }
@@ -105,6 +107,18 @@ class Bounds:
         """As the innermost root around it says; what is in none is not to be written."""
         around = [root for root in self._roots if parts[: len(root)] == root]
         return self._read_only[max(around, key=len)] if around else True
+
+
+def _real(root: Root, main: str) -> str:
+    """Where another root is; no link of the workspace leads there, which a program may have made.
+
+    Raises:
+        InvalidInput: it is not there.
+    """
+    try:
+        return real_path(os.path.abspath(root.path), distrusted=[main])
+    except OSError as error:
+        raise InvalidInput(f"{root.path}: {error.strerror}") from error
 
 
 def absolute(parts: Parts) -> str:

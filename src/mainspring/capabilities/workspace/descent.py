@@ -18,6 +18,7 @@ from typing import Self
 
 from mainspring.capabilities.workspace.bounds import Bounds, Parts, absolute, shown
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
+from mainspring.core.openat import open_absolute
 
 MAX_DEPTH = 256
 _MAX_LINKS = 40
@@ -128,7 +129,7 @@ class Descent:
         place = self._bounds.place(path)
         self._close()
         self._root, self._names = place.root, []
-        self._folders.append(os.open(absolute(place.root), OPEN_FOLDER))
+        self._folders.append(open_absolute(absolute(place.root), OPEN_FOLDER))
         return place.steps[::-1]
 
     def _leave(self) -> None:

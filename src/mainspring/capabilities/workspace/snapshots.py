@@ -25,6 +25,7 @@ from mainspring.capabilities.workspace.scan import CACHE, Bound, Cache, Scan
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.core.errors import HandsError, InvalidInput
 from mainspring.core.hands import Changed
+from mainspring.core.openat import open_absolute
 
 if sys.platform != "win32":
     import fcntl
@@ -156,7 +157,7 @@ class WorkspaceSnapshots:
     @contextmanager
     def _root(self) -> Generator[int]:
         try:
-            root = os.open(absolute(self._bounds.main), OPEN_FOLDER)
+            root = open_absolute(absolute(self._bounds.main), OPEN_FOLDER)
         except OSError as error:
             raise HandsError(f"the workspace cannot be opened: {error.strerror}") from error
         try:

@@ -1,0 +1,294 @@
+"""The first process inside bubblewrap's namespaces: mounts what is hidden and protected, gives up
+the right to mount, and becomes the agent.
+
+Bubblewrap names the places to mount on, and programs of the same session can exchange what those
+names stand for. So it mounts nothing in the workspace; this does, on what it has opened. It runs on
+whatever Python from 3.9 on the sandbox has, with the files that `bwrap.py` lists.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import errno
+import os
+import stat
+
+from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
+from mainspring.capabilities.sandbox.wire import CHANGED, unpack
+from mainspring.core.openat import O_PATH, LinkWalk, identity, open_beneath
+
+ORDERS_FD = CONTROL_FD + 1
+REFUSED = 125
+
+PROC = frozenset(
+    (
+        *("cgroups", "cpuinfo", "filesystems", "loadavg", "meminfo", "mounts", "net", "self"),
+        *("stat", "sys", "thread-self", "uptime", "version", "vmstat"),
+    )
+)
+"""What programs see of /proc besides their processes."""
+
+_NEW_MOUNTS = 0x20000
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
+"""The same numbers on every machine."""
+_EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
+_ONTO_WHAT_IS_OPEN = 0x04 | 0x40
+_SET_STRING, _CREATE = 1, 6
+_READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4
+_SEALED = _READ_ONLY | _NO_SUID | _NO_DEVICES
+_SET_SECCOMP, _FILTER, _DROP_BOUND, _AMBIENT, _CLEAR = 22, 2, 24, 47, 4
+_SYS_ADMIN, _SET_PCAP = 21, 8
+_CAPABILITIES_VERSION = 0x20080522
+_MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ESTALE, errno.EBUSY)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Orders:
+    """What it is told. `bwrap.py` writes it."""
+
+    def __init__(self, packed: bytes) -> None:
+        workspace, hidden, protected, shown, self.filter, listens = unpack(packed)
+        self.workspace = os.fsdecode(workspace)
+        self.hidden = [os.fsdecode(path) for path in unpack(hidden)]
+        self.protected = [os.fsdecode(path) for path in unpack(protected)]
+        self.shown = [os.fsdecode(path) for path in unpack(shown)]
+        """In hidden folders, and to be read all the same."""
+        self.listens = listens == b"1"
+
+
+def main() -> None:
+    with open(ORDERS_FD, "rb") as stream:
+        orders = Orders(stream.read())
+    try:
+        _called(_LIBC.unshare(_NEW_MOUNTS), "unshare")
+        _cover_proc()
+        workspace = _guarded(orders)
+        _give_up_capabilities()
+        _install(orders.filter)
+        os.closerange(ORDERS_FD, os.dup(CONTROL_FD) + 1)
+    except OSError as error:
+        os.write(2, f"sandbox: {error}\n".encode("utf-8", "surrogateescape"))
+        os._exit(REFUSED)
+    control = _socket.socket(fileno=CONTROL_FD)
+    serve(control, listens=orders.listens, is_guarded=workspace.is_guarded)
+
+
+def _cover_proc() -> None:
+    """What others may not read, root of the host may: the sandbox's user may be just that."""
+    proc = os.open("/proc", O_PATH | os.O_DIRECTORY)
+    null = os.open("/dev/null", O_PATH)
+    nothing = _new_folder()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() and name not in PROC:
+            place = open_beneath(proc, name)
+            is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
+            _mount(_cloned(nothing if is_folder else null), place, _SEALED)
+    system = open_beneath(proc, "sys")
+    _mount(_cloned(system), system, _SEALED)
+
+
+def _guarded(orders: Orders) -> Workspace:
+    workspace = Workspace(orders)
+    try:
+        workspace.mount(os.open(".", O_PATH | os.O_DIRECTORY))
+        workspace.check()
+        return workspace
+    except OSError as error:
+        if error.errno not in _MOVED:
+            raise
+        raise OSError(error.errno, f"{CHANGED}: {error.strerror}", error.filename) from error
+
+
+class Workspace:
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._folders: dict[tuple[str, ...], int] = {}
+        """Folders on the way to what is hidden or protected, each a mount of its own."""
+        self._covers: set[tuple[int, int]] = set()
+        """What is there instead of what is hidden."""
+        self._missing: set[str] = set()
+        self._names: list[str] = []
+
+    def mount(self, root: int) -> None:
+        self._folders[()] = root
+        hidden = self._places(self._orders.hidden)
+        protected = self._places(self._orders.protected)
+        for place in sorted(hidden | protected):
+            if any(place[:size] in hidden for size in range(1, len(place))):
+                continue
+            opened = open_beneath(self._folder(place[:-1]), place[-1])
+            if place in hidden:
+                self._hide(opened, place)
+            else:
+                self._folders[place] = _cloned(opened)
+                _mount(self._folders[place], opened, _SEALED)
+
+    def check(self) -> None:
+        """Whether each name stands for what was mounted there. From now on only a program that
+        has the same without protection could change what it stands for.
+
+        Raises:
+            OSError: ESTALE for the first that does not.
+        """
+        for path in (*self._orders.hidden, *self._orders.protected):
+            opened = self._opened(path)
+            if path in self._missing and opened is None:
+                continue
+            if opened is None or path in self._missing or not self._is_mount(path, opened):
+                raise OSError(errno.ESTALE, "not what was mounted", path)
+            os.close(opened)
+
+    def is_guarded(self) -> bool:
+        """Whether it still is so. When the host puts another file in the place of one that is
+        mounted on, as git does with its config, the mount is gone. What is new since the sandbox
+        was opened, or is gone, is for the lookout."""
+        for path in (*self._orders.hidden, *self._orders.protected):
+            opened = None if path in self._missing else self._opened(path)
+            if opened is not None:
+                is_mount = self._is_mount(path, opened)
+                os.close(opened)
+                if not is_mount:
+                    return False
+        return True
+
+    def _places(self, paths: list[str]) -> set[tuple[str, ...]]:
+        """Where they are, as far as they are in the workspace."""
+        places: set[tuple[str, ...]] = set()
+        for path in paths:
+            opened = self._opened(path)
+            if opened is None:
+                self._missing.add(path)
+            else:
+                places.add(tuple(self._names))
+                os.close(opened)
+        return places
+
+    def _opened(self, path: str) -> int | None:
+        """`None`: there is no such thing in the workspace."""
+        root = os.open(".", O_PATH | os.O_DIRECTORY)
+        walk = LinkWalk(root, self._orders.workspace)
+        try:
+            opened = walk.open(path)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP):
+                return None
+            raise
+        finally:
+            os.close(root)
+        self._names = walk.names
+        if walk.names:
+            return opened
+        os.close(opened)
+        return None
+
+    def _folder(self, place: tuple[str, ...]) -> int:
+        """A folder can be renamed with what is mounted in it, and made anew without; a mount
+        cannot, by programs inside."""
+        if place not in self._folders:
+            opened = open_beneath(self._folder(place[:-1]), place[-1], O_PATH | os.O_DIRECTORY)
+            self._folders[place] = _cloned(opened)
+            _mount(self._folders[place], opened, 0)
+        return self._folders[place]
+
+    def _hide(self, opened: int, place: tuple[str, ...]) -> None:
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+            null = os.open("/dev/null", O_PATH)
+            self._covers.add(identity(os.fstat(null)))
+            _mount(_cloned(null), opened, _SEALED)
+            return
+        above = "/".join(place) + "/"
+        shown = [path[len(above) :] for path in self._orders.shown if path.startswith(above)]
+        trees = [(path, _cloned(open_beneath(opened, path))) for path in shown]
+        cover = _new_folder()
+        self._covers.add(identity(os.fstat(cover)))
+        _mount(cover, opened, 0)
+        for path, tree in trees:
+            _mount(tree, _made(cover, path, tree), _SEALED)
+        _set(cover, _SEALED)
+
+    def _is_mount(self, path: str, opened: int) -> bool:
+        if path in self._orders.hidden:
+            return identity(os.fstat(opened)) in self._covers
+        return bool(os.fstatvfs(opened).f_flag & os.ST_RDONLY)
+
+
+def _made(folder: int, path: str, like: int) -> int:
+    """A place to mount on in a folder of our own."""
+    *folders, name = path.split("/")
+    for part in folders:
+        _make_folder(folder, part)
+        folder = open_beneath(folder, part)
+    if stat.S_ISDIR(os.fstat(like).st_mode):
+        _make_folder(folder, name)
+    else:
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o444, dir_fd=folder))
+    return open_beneath(folder, name)
+
+
+def _make_folder(folder: int, name: str) -> None:
+    try:
+        os.mkdir(name, 0o755, dir_fd=folder)
+    except FileExistsError:
+        return
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "users"))
+
+
+def _cloned(place: int) -> int:
+    """What is open, and all that is mounted in it, as a mount that is nowhere yet."""
+    flags = _CLONE | _CLOSE_ON_EXEC | _EMPTY_PATH | _RECURSIVE
+    return _called(_LIBC.syscall(_OPEN_TREE, place, b"", flags), "open_tree")
+
+
+def _mount(tree: int, place: int, attributes: int) -> None:
+    """On what is open, whatever its name is by now."""
+    if attributes:
+        _set(tree, attributes)
+    moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
+    _called(moved, "move_mount")
+
+
+def _set(tree: int, attributes: int) -> None:
+    wanted = _Attributes(attributes, 0, 0, 0)
+    flags, size = _EMPTY_PATH | _RECURSIVE, ctypes.c_size_t(ctypes.sizeof(wanted))
+    changed = _LIBC.syscall(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(wanted), size)
+    _called(changed, "mount_setattr")
+
+
+def _new_folder() -> int:
+    """Empty, small, and on a file system of its own."""
+    system = _called(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
+    try:
+        for name, value in ((b"size", b"4096"), (b"mode", b"0755")):
+            said = _LIBC.syscall(_FSCONFIG, system, _SET_STRING, name, value, 0)
+            _called(said, "fsconfig")
+        _called(_LIBC.syscall(_FSCONFIG, system, _CREATE, None, None, 0), "fsconfig")
+        return _called(_LIBC.syscall(_FSMOUNT, system, 1, _NO_SUID | _NO_DEVICES), "fsmount")
+    finally:
+        os.close(system)
+
+
+def _give_up_capabilities() -> None:
+    for capability in (_SYS_ADMIN, _SET_PCAP):
+        _called(_LIBC.prctl(_DROP_BOUND, capability, 0, 0, 0), "prctl")
+    _called(_LIBC.prctl(_AMBIENT, _CLEAR, 0, 0, 0), "prctl")
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
+    none = (ctypes.c_uint32 * 6)()
+    _called(_LIBC.capset(ctypes.byref(header), ctypes.byref(none)), "capset")
+
+
+def _install(program: bytes) -> None:
+    class Program(ctypes.Structure):
+        _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+    loaded = Program(len(program) // 8, program)
+    _called(_LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(loaded), 0, 0), "seccomp")
+
+
+def _called(result: int, what: str) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result

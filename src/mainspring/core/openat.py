@@ -1,0 +1,160 @@
+"""Paths opened name by name, by descriptors: no link is followed that a session could have made.
+
+Standard library only: processes that have to start quickly import it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+"""Names a file without opening it; where there is no such flag, reading is the least."""
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = O_PATH | os.O_DIRECTORY
+_MAX_LINKS = 40
+
+
+def identity(state: os.stat_result) -> tuple[int, int]:
+    """What a file is known by, under any name."""
+    return state.st_dev, state.st_ino
+
+
+def open_beneath(folder: int, path: str, flags: int = O_PATH) -> int:
+    """Open a path below an open folder, through no link and no `..`; the caller closes it.
+
+    Raises:
+        OSError: ELOOP or ENOTDIR if a part of it is a link, even one swapped in just now.
+    """
+    *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
+    opened = os.dup(folder)
+    try:
+        for part in folders:
+            inner = _open_name(opened, part, _FOLDER)
+            os.close(opened)
+            opened = inner
+        return _open_name(opened, name, flags)
+    finally:
+        os.close(opened)
+
+
+def open_absolute(path: str, flags: int = O_PATH) -> int:
+    """The same from the root of the file system.
+
+    Raises:
+        OSError: as `open_beneath`.
+    """
+    root = os.open("/", _FOLDER | _SAFE)
+    try:
+        return open_beneath(root, path, flags)
+    finally:
+        os.close(root)
+
+
+def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
+    """Where an absolute path leads. Links are followed, except those below `distrusted` folders:
+    programs of a session may have made them. Open the result with `open_absolute`.
+
+    Raises:
+        OSError: ELOOP for a link that is not followed; ENOENT if something is missing.
+    """
+    untrusted = {identity(os.stat(each)) for each in distrusted if os.path.isdir(each)}
+    root = os.open("/", _FOLDER | _SAFE)
+    try:
+        walk = LinkWalk(root, "/", untrusted)
+        os.close(walk.open(path))
+        return "/" + "/".join(walk.names)
+    finally:
+        os.close(root)
+
+
+class LinkWalk:
+    """A way down from an open folder that follows links by itself, and never out of the folder."""
+
+    def __init__(
+        self, root: int, place: str, untrusted: Collection[tuple[int, int]] = frozenset()
+    ) -> None:
+        self._root = root
+        self._place = [part for part in place.split("/") if part]
+        """Where the root is, for links that leave it and come back."""
+        self._outside: list[str] | None = None
+        """Where the way is while it is not in the root: names, and nothing that is looked at."""
+        self._untrusted = frozenset(untrusted)
+        self._folders: list[int] = []
+        self._links = 0
+        self.names: list[str] = []
+        """The way from the root to what was opened last, without links."""
+
+    def open(self, path: str) -> int:
+        """What a path below the root leads to, for the caller to close.
+
+        Raises:
+            OSError: EXDEV if it leads out; ELOOP for a link in a folder that is not trusted.
+        """
+        self.names, self._links, self._outside = [], 0, None
+        self._folders = [os.dup(self._root)]
+        todo = path.split("/")[::-1]
+        try:
+            while todo:
+                part = todo.pop()
+                if part == "..":
+                    self._leave()
+                elif self._outside is not None:
+                    self._pass(part)
+                elif part not in ("", "."):
+                    todo += self._enter(part)
+            if self._outside is not None:
+                raise OSError(errno.EXDEV, "leads out of the folder", path)
+            return self._folders.pop()
+        finally:
+            for each in self._folders:
+                os.close(each)
+
+    def _enter(self, part: str) -> list[str]:
+        """One step down; where to go from here instead if that is a link."""
+        folder = self._folders[-1]
+        state = os.stat(part, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISLNK(state.st_mode):
+            self._folders.append(_open_name(folder, part, O_PATH | os.O_NONBLOCK))
+            self.names.append(part)
+            return []
+        self._links += 1
+        above = {identity(os.fstat(each)) for each in self._folders}
+        if self._links > _MAX_LINKS or above & self._untrusted:
+            raise OSError(errno.ELOOP, "a link that is not followed", part)
+        target = os.readlink(part, dir_fd=folder).split("/")
+        if target[0] == "":
+            while self.names:
+                self._leave()
+            self._outside = [] if self._place else None
+        return target[::-1]
+
+    def _pass(self, part: str) -> None:
+        assert self._outside is not None
+        self._outside += [] if part in ("", ".") else [part]
+        if self._outside == self._place:
+            self._outside = None
+
+    def _leave(self) -> None:
+        if self._outside is not None:
+            del self._outside[-1:]
+        elif self.names:
+            self.names.pop()
+            os.close(self._folders.pop())
+        elif self._place:
+            self._outside = self._place[:-1]
+
+
+def _open_name(folder: int, name: str, flags: int) -> int:
+    if name == "..":
+        raise OSError(errno.EINVAL, "leads out of the folder", name)
+    opened = os.open(name, flags | _SAFE, dir_fd=folder)
+    if flags & O_PATH and stat.S_ISLNK(os.fstat(opened).st_mode):
+        os.close(opened)  # with O_PATH it is the link itself that was opened
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return opened

@@ -1,0 +1,73 @@
+"""No hostile program wins a race against its sandbox: a little here, ten minutes each when slow.
+
+`python -m tests.races` does the same by hand, and with a seed again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+from tests.races.canaries import Canaries
+from tests.races.scene import open_scene
+from tests.races.starting import ROOT
+
+from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+
+ORDINARY_UID = 1500
+_MINUTES = 10
+_KEPT = ("PATH", "PYTHONPATH", "LANG")
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or landlock_abi() < ENOUGH_ABI,
+    reason="takes root on Linux, with Landlock",
+)
+
+
+def race(*words: str) -> subprocess.CompletedProcess[str]:
+    environ: Mapping[str, str] = os.environ  # noqa: TID251 (for the process under test)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.races", *words],
+        cwd=ROOT,
+        env={name: environ[name] for name in _KEPT if name in environ},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("sandbox", ["bwrap", "landlock"])
+def test_nobody_wins_within_a_moment(sandbox: str):
+    done = race("--sandbox", sandbox, "--seconds", "2", "--seed", "1", "--parts", "runtime")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "wins=0" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(_MINUTES * 60 + 300)
+@pytest.mark.parametrize("uid", [0, ORDINARY_UID])
+@pytest.mark.parametrize("sandbox", ["bwrap", "landlock"])
+def test_nobody_wins_within_ten_minutes(sandbox: str, uid: int):
+    done = race("--sandbox", sandbox, "--uid", str(uid), "--seconds", str(_MINUTES * 60))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "wins=0" in done.stdout
+
+
+def test_the_kit_sees_every_kind_of_win():
+    """What has been read, changed or brought in is noticed, or nothing would be shown by this."""
+    with open_scene("bubblewrap", 1, 1) as scene:
+        canaries: Canaries = scene.canaries
+        work = scene.workspace("work")
+        scene.look([f"so it is {canaries.token}"], work)
+        assert len(scene.wins) == 1
+        prompt = scene.root / "host/server/prompt.txt"
+        os.chown(prompt, ORDINARY_UID, -1)
+        (work / "src/copy").write_bytes(prompt.read_bytes())
+        (scene.root / "host/server/planted").touch()
+        scene.look([], work)
+    told = "\n".join(scene.wins)
+    assert f"changed: {prompt}" in told
+    assert "planted" in told
+    assert "brought in" in told
