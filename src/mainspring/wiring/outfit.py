@@ -28,7 +28,6 @@ from mainspring.core.openat import real_path
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
-from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Policy, is_guarded, moved, remove_denied
 from mainspring.runtime.agent import Agent
@@ -52,6 +51,7 @@ from mainspring.wiring.environment import (
 from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
+from mainspring.wiring.policies import place_of
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
@@ -324,7 +324,7 @@ class Outfitter:
     def _gatekeeper(
         self, opening: Opening, policy: Policy, hands: Hands | None, wish: Wish
     ) -> Gatekeeper:
-        place = _place(policy)
+        place = place_of(policy)
         is_isolated = hands is not None and hands.box.level == "isolated"
         return Gatekeeper(
             thread=opening.thread,
@@ -361,16 +361,6 @@ def _is_folder(places: Places, path: str) -> bool:
         return os.path.isdir(real_path(path, distrusted=[str(places.workspace)]))
     except OSError:
         return False
-
-
-def _place(policy: Policy) -> Place:
-    return Place(
-        workspace=policy.workspace,
-        cwd=policy.workspace,
-        home=policy.home,
-        resolve=os.path.realpath,
-        is_folder=os.path.isdir,
-    )
 
 
 def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[KnownPayload, ...]:

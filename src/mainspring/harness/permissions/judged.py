@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import Unclear, Verdict, judge, split, written_words
+from mainspring.harness.permissions.bash import (
+    REMOVING,
+    Unclear,
+    Verdict,
+    judge,
+    split,
+    written_words,
+)
 from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours
-from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside
+from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside, joined_path
 
 _MOST_BASES = 16
 _LONGEST_PATH = 4096
@@ -31,13 +39,15 @@ class Place:
     """Where the shell stands; relative paths of commands begin there."""
     home: str
     resolve: Callable[[str], str]
-    """Follow the links of an absolute path, whether it exists or not. May raise `OSError` and
-    `ValueError`, and nothing else."""
+    """Follow the links of an absolute path, whether it exists or not; `..` in it is the folder
+    above what a link leads to. May raise `OSError` and `ValueError`, and nothing else."""
     is_folder: Callable[[str], bool] = lambda _: True
     others: tuple[str, ...] = ()
     """Where the shell may stand instead, because earlier commands went there."""
     is_known: bool = True
     """Whether it stands at one of these for sure."""
+    names: Callable[[str], Collection[str]] = lambda _: ()
+    """What is in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,10 @@ class Judged:
     surely_written: tuple[Touched, ...] = ()
     """What the words of a command say that it changes, which is the least that it may change; of a
     tool that is not ours, whatever in its input may be a path."""
+    trees: tuple[Touched, ...] = ()
+    """Folders that the command reads with all that is in them."""
+    guesses: tuple[Touched, ...] = ()
+    """What its words name, if they are files."""
 
 
 def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: Place) -> Judged:
@@ -63,25 +77,85 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         named = () if name in _ON_FILES or traits.read_only else tuple(_named(given, place))
         return Judged(tool=name, input=given, traits=traits, paths=paths, surely_written=named)
     command = str(given.get("command", ""))
-    verdict = judge(command, workspace=place.workspace)
     bases = _bases(command, place)
-    if len(bases) == _MOST_BASES or not place.is_known:
-        verdict = replace(verdict, opaque=True)
-    paths = tuple(
+    is_lost = len(bases) == _MOST_BASES or not place.is_known
+    verdict = judge(
+        command,
+        workspace=place.workspace,
+        is_own_repository=lambda folder: not is_lost and _is_own_repository(folder, bases),
+    )
+    if is_lost:
+        verdict = replace(verdict, opaque=True, hides_reads=True)
+    if verdict.loads_modules and (is_lost or any(map(_has_modules, bases))):
+        verdict = replace(verdict, read_only_in_sandbox=False)
+    paths = [
         _touched(path, "write" if path in verdict.writes else "read", base)
         for base in bases
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
-    )
-    written = (_touched(word, "write", base) for base in bases for word in written_words(command))
+    ]
+    trees = [_touched(path, "read", base) for base in bases for path in verdict.trees]
+    if not all(each.target for each in (*paths, *trees)):
+        verdict = replace(verdict, opaque=True, hides_reads=True)
+    removes = verdict.destructive and _removes(command)
+    if removes and any(
+        is_inside(place.workspace, (each.target,)) for each in paths if each.access == "write"
+    ):
+        verdict = replace(verdict, critical=True)
+    guesses = [_guessed(path, base) for base in bases for path in verdict.guesses]
+    written = [_touched(word, "write", base) for base in bases for word in written_words(command)]
     return Judged(
         tool=name,
         input=given,
         traits=traits,
-        paths=tuple(dict.fromkeys(paths)),
+        paths=tuple(dict.fromkeys((*paths, *trees))),
         command=command,
         verdict=verdict,
+        trees=tuple(dict.fromkeys(each for each in trees if not _is_file(each.target, place))),
+        guesses=tuple(dict.fromkeys(guesses)),
         surely_written=tuple(dict.fromkeys(written)),
     )
+
+
+def _is_file(path: str, place: Place) -> bool:
+    """What is not there may have been a folder: git knows what was in it."""
+    folder, name = posixpath.split(path)
+    return name in place.names(folder) and not place.is_folder(path)
+
+
+def _guessed(path: str, place: Place) -> Touched:
+    link = absolute(path, cwd=place.cwd, home=place.home)
+    return Touched(link=link, target=link, access="read")
+
+
+def _is_own_repository(folder: str, bases: Sequence[Place]) -> bool:
+    """Whether git finds the workspace's own repository from a folder, wherever the shell stands:
+    none of the folders on the way up may look like another."""
+    return all(
+        _leads_to_workspace(path, base)
+        for base in bases
+        for path in _touched(folder or ".", "read", base).both
+    )
+
+
+def _leads_to_workspace(path: str, place: Place) -> bool:
+    if not is_inside(path, (place.workspace,)):
+        return False
+    while path != place.workspace:
+        if _is_repository(place.names(path)):
+            return False
+        path = posixpath.dirname(path)
+    found = place.names(path)
+    return ".git" in found or not _is_repository(found)
+
+
+def _is_repository(found: Collection[str]) -> bool:
+    """With `.git`, or as git keeps one without a work tree."""
+    return ".git" in found or ("HEAD" in found and ("objects" in found or "commondir" in found))
+
+
+def _has_modules(place: Place) -> bool:
+    found = place.names(place.cwd)
+    return any(each.partition(".")[0] in sys.stdlib_module_names for each in found)
 
 
 def after(commands: Sequence[str], place: Place) -> Place:
@@ -91,8 +165,7 @@ def after(commands: Sequence[str], place: Place) -> Place:
     for base in stands:  # grows while it is gone through
         at = replace(place, cwd=base, others=())
         for command in commands:
-            for target in _targets(command):
-                went = _gone(at, target)
+            for went in (went for target in _targets(command) for went in _ways(at, target)):
                 is_new = went not in stands and is_inside(went, (place.workspace,))
                 if is_new and len(stands) < _MOST_BASES and place.is_folder(went):
                     stands.append(went)
@@ -104,7 +177,7 @@ def _bases(command: str, place: Place) -> list[Place]:
     """Where the shell may stand while a command runs: each `cd` is taken or not."""
     bases = [replace(place, cwd=cwd, others=()) for cwd in (place.cwd, *place.others)]
     for target in _targets(command):
-        known = [replace(base, cwd=_gone(base, target)) for base in bases]
+        known = [replace(base, cwd=went) for base in bases for went in _ways(base, target)]
         bases = list(dict.fromkeys((*bases, *known)))[:_MOST_BASES]
     return bases
 
@@ -130,8 +203,16 @@ def _goes_anywhere(command: str) -> bool:
     )
 
 
-def _gone(base: Place, target: str) -> str:
-    return absolute(target, cwd=base.cwd, home=base.home)
+def _ways(base: Place, target: str) -> tuple[str, ...]:
+    """Where `cd` goes: by its words, and with `..` perhaps by the links (`cd -P`)."""
+    touched = _touched(target, "read", base)
+    is_plain = ".." not in target.split("/") or not touched.target
+    return (touched.link,) if is_plain else tuple(dict.fromkeys(touched.both))
+
+
+@lru_cache(maxsize=256)
+def _removes(command: str) -> bool:
+    return any(posixpath.basename(each.name) in REMOVING for each in split(command).commands)
 
 
 def _file_paths(tool: str, given: Mapping[str, object], place: Place) -> Iterator[Touched]:
@@ -181,7 +262,7 @@ def _fixed_part(pattern: str) -> str:
 def _touched(path: str, access: Access, place: Place, *, is_folder: bool = False) -> Touched:
     link = absolute(path, cwd=place.cwd, home=place.home)
     try:
-        target = place.resolve(link)
+        target = place.resolve(joined_path(path, cwd=place.cwd, home=place.home))
     except (OSError, ValueError):
         target = ""
     return Touched(link=link, target=target, access=access, is_folder=is_folder)

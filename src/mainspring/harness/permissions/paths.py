@@ -44,10 +44,15 @@ class Roots:
 
 def absolute(path: str, *, cwd: str, home: str) -> str:
     """The path that is meant, by its words alone; no link is followed."""
+    joined = posixpath.normpath(joined_path(path, cwd=cwd, home=home))
+    return f"/{joined.lstrip('/')}" if joined.startswith("//") else joined
+
+
+def joined_path(path: str, *, cwd: str, home: str) -> str:
+    """The same with its `..`, which lead elsewhere behind a link."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
-    joined = posixpath.normpath(posixpath.join(cwd, path))
-    return f"/{joined.lstrip('/')}" if joined.startswith("//") else joined
+    return posixpath.join(cwd, path)
 
 
 def is_inside(path: str, folders: Iterable[str]) -> bool:
@@ -75,6 +80,20 @@ def is_hit(specifier: str, touched: Touched, roots: Roots) -> bool:
         for path in dict.fromkeys(touched.both)
         for inside in ("", _ANYTHING_IN_IT)
     )
+
+
+def may_be_in(specifier: str, folder: Touched, roots: Roots) -> bool:
+    """Whether something that a rule forbids may be in a folder, at any depth."""
+    base, pattern = (text.casefold() for text in _located(specifier, roots))
+    return any(_may_be_below(pattern, base, path.casefold()) for path in dict.fromkeys(folder.both))
+
+
+def _may_be_below(pattern: str, base: str, path: str) -> bool:
+    if is_inside(base, (path,)):
+        return True
+    if not is_inside(path, (base,)):
+        return False
+    return compiled(pattern).may_match_below(path[len(base.rstrip("/")) + 1 :])
 
 
 def _is_match(pattern: str, base: str, path: str, *, is_folder: bool = False) -> bool:

@@ -12,13 +12,15 @@ from mainspring.harness.permissions.bash.command import (
     Unclear,
     Word,
 )
+from mainspring.harness.permissions.bash.critical import REMOVING
 from mainspring.harness.permissions.bash.judge import Verdict, judge
-from mainspring.harness.permissions.bash.rules import Behavior, covered, matches
+from mainspring.harness.permissions.bash.rules import Behavior, covered, matches, might_match
 from mainspring.harness.permissions.bash.split import split
 from mainspring.harness.permissions.bash.suggest import suggest
 from mainspring.harness.permissions.bash.writers import written_words
 
 __all__ = [
+    "REMOVING",
     "Assignment",
     "Behavior",
     "Command",
@@ -30,6 +32,7 @@ __all__ = [
     "covered",
     "judge",
     "matches",
+    "might_match",
     "split",
     "suggest",
     "written_words",

@@ -19,9 +19,14 @@ MAX_DEPTH = 24
 BLANK = " \t"
 META = " \t\n;&|<>()"
 
+# Characters that mean themselves, whatever is around them.
+_PLAIN = re.compile(r"[A-Za-z0-9_./=:,@%+-]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[(?:[0-9]+|@|\*)\])?")
-_OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:[0-9]+(?::[0-9]+)?")
+# Where a part of a value begins and ends is arithmetic: numbers only, and nothing after them.
+_OPERATOR = re.compile(
+    r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:(?:[0-9]+| +-?[0-9]+)(?:: *-?[0-9]+)?(?=\})"
+)
 # Names are left out: bash evaluates a variable's value, so `$((x))` runs what is in x.
 _ARITHMETIC = re.compile(r"[0-9 \t+*/%()<>=!&|^~?:,-]*\)\)")
 # A brace that stands alone, or as `{}`, is itself.
@@ -101,7 +106,11 @@ class Lexer:
             piece.value.append("~")
             piece.dynamic = piece.begun = True
         while (char := self.peek()) and char not in META:
-            self._unquoted(char, piece)
+            if plain := _PLAIN.match(self.text, self.at):
+                piece.literal(plain[0])
+                self.at = plain.end()
+            else:
+                self._unquoted(char, piece)
         if self.at == piece.source_start:
             return None
         if self.peek(2) in {"<(", ">("}:

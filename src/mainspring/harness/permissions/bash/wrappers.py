@@ -10,6 +10,7 @@ from typing import TypeAlias
 from mainspring.harness.permissions.bash.command import Assignment, Command, Word
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import literal, understood
+from mainspring.harness.permissions.bash.programs import XARGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,7 @@ _TRANSPARENT = {
     "command": "+ -p",
     "builtin": "+",
 }
-XARGS = (
-    "+ -0rtx -n= -P= -L= -d= -E= -s= -a= -I= --null --no-run-if-empty --verbose --exit --max-args="
-    " --max-procs= --max-lines= --delimiter= --arg-file= --max-chars="
-)
-_ENV = "+ -i0v -u= -C= --ignore-environment --null --unset= --chdir= --debug"
+_ENV = "+ -i0v -u= --ignore-environment --null --unset= --debug"
 SHELLS = names("bash sh dash zsh ksh mksh ash fish rbash csh tcsh")
 # They run what follows them, after options of their own, or a text for a shell.
 _VAGUE = names(
@@ -199,7 +196,8 @@ def _find(command: Command) -> Wrapped:
             if run:
                 wrapper = (*command.wrappers, f"find {word.value}")
                 inner.append(Command(run, wrappers=wrapper))
-    return Wrapped(commands=tuple(inner))
+    moves = any(word.value in {"-execdir", "-okdir"} for word in words)
+    return Wrapped(commands=tuple(inner), unclear="`find` in folders of its own" if moves else "")
 
 
 def _shell(command: Command) -> Wrapped:
