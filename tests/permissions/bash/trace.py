@@ -1,0 +1,198 @@
+"""Run a shell text under strace: the files it opened, what it tried to change, ran and sent to.
+
+It runs as another uid where we are root, cannot reach any host, and is killed after a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.permissions.bash.help_options import words
+
+UID = 61234
+"""Nobody's; only used where the tests run as root."""
+_SECONDS = 10
+_MAX_OUTPUT = 200_000
+_OPENS = ("open", "openat", "openat2", "creat")
+_CHANGES = words(
+    "unlink unlinkat rename renameat renameat2 mkdir mkdirat rmdir link linkat symlink symlinkat"
+    " chmod fchmodat fchmodat2 chown lchown fchownat truncate mknod mknodat utimensat utime utimes"
+    " futimesat setxattr lsetxattr removexattr lremovexattr mount umount2"
+)
+_SENDS = ("connect", "sendto", "sendmsg", "sendmmsg", "bind")
+_KILLS = ("kill", "tkill")
+_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, "execve", "execveat")
+# A syscall that a machine does not have is no error; what would reach out fails at once.
+_STRACE = (
+    *("prlimit", f"--cpu={_SECONDS}", "--fsize=50000000", "--core=0"),
+    *("strace", "-ff", "-qq", "-y", "-s", "4096", "-e", "signal=none", "--seccomp-bpf"),
+    *("-e", "trace=" + ",".join(f"?{name}" for name in _TRACED)),
+    *("-e", "inject=" + ",".join(_SENDS) + ":error=ENETUNREACH"),
+    *("-e", "inject=" + ",".join(_KILLS) + ":error=EPERM"),
+)
+_CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\d+|\?)(?:<(.*)>)?(?: .*)?", re.DOTALL)
+_PATH = re.compile(r'(?:(?:AT_FDCWD|\d+)<((?:[^>\\]|\\.)*)>, )?"((?:[^"\\]|\\.)*)"')
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
+
+
+@dataclass(slots=True)
+class Trace:
+    reads: list[str] = field(default_factory=list[str])
+    """Absolute paths of what was opened, with links followed."""
+    changes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """System call and path, also where it failed."""
+    execs: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
+    """Path and words."""
+    sends: list[str] = field(default_factory=list[str])
+    kills: list[str] = field(default_factory=list[str])
+    output: bytes = b""
+    timed_out: bool = False
+
+
+def unavailable() -> str | None:
+    """Why nothing can be traced on this machine, or None."""
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        trace = Tracer(Path(folder)).run("cat /dev/null", Path(folder))
+    return None if "/dev/null" in trace.reads else "strace cannot trace here"
+
+
+class Tracer:
+    """Keeps its notes in a folder of its own in `root`."""
+
+    def __init__(self, root: Path, path: str = "/usr/local/bin:/usr/bin:/bin") -> None:
+        self._notes = root / "notes"
+        self._notes.mkdir()
+        self._scratch = root / "scratch"
+        self._scratch.mkdir()
+        self._home = root / "home"
+        self._home.mkdir(exist_ok=True)
+        self._path = path
+        for folder in (self._notes, self._scratch):
+            _give(folder)
+
+    @property
+    def scratch(self) -> Path:
+        """Its TMPDIR: what is changed there is nobody's loss."""
+        return self._scratch
+
+    def run(self, text: str, cwd: Path) -> Trace:
+        trace, is_root = Trace(), os.geteuid() == 0
+        command = [*_STRACE, "-o", str(self._notes / "t"), "bash", "--norc", "--noprofile", "-c"]
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                [*command, text],
+                cwd=cwd,
+                env={
+                    "PATH": self._path,
+                    "HOME": str(self._home),
+                    "TMPDIR": str(self._scratch),
+                    "LC_ALL": "C.UTF-8",
+                    "TERM": "dumb",
+                    "PWD": str(cwd),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                user=UID if is_root else None,
+                group=UID if is_root else None,
+                extra_groups=[] if is_root else None,
+            )
+            try:
+                process.wait(_SECONDS)
+            except subprocess.TimeoutExpired:
+                trace.timed_out = True
+            finally:
+                self._end(process)
+            output.seek(0)
+            trace.output = output.read(_MAX_OUTPUT)
+        self._read_notes(trace)
+        return trace
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """strace lets go of what it traces when it is killed, so each of those is killed, too."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pid in self._pids():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if _session(pid) == process.pid:
+                    os.kill(pid, signal.SIGKILL)
+
+    def _pids(self) -> Iterator[int]:
+        for each in self._notes.iterdir():
+            yield int(each.suffix[1:])
+
+    def _read_notes(self, trace: Trace) -> None:
+        for each in sorted(self._notes.iterdir()):
+            for line in each.read_text(errors="surrogateescape").splitlines():
+                if found := _CALL.fullmatch(line):
+                    _note(trace, found[1], found[2], int(found[3].replace("?", "-1")), found[4])
+            each.unlink()
+
+
+def _note(trace: Trace, name: str, arguments: str, result: int, opened: str | None) -> None:
+    if name in _OPENS:
+        _note_open(trace, name, arguments, result, opened)
+    elif name in _CHANGES:
+        paths = [_joined(*each) for each in _PATH.findall(arguments)]
+        trace.changes.extend((name, path) for path in paths or [arguments])
+    elif name in ("execve", "execveat"):
+        if result == 0 and (path := _PATH.search(arguments)):
+            given = _WORD.findall(arguments[path.end() :])
+            trace.execs.append((_joined(path[1] or "", path[2]), list(map(_plain, given))))
+    elif name in _SENDS:
+        if "AF_INET" in arguments or "AF_PACKET" in arguments:
+            trace.sends.append(f"{name}({arguments})")
+    elif not re.match(r"0,|\d+, (?:0|SIG_0)", arguments):
+        trace.kills.append(f"{name}({arguments})")
+
+
+def _note_open(trace: Trace, name: str, arguments: str, result: int, opened: str | None) -> None:
+    path = _PATH.search(arguments)
+    named = _joined(path[1] or "", path[2]) if path else arguments
+    if name == "creat" or re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|TMPFILE)", arguments):
+        trace.changes.append((name, named))
+    is_content = "O_DIRECTORY" not in arguments and "O_PATH" not in arguments
+    if result >= 0 and is_content and "O_WRONLY" not in arguments:
+        trace.reads.append(_plain(opened) if opened else named)
+
+
+def _joined(folder: str, path: str) -> str:
+    return os.path.normpath(os.path.join(_plain(folder), _plain(path)))
+
+
+def _plain(text: str) -> str:
+    """strace writes bytes as C does."""
+    raw = text.encode(errors="surrogateescape")
+    return _ESCAPE.sub(_unescaped, raw).decode(errors="surrogateescape")
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    body = found[1]
+    if body[:1] in b"01234567":
+        return bytes([int(body, 8) & 0xFF])
+    return _NAMED_ESCAPES.get(body, body)
+
+
+def _session(pid: int) -> int:
+    return os.getsid(pid)
+
+
+def _give(folder: Path) -> None:
+    if os.geteuid() == 0:
+        os.chown(folder, UID, UID)
