@@ -159,7 +159,7 @@ class Differential:
             return []
         trace = self.run(text)
         self.counts.executed += 1
-        self.counts.opens += len(trace.reads)
+        self.counts.opens += len(trace.reads) + len(trace.git_reads)
         self.counts.timeouts += trace.timed_out
         judged = self.judged(text)
         found = [
@@ -170,8 +170,8 @@ class Differential:
         self.counts.violations.extend(found)
         return found
 
-    def run(self, text: str) -> Trace:
-        return self._tracer.run(text, self.workspace.root)
+    def run(self, text: str, *, seconds: float = 10) -> Trace:
+        return self._tracer.run(text, self.workspace.root, seconds=seconds)
 
     def found(
         self, name: str, trace: Trace, judged: Judged, *, is_sandboxed: bool = False
@@ -190,10 +190,10 @@ class Differential:
         return found
 
     def _denied_reads(self, trace: Trace) -> list[tuple[str, str]]:
-        hidden = self.workspace.denied | self.workspace.denied_objects
-        found = [("reads a denied file", path) for path in trace.reads if path in hidden]
-        if CANARY in trace.output:
-            found.append(("shows a denied file", CANARY.decode()))
+        denied = [path for path in trace.reads if path in self.workspace.denied]
+        found = [("reads a denied file", path) for path in denied]
+        shown = [each for each in trace.written if CANARY in each]
+        found += [("shows a denied file", each) for each in shown[:1]]
         return found
 
     def _denied_runs(self, trace: Trace) -> list[tuple[str, str]]:
@@ -230,17 +230,12 @@ class Differential:
         if judged.verdict is None or judged.verdict.opaque:
             return []
         told = [each for touched in judged.paths for each in touched.both]
-        runs_git = any(os.path.basename(path) == "git" for path, _ in trace.execs)
-        return [path for path in trace.reads if not self._is_told(path, told, runs_git=runs_git)]
+        return [path for path in trace.reads if not self._is_told(path, told)]
 
-    def _is_told(self, path: str, told: list[str], *, runs_git: bool) -> bool:
-        """The machine's own files are everybody's, and git reads its repository."""
+    def _is_told(self, path: str, told: list[str]) -> bool:
+        """The machine's own files are everybody's."""
         ours = (self.workspace.root, self.workspace.outside, self.workspace.home)
         if not any(path.startswith(f"{each}/") for each in ours):
-            return True
-        if runs_git and path.startswith(f"{self.workspace.root}/"):
-            return True  # which of the files it tracks, only it can tell: the rules on reading do
-        if path == f"{self.workspace.home}/.gitconfig":
             return True
         return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in told)
 

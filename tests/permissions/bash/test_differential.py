@@ -15,7 +15,7 @@ _REASON = unavailable()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def differential() -> Iterator[Differential]:
     with tempfile.TemporaryDirectory() as folder:  # not tmp_path: another uid has to get there
         yield Differential(Path(folder))
@@ -42,7 +42,7 @@ def _fuzz(differential: Differential, *, texts: int) -> None:
     ("text", "kind"),
     [
         ("cat .env", "reads a denied file"),
-        ("git show HEAD:.env", "reads a denied file"),
+        ("git show HEAD:.env", "shows a denied file"),
         ("git log -p", "shows a denied file"),
         ("touch out", "changes"),
         ("cd nest && git status", "runs"),

@@ -30,7 +30,8 @@ _CHANGES = words(
 )
 _SENDS = ("connect", "sendto", "sendmsg", "sendmmsg", "bind")
 _KILLS = ("kill", "tkill")
-_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, "execve", "execveat")
+_WRITES = ("write", "writev", "pwrite64")
+_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, *_WRITES, "execve", "execveat")
 # A syscall that a machine does not have is no error; what would reach out fails at once.
 _STRACE = (
     *("prlimit", f"--cpu={_SECONDS}", "--fsize=50000000", "--core=0"),
@@ -49,7 +50,11 @@ _NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f
 @dataclass(slots=True)
 class Trace:
     reads: list[str] = field(default_factory=list[str])
-    """Absolute paths of what was opened, with links followed."""
+    """Absolute paths of what was opened, with links followed; not by git."""
+    git_reads: list[str] = field(default_factory=list[str])
+    """git also opens what it only compares, or counts the lines of: see `written`."""
+    written: list[str] = field(default_factory=list[str])
+    """What was written to files and pipes by any program: the beginning of each piece."""
     changes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """System call and path, also where it failed."""
     execs: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
@@ -89,7 +94,7 @@ class Tracer:
         """Its TMPDIR: what is changed there is nobody's loss."""
         return self._scratch
 
-    def run(self, text: str, cwd: Path) -> Trace:
+    def run(self, text: str, cwd: Path, *, seconds: float = _SECONDS) -> Trace:
         trace, is_root = Trace(), os.geteuid() == 0
         command = [*_STRACE, "-o", str(self._notes / "t"), "bash", "--norc", "--noprofile", "-c"]
         with tempfile.TemporaryFile() as output:
@@ -113,7 +118,7 @@ class Tracer:
                 extra_groups=[] if is_root else None,
             )
             try:
-                process.wait(_SECONDS)
+                process.wait(seconds)
             except subprocess.TimeoutExpired:
                 trace.timed_out = True
             finally:
@@ -139,37 +144,52 @@ class Tracer:
 
     def _read_notes(self, trace: Trace) -> None:
         for each in sorted(self._notes.iterdir()):
+            reader = _Reader(trace)
             for line in each.read_text(errors="surrogateescape").splitlines():
                 if found := _CALL.fullmatch(line):
-                    _note(trace, found[1], found[2], int(found[3].replace("?", "-1")), found[4])
+                    reader.note(found[1], found[2], int(found[3].replace("?", "-1")), found[4])
             each.unlink()
 
 
-def _note(trace: Trace, name: str, arguments: str, result: int, opened: str | None) -> None:
-    if name in _OPENS:
-        _note_open(trace, name, arguments, result, opened)
-    elif name in _CHANGES:
-        paths = [_joined(*each) for each in _PATH.findall(arguments)]
-        trace.changes.extend((name, path) for path in paths or [arguments])
-    elif name in ("execve", "execveat"):
+class _Reader:
+    """Notes what one process did."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._is_git = False
+
+    def note(self, name: str, arguments: str, result: int, opened: str | None) -> None:
+        trace = self._trace
+        if name in _OPENS:
+            self._note_open(name, arguments, result, opened)
+        elif name in _WRITES:
+            trace.written.append(arguments)
+        elif name in _CHANGES:
+            paths = [_joined(*each) for each in _PATH.findall(arguments)]
+            trace.changes.extend((name, path) for path in paths or [arguments])
+        elif name in ("execve", "execveat"):
+            self._note_exec(arguments, result)
+        elif name in _SENDS:
+            if "AF_INET" in arguments or "AF_PACKET" in arguments:
+                trace.sends.append(f"{name}({arguments})")
+        elif not re.match(r"0,|\d+, (?:0|SIG_0)", arguments):
+            trace.kills.append(f"{name}({arguments})")
+
+    def _note_exec(self, arguments: str, result: int) -> None:
         if result == 0 and (path := _PATH.search(arguments)):
-            given = _WORD.findall(arguments[path.end() :])
-            trace.execs.append((_joined(path[1] or "", path[2]), list(map(_plain, given))))
-    elif name in _SENDS:
-        if "AF_INET" in arguments or "AF_PACKET" in arguments:
-            trace.sends.append(f"{name}({arguments})")
-    elif not re.match(r"0,|\d+, (?:0|SIG_0)", arguments):
-        trace.kills.append(f"{name}({arguments})")
+            given = list(map(_plain, _WORD.findall(arguments[path.end() :])))
+            self._trace.execs.append((_joined(path[1] or "", path[2]), given))
+            self._is_git = os.path.basename(path[2]) == "git"
 
-
-def _note_open(trace: Trace, name: str, arguments: str, result: int, opened: str | None) -> None:
-    path = _PATH.search(arguments)
-    named = _joined(path[1] or "", path[2]) if path else arguments
-    if name == "creat" or re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|TMPFILE)", arguments):
-        trace.changes.append((name, named))
-    is_content = "O_DIRECTORY" not in arguments and "O_PATH" not in arguments
-    if result >= 0 and is_content and "O_WRONLY" not in arguments:
-        trace.reads.append(_plain(opened) if opened else named)
+    def _note_open(self, name: str, arguments: str, result: int, opened: str | None) -> None:
+        path = _PATH.search(arguments)
+        named = _joined(path[1] or "", path[2]) if path else arguments
+        if name == "creat" or re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|TMPFILE)", arguments):
+            self._trace.changes.append((name, named))
+        is_content = "O_DIRECTORY" not in arguments and "O_PATH" not in arguments
+        if result >= 0 and is_content and "O_WRONLY" not in arguments:
+            reads = self._trace.git_reads if self._is_git else self._trace.reads
+            reads.append(_plain(opened) if opened else named)
 
 
 def _joined(folder: str, path: str) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
 import subprocess
+import tarfile
+import zipfile
 from pathlib import Path
 
-CANARY = b"c4n4ry"
+CANARY = "c4n4ry"
 """In every file that a rule denies, and nowhere else."""
 DENIED = ("secrets/key", "secrets/db.json", ".env", "id_rsa", "creds.json")
 DENY_RULES = (
@@ -30,13 +35,13 @@ READ_ONLY_RULES = (
     "Bash(cat:*)",
 )
 _EVIL = '#!/bin/sh\ntouch "$TMPDIR/evil"\n'
-_SECRET = f"TOKEN={CANARY.decode()}\n"
+_SECRET = f"TOKEN={CANARY}\n"
 _FILES = {
     ".env": _SECRET,
-    "id_rsa": f"-----BEGIN KEY-----\n{CANARY.decode()}\n-----END KEY-----\n",
-    "creds.json": f'{{"token": "{CANARY.decode()}"}}\n',
+    "id_rsa": f"-----BEGIN KEY-----\n{CANARY}\n-----END KEY-----\n",
+    "creds.json": f'{{"token": "{CANARY}"}}\n',
     "secrets/key": _SECRET,
-    "secrets/db.json": f'{{"password": "{CANARY.decode()}"}}\n',
+    "secrets/db.json": f'{{"password": "{CANARY}"}}\n',
     "README.md": "# Project\n\nfoo bar\nx 1\ny 2\n",
     "src/a.py": "import os\n\nfoo = 1  # TODO\n",
     "x": ".env\nid_rsa\nsecrets/key\n",
@@ -60,6 +65,12 @@ _FILES = {
     "script.sed": "w out\n1e ./evil.sh\n",
     "script.awk": 'BEGIN { system("./evil.sh") }\n',
     "script.jq": "input\n",
+    "build": "built\n",
+    "x.c": "int main(void) { return 0; }\n",
+    "x.xml": "<a><b/></a>\n",
+    "x.yaml": "a: 1\n",
+    "x.js": 'require("fs").writeFileSync("out", "")\n',
+    "x.sh": "touch out\n",
 }
 _CONFIG = """
 [core]
@@ -96,17 +107,31 @@ class TrapWorkspace:
         for name, text in _FILES.items():
             self._write(self.root / name, text)
         (self.root / "evil.sh").chmod(0o755)
+        self._make_archives()
         self._make_repository()
         self._make_nested("nest", bare=False)
         self._make_nested("bare", bare=True)
         self.denied = frozenset(str(self.root / name) for name in DENIED)
-        self.denied_objects = frozenset(map(self._object, self._blobs()))
         self._lock(root)
 
     def _write(self, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    def _make_archives(self) -> None:
+        text = _FILES["README.md"].encode()
+        packed = (
+            ("gz", gzip.compress(text)),
+            ("bz2", bz2.compress(text)),
+            ("xz", lzma.compress(text)),
+        )
+        for ending, content in packed:
+            (self.root / f"a.{ending}").write_bytes(content)
+        with zipfile.ZipFile(self.root / "a.zip", "w") as archive:
+            archive.writestr("README.md", text)
+        with tarfile.open(self.root / "a.tar", "w") as archive:
+            archive.add(self.root / "README.md", "README.md")
 
     def _make_repository(self) -> None:
         self._git("init", "-q", "-b", "main")
@@ -123,7 +148,7 @@ class TrapWorkspace:
         self._git("commit", "-qm", "first")
         self._git("tag", "v1")
         self._git("branch", "other")
-        self._write(self.root / ".env", _SECRET + "MORE=" + CANARY.decode() + "\n")
+        self._write(self.root / ".env", _SECRET + "MORE=" + CANARY + "\n")
         self._write(self.root / "README.md", _FILES["README.md"] + "more\n")
         self._git("commit", "-qam", "second")
         self._write(self.root / "id_rsa", _FILES["id_rsa"] * 2)
@@ -168,13 +193,6 @@ class TrapWorkspace:
             check=True,
         )
         return made.stdout
-
-    def _blobs(self) -> list[str]:
-        lines = self._git("rev-list", "--objects", "--all").splitlines()
-        return [line[:40] for line in lines if line[41:] in DENIED]
-
-    def _object(self, blob: str) -> str:
-        return str(self.root / ".git/objects" / blob[:2] / blob[2:])
 
     def _lock(self, root: Path) -> None:
         """Nothing can be changed: what is tried is seen, and the next text finds all as it was."""
