@@ -31,7 +31,8 @@ _CHANGES = words(
 _SENDS = ("connect", "sendto", "sendmsg", "sendmmsg", "bind")
 _KILLS = ("kill", "tkill")
 _WRITES = ("write", "writev", "pwrite64")
-_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, *_WRITES, "execve", "execveat")
+_FORKS = ("clone", "clone3", "fork", "vfork")
+_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, *_WRITES, *_FORKS, "execve", "execveat")
 # A syscall that a machine does not have is no error; what would reach out fails at once.
 _STRACE = (
     *("prlimit", f"--cpu={_SECONDS}", "--fsize=50000000", "--core=0"),
@@ -43,6 +44,7 @@ _STRACE = (
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\d+|\?)(?:<(.*)>)?(?: .*)?", re.DOTALL)
 _PATH = re.compile(r'(?:(?:AT_FDCWD|\d+)<((?:[^>\\]|\\.)*)>, )?"((?:[^"\\]|\\.)*)"')
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_FORKED = re.compile(r"^(?:clone3?|v?fork)\(.*\)\s+= (\d+)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
 _NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
 
@@ -143,20 +145,31 @@ class Tracer:
             yield int(each.suffix[1:])
 
     def _read_notes(self, trace: Trace) -> None:
-        for each in sorted(self._notes.iterdir()):
-            reader = _Reader(trace)
-            for line in each.read_text(errors="surrogateescape").splitlines():
+        notes = {int(each.suffix[1:]): each for each in sorted(self._notes.iterdir())}
+        children: set[int] = set()
+        # A process or thread is what it comes from, until it runs another program.
+        lines = {pid: each.read_text(errors="surrogateescape") for pid, each in notes.items()}
+        for text in lines.values():
+            children.update(map(int, _FORKED.findall(text)))
+        waiting = [(pid, False) for pid in notes if pid not in children]
+        while waiting:
+            pid, is_git = waiting.pop(0)
+            reader = _Reader(trace, is_git=is_git)
+            for line in lines.pop(pid, "").splitlines():
                 if found := _CALL.fullmatch(line):
                     reader.note(found[1], found[2], int(found[3].replace("?", "-1")), found[4])
+            waiting.extend(reader.forked)
+        for each in notes.values():
             each.unlink()
 
 
 class _Reader:
     """Notes what one process did."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, is_git: bool) -> None:
         self._trace = trace
-        self._is_git = False
+        self._is_git = is_git
+        self.forked: list[tuple[int, bool]] = []
 
     def note(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         trace = self._trace
@@ -164,6 +177,8 @@ class _Reader:
             self._note_open(name, arguments, result, opened)
         elif name in _WRITES:
             trace.written.append(arguments)
+        elif name in _FORKS:
+            self.forked.append((result, self._is_git))
         elif name in _CHANGES:
             paths = [_joined(*each) for each in _PATH.findall(arguments)]
             trace.changes.extend((name, path) for path in paths or [arguments])
