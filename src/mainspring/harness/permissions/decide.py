@@ -13,6 +13,7 @@ from datetime import datetime
 from mainspring.core.events import Permission
 from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import bash
+from mainspring.harness.permissions.doubts import doubts
 from mainspring.harness.permissions.judged import Judged
 from mainspring.harness.permissions.names import EDITING, READING, theirs
 from mainspring.harness.permissions.paths import Touched, is_inside, is_meant, is_protected
@@ -72,7 +73,10 @@ class _Case:
         judged = self.judged
         if judged.verdict is not None:
             is_held = self.is_sandboxed and not self.has_secrets
-            return judged.verdict.read_only and (is_held or not judged.verdict.opaque)
+            only_reads = judged.verdict.read_only or (
+                self.is_sandboxed and judged.verdict.read_only_in_sandbox
+            )
+            return only_reads and (is_held or not judged.verdict.opaque)
         if judged.tool.startswith("mcp__"):
             return False  # that it is read-only is only the word of whoever runs the server
         if judged.tool in _READ_ANYTHING and self.has_secrets:
@@ -217,6 +221,26 @@ def _accepted(case: _Case) -> Decision | None:
     return Decision(decision="allow", gate="mode", rule=case.mode, reason=reason)
 
 
+def _doubtful(case: _Case) -> Decision | None:
+    """A rule may forbid what the command turns out to do."""
+    held = [(rule, parsed(rule)) for rule in (*case.rules("deny"), *case.rules("ask"))]
+    rules = [(rule, case.policy.roots(each)) for each, rule in held if rule is not None]
+    for doubt in doubts(case.judged, rules, is_sandboxed=case.is_sandboxed):
+        if not doubt.is_program or not _is_vouched_for(case):
+            return _unknown(case, doubt.text)
+    return None
+
+
+def _is_vouched_for(case: _Case) -> bool:
+    """Somebody has allowed this very program, or has the sandbox answer for all."""
+    if case.is_sandboxed and case.policy.sandbox_allows_bash:
+        return True
+    live = [grant for grant in case.standing.grants.values() if grant.is_live(case.now)]
+    rules = [*case.rules("allow"), *(rule for grant in live for rule in grant.rules)]
+    named = [held for held in rules if (rule := parsed(held)) and rule.specifier is not None]
+    return _allowing(case, named) is not None
+
+
 def _allowed(case: _Case) -> Decision | None:
     rules = case.rules("allow")
     if found := _allowing(case, rules):
@@ -249,14 +273,15 @@ def _allowing_command(
         for held, rule in readable
         if rule.tool == "bash" and rule.specifier is not None
     }
+    is_foreign = case.judged.verdict is None or case.judged.verdict.foreign_git
     if _writes_afar(case) or not bash.covered(
-        list(patterns.values()), command, workspace=case.policy.workspace
+        list(patterns.values()), command, foreign_git=is_foreign
     ):
         return None  # a rule on a command is not one on where its output may go
     for text, pattern in patterns.items():
         if bash.matches(pattern, command, behavior="allow"):
             return text
-    if bash.covered((), command, workspace=case.policy.workspace):
+    if bash.covered((), command, foreign_git=is_foreign):
         return None  # it needs no rule
     needed = _needed(command, [], list(patterns.values()))
     return ", ".join(text for text, pattern in patterns.items() if pattern in needed)
@@ -312,16 +337,18 @@ def _contained(case: _Case) -> Decision | None:
     return Decision(decision="allow", gate="default", rule=rule, reason=reason)
 
 
-def _unknown(case: _Case) -> Decision:
+def _unknown(case: _Case, why: str = "") -> Decision:
     if case.mode == "auto" and not case.standing.is_mistrusted:
         return Decision(
             decision="ask",
             gate="mode",
             rule=CLASSIFIER,
-            reason=f"no rule is about it: {_why(case)}",
+            reason=why or f"no rule is about it: {_why(case)}",
             asks="classifier",
         )
-    return Decision(decision="ask", gate="default", reason=f"no rule allows it: {_why(case)}")
+    return Decision(
+        decision="ask", gate="default", reason=why or f"no rule allows it: {_why(case)}"
+    )
 
 
 def _why(case: _Case) -> str:
@@ -352,6 +379,7 @@ _STEPS: tuple[Callable[[_Case], Decision | None], ...] = (
     _never_alone,
     _bypassed,
     _protected,
+    _doubtful,
     _accepted,
     _allowed,
     _harmless,

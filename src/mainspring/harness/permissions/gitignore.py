@@ -55,6 +55,17 @@ class Pattern:
             return any(_names(segment, names[length - 1]) for length in lengths)
         return any(_spans(self.segments, names[:length]) for length in lengths)
 
+    def may_match_below(self, folder: str) -> bool:
+        """Whether it may mean something in a folder, at any depth."""
+        if not self.is_anchored:
+            return True
+        for segment, name in zip(self.segments, folder.split("/"), strict=False):
+            if segment == _ANYTHING:
+                return True
+            if not _names(segment, name):
+                return False
+        return True
+
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str) -> Pattern:

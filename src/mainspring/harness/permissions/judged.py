@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
@@ -37,6 +38,8 @@ class Place:
     """Where the shell may stand instead, because earlier commands went there."""
     is_known: bool = True
     """Whether it stands at one of these for sure."""
+    names: Callable[[str], Collection[str]] = lambda _: ()
+    """What is in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,10 @@ class Judged:
     command: str | None = None
     verdict: Verdict | None = None
     """On the command, if there is one."""
+    trees: tuple[Touched, ...] = ()
+    """Folders that the command reads with all that is in them."""
+    guesses: tuple[Touched, ...] = ()
+    """What its words name, if they are files."""
 
 
 def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: Place) -> Judged:
@@ -58,19 +65,65 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         paths = tuple(_file_paths(name, given, place))
         return Judged(tool=name, input=given, traits=traits, paths=paths)
     command = str(given.get("command", ""))
-    verdict = judge(command, workspace=place.workspace)
     bases = _bases(command, place)
-    if len(bases) == _MOST_BASES or not place.is_known:
-        verdict = replace(verdict, opaque=True)
-    paths = tuple(
+    is_lost = len(bases) == _MOST_BASES or not place.is_known
+    verdict = judge(
+        command,
+        workspace=place.workspace,
+        is_own_repository=lambda folder: not is_lost and _is_own_repository(folder, bases),
+    )
+    if is_lost:
+        verdict = replace(verdict, opaque=True, hides_reads=True)
+    if verdict.loads_modules and (is_lost or any(map(_has_modules, bases))):
+        verdict = replace(verdict, read_only_in_sandbox=False)
+    paths = [
         _touched(path, "write" if path in verdict.writes else "read", base)
         for base in bases
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
-    )
-    paths = tuple(dict.fromkeys(paths))
+    ]
+    trees = [_touched(path, "read", base) for base in bases for path in verdict.trees]
+    guesses = [_touched(path, "read", base) for base in bases for path in verdict.guesses]
     return Judged(
-        tool=name, input=given, traits=traits, paths=paths, command=command, verdict=verdict
+        tool=name,
+        input=given,
+        traits=traits,
+        paths=tuple(dict.fromkeys((*paths, *trees))),
+        command=command,
+        verdict=verdict,
+        trees=tuple(dict.fromkeys(each for each in trees if place.is_folder(each.target))),
+        guesses=tuple(dict.fromkeys(guesses)),
     )
+
+
+def _is_own_repository(folder: str, bases: Sequence[Place]) -> bool:
+    """Whether git finds the workspace's own repository from a folder, wherever the shell stands:
+    none of the folders on the way up may look like another."""
+    return all(
+        _leads_to_workspace(path, base)
+        for base in bases
+        for path in _touched(folder or ".", "read", base).both
+    )
+
+
+def _leads_to_workspace(path: str, place: Place) -> bool:
+    if not is_inside(path, (place.workspace,)):
+        return False
+    while path != place.workspace:
+        if _is_repository(place.names(path)):
+            return False
+        path = posixpath.dirname(path)
+    found = place.names(path)
+    return ".git" in found or not _is_repository(found)
+
+
+def _is_repository(found: Collection[str]) -> bool:
+    """With `.git`, or as git keeps one without a work tree."""
+    return ".git" in found or ("HEAD" in found and ("objects" in found or "commondir" in found))
+
+
+def _has_modules(place: Place) -> bool:
+    found = place.names(place.cwd)
+    return any(each.partition(".")[0] in sys.stdlib_module_names for each in found)
 
 
 def after(commands: Sequence[str], place: Place) -> Place:

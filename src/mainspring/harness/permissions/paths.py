@@ -131,6 +131,20 @@ def is_hit(specifier: str, touched: Touched, roots: Roots) -> bool:
     )
 
 
+def may_be_in(specifier: str, folder: Touched, roots: Roots) -> bool:
+    """Whether something that a rule forbids may be in a folder, at any depth."""
+    base, pattern = (text.casefold() for text in _located(specifier, roots))
+    return any(_may_be_below(pattern, base, path.casefold()) for path in dict.fromkeys(folder.both))
+
+
+def _may_be_below(pattern: str, base: str, path: str) -> bool:
+    if is_inside(base, (path,)):
+        return True
+    if not is_inside(path, (base,)):
+        return False
+    return compiled(pattern).may_match_below(path[len(base.rstrip("/")) + 1 :])
+
+
 def _is_match(pattern: str, base: str, path: str, *, is_folder: bool = False) -> bool:
     if path == base or not is_inside(path, (base,)):
         return False

@@ -13,7 +13,7 @@ from mainspring.harness.permissions.bash.command import (
     Word,
 )
 from mainspring.harness.permissions.bash.judge import Verdict, judge
-from mainspring.harness.permissions.bash.rules import Behavior, covered, matches
+from mainspring.harness.permissions.bash.rules import Behavior, covered, matches, might_match
 from mainspring.harness.permissions.bash.split import split
 from mainspring.harness.permissions.bash.suggest import suggest
 
@@ -29,6 +29,7 @@ __all__ = [
     "covered",
     "judge",
     "matches",
+    "might_match",
     "split",
     "suggest",
 ]

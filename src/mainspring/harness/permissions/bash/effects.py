@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mainspring.harness.permissions.bash.command import Command, Word
+from mainspring.harness.permissions.bash.lookers import only_looks
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import understood
+from mainspring.harness.permissions.bash.reading import Reading, reading
 from mainspring.harness.permissions.bash.scripts import sed_effects
 
 # The file commands that the mode acceptEdits may pass, with the options it may pass them with.
@@ -54,24 +56,9 @@ _NETWORK = names(
     """
 )
 _GIT_NETWORK = names("fetch pull push clone ls-remote submodule remote")
-# The first operand is a pattern, a script or a text, not a file.
-_PATTERN_FIRST = names("grep egrep fgrep rg sed awk gawk mawk jq fd")
-_NO_FILES = names(
-    """
-    echo printf true false : seq expr sleep test [[ uname id whoami date pgrep ps kill tr
-    exit return break continue set shift wait read local type which command export
-    """
-)
-_FILES_ONLY = names(
-    """
-    cat head tail wc ls stat file du df cd nl tac rev cut sort uniq diff cmp comm join paste
-    md5sum sha1sum sha256sum sha512sum cksum od xxd hexdump strings readlink realpath
-    basename dirname tree find less more source . chmod chown ln truncate shred unlink dd
-    tar zip unzip gzip gunzip install
-    """
-)
 _MAX_FOLDERS = 8
-_EMBEDDED_PATH = re.compile(r"(?:~|\.{1,2})?/.*|~.*")
+_PROCESS_FOLDER = re.compile(r"/+proc/+(?:self|thread-self|[0-9]+)/")
+"""Links to wherever a process stands: no other can tell where they lead."""
 
 
 @dataclass(slots=True)
@@ -80,30 +67,51 @@ class Effects:
 
     reads: list[str] = field(default_factory=list[str])
     writes: list[str] = field(default_factory=list[str])
+    trees: list[str] = field(default_factory=list[str])
+    """Folders that are read with all that is in them."""
+    guesses: list[str] = field(default_factory=list[str])
+    """Words that may be files."""
     opaque: bool = False
+    """A word that only bash can tell may be a file."""
+    hides_reads: bool = False
+    """The same, of a command that is known to read."""
+    reads_anything: bool = False
+    """There is a program of which it is not known what it reads."""
+    shows_history: bool = False
+    is_lost: bool = False
+    """It cannot be told where the shell goes."""
     folders: list[str] = field(default_factory=lambda: [""])
     """Where the shell may stand: each `cd` may count for what follows it, or not."""
 
     def add(self, words: Iterable[Word], *, write: bool) -> None:
         for word in words:
-            path = word.pathlike
             if word.is_process:
                 continue
-            if word.value is None and (word.many or not path.startswith("~") or "$" in path):
+            if not _is_told(word):
                 self.opaque = True
-            elif path and path != "-" and "://" not in path:
-                relative = not path.startswith(("/", "~"))
-                places = (
-                    [posixpath.join(each, path) for each in self.folders] if relative else [path]
-                )
-                (self.writes if write else self.reads).extend(places)
+            else:
+                (self.writes if write else self.reads).extend(self.places(word.pathlike))
+            if _PROCESS_FOLDER.match(word.pathlike):
+                self.opaque = self.hides_reads = True
+
+    def places(self, path: str) -> list[str]:
+        if not path or path == "-" or "://" in path:
+            return []
+        if path.startswith(("/", "~")):
+            return [path]
+        return [posixpath.join(each, path) for each in self.folders]
 
     def enter(self, arguments: tuple[Word, ...]) -> None:
         target = arguments[0].value if len(arguments) == 1 else None
         if target is None or target.startswith("-") or len(self.folders) > _MAX_FOLDERS:
-            self.opaque = True
+            self.opaque = self.hides_reads = self.is_lost = True
             return
         self.folders.extend([posixpath.join(each, target) for each in self.folders])
+
+
+def _is_told(word: Word) -> bool:
+    path = word.pathlike
+    return word.value is not None or (path.startswith("~") and not word.many and "$" not in path)
 
 
 def note(command: Command, effects: Effects) -> None:
@@ -111,15 +119,29 @@ def note(command: Command, effects: Effects) -> None:
     for redirect in command.redirects:
         if redirect.access != "none":
             effects.add([redirect.target], write=redirect.access == "write")
+            effects.hides_reads |= redirect.access == "read" and not _is_told(redirect.target)
     if not command.words:
         return
-    edited = edited_files(command)
-    if edited is not None:
-        effects.add(edited, write=True)
-    else:
-        effects.add(_named_files(command), write=not _is_looker(command))
+    found, edited = reading(command), edited_files(command)
+    effects.add(
+        found.files if edited is None else edited, write=not only_looks(command, in_sandbox=True)
+    )
+    _note_reading(found, effects)
     if command.name == "cd":
         effects.enter(command.words[1:])
+
+
+def _note_reading(found: Reading, effects: Effects) -> None:
+    effects.reads_anything |= not found.is_known
+    effects.shows_history |= found.shows_history
+    if found.is_known:
+        named = [*found.files, *found.trees]
+        hides = not all(_is_told(word) or word.is_process for word in named)
+        effects.hides_reads |= found.is_dynamic or hides
+        effects.opaque |= found.is_dynamic or hides
+    for words, places in ((found.trees, effects.trees), (found.guesses, effects.guesses)):
+        for word in words:
+            places.extend(effects.places(word.pathlike) if word.value is not None else ())
 
 
 def edited_files(command: Command) -> list[Word] | None:
@@ -161,44 +183,3 @@ def reaches_out(command: Command) -> bool:
         for r in command.redirects
     )
     return name in _NETWORK or sockets
-
-
-def _is_looker(command: Command) -> bool:
-    name = basename(command)
-    return (
-        name in _PATTERN_FIRST
-        or name in _NO_FILES
-        or name in _FILES_ONLY - {"dd", "truncate", "shred"}
-    )
-
-
-def _named_files(command: Command) -> list[Word]:
-    """As far as the text tells: of unknown commands, what looks like a path."""
-    name, arguments = basename(command), list(command.words[1:])
-    if name in _NO_FILES:
-        return []
-    operands = [word for word in arguments if not (word.value or "").startswith("-")]
-    embedded = [_embedded(word) for word in arguments if (word.value or "").startswith("-")]
-    inside = [word for word in embedded if word is not None]
-    if name in _PATTERN_FIRST:
-        given = any(
-            (word.value or "").startswith(("-e", "-f", "--regexp", "--file")) for word in arguments
-        )
-        return [*operands[0 if given else 1 :], *inside]
-    if name not in _FILES_ONLY:
-        operands = [word for word in operands if _looks_like_path(word)]
-    return [*operands, *inside]
-
-
-def _embedded(word: Word) -> Word | None:
-    """The path in `--file=/etc/passwd` or `-f../x`."""
-    value = word.value or ""
-    after = value.partition("=")[2]
-    found = _EMBEDDED_PATH.search(after or value)
-    if found is None:
-        return None
-    return Word(found[0], found[0], found[0], optionlike=False, many=False)
-
-
-def _looks_like_path(word: Word) -> bool:
-    return word.value is None or "/" in word.value or word.value.startswith(("~", "."))

@@ -1,200 +1,186 @@
-"""git's subcommands that only look, with the options that keep them so."""
+"""git: which subcommands only look, and whose files they show.
+
+git also shows files as they were, out of its objects: a file that is hidden from a sandbox is still
+in there. So what is shown is told by paths, or counts as anything that was ever committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from mainspring.harness.permissions.bash.command import Word
-from mainspring.harness.permissions.bash.options import understood
+from mainspring.harness.permissions.bash.git_tables import (
+    CONTENT,
+    NAMES_ONLY,
+    NO_PATCHES,
+    PATCHES,
+    PLAIN,
+    SPECIAL,
+    TABLES,
+)
+from mainspring.harness.permissions.bash.options import Line, literal, table, understood
 
-# --ext-diff, --textconv, --output, --open-files-in-pager and --exec run or write: not here.
-_DIFF = (
-    " -pusRawbzWD -M? -U= -S= -G= -O= -l= -C? -B? --patch --no-patch --stat? --numstat --shortstat"
-    " --summary --name-only --name-status --cached --staged --check --color? --no-color"
-    " --word-diff?"
-    " --minimal --patience --histogram --diff-algorithm= --unified= --raw --no-renames"
-    " --find-renames?"
-    " --find-copies? --ignore-all-space --ignore-space-change --ignore-blank-lines --exit-code"
-    " --quiet"
-    " --no-ext-diff --no-textconv --relative? --diff-filter= --text --full-index --abbrev?"
-    " --merge-base"
-    " --function-context --dirstat? --compact-summary --no-index --color-words? --no-prefix"
-    " --binary"
+_GLOBALS = "+ -C= --no-pager --no-optional-locks --literal-pathspecs"
+_COMMIT = re.compile(r"(?:HEAD|@|[A-Za-z][\w./-]*)(?:[~^][0-9]*|@\{[0-9]+\})*")
+_HASH = re.compile(r"[0-9a-fA-F]{4,64}(?:[~^].*)?")
+_KINDS = frozenset(("blob", "tree", "commit", "tag"))
+_MESSAGES = frozenset(("-m", "-am", "--message"))
+_MAGIC = re.compile(r"^:|[*?\[]")
+_CONTENTS = re.compile(r"%\((?:raw|contents)")
+_VERBOSE = re.compile(r"^(?:-[a-z]*v|--verbose)")
+_SHOWING = re.compile(
+    rf"^(?:-[a-zA-Z]*[pvie]|--(?:patch|verbose|interactive|edit|show-current-patch))"
+    rf"|{_CONTENTS.pattern}"
 )
-_LOG = (
-    _DIFF + " -# -n= -L= -i -E -F -g -t -m -c --oneline --graph --decorate? --no-decorate --all"
-    " --branches? --tags? --remotes? --since= --until= --after= --before= --author= --committer="
-    " --grep= --format="
-    " --pretty? --abbrev-commit --no-abbrev-commit --max-count= --skip= --reverse --follow --merges"
-    " --no-merges --first-parent --date= --left-right --cherry-pick --cherry-mark --topo-order"
-    " --date-order"
-    " --no-walk --simplify-by-decoration --full-history --ancestry-path --notes? --invert-grep"
-    " --regexp-ignore-case --extended-regexp --fixed-strings --pickaxe-all --pickaxe-regex"
-    " --source --parents"
-    " --children --boundary --stdin --max-parents= --min-parents= --walk-reflogs --dense --sparse"
-)
-_TABLES: dict[str, str] = {
-    "status": "-sbvz -u? --short --branch --porcelain? --long --verbose --show-stash --ignored?"
-    " --column?"
-    " --untracked-files? --ignore-submodules? --ahead-behind --no-ahead-behind --renames"
-    " --no-renames",
-    "diff": _DIFF,
-    "log": _LOG,
-    "show": _LOG,
-    "shortlog": "-nsec -w? --numbered --summary --email --all --since= --until="
-    " --no-merges --group="
-    " --author=",
-    "whatchanged": _LOG,
-    "rev-parse": "-q --abbrev-ref? --short? --verify --show-toplevel --show-cdup"
-    " --show-prefix --git-dir"
-    ""
-    " --git-common-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --symbolic"
-    " --symbolic-full-name --absolute-git-dir --show-superproject-working-tree --branches? --tags?"
-    " --remotes? --all --not --revs-only --no-revs --flags --no-flags --quiet",
-    "rev-list": "-# -n= --count --all --max-count= --since= --until= --author= --merges --no-merges"
-    " --reverse"
-    " --first-parent --left-right --objects --branches? --tags? --oneline --parents"
-    " --ancestry-path",
-    "ls-files": "-cdmoiskuztv -x= -X= --cached --deleted --modified --others --ignored --stage"
-    " --killed"
-    " --unmerged --exclude= --exclude-standard --full-name --error-unmatch --abbrev?"
-    " --directory --eol",
-    "ls-tree": "-drtlz --long --name-only --name-status --full-name --full-tree --abbrev?"
-    " --object-only"
-    "",
-    "blame": "-bltfnspewMC -L= -S= --root --porcelain --line-porcelain --show-name --show-number"
-    " --show-email"
-    " --date= --since= --abbrev= --ignore-rev= --ignore-revs-file= --incremental",
-    "grep": "-achivwlLnopqEFGPHIrWz0 -e= -f= -A= -B= -C= -m= --cached --no-index --untracked"
-    " --ignore-case"
-    " --word-regexp --text --invert-match --extended-regexp --fixed-strings --perl-regexp"
-    " --line-number"
-    " --files-with-matches --name-only --files-without-match --count --color? --no-color"
-    " --and --or --not"
-    " --all-match --show-function --function-context --context= --break --heading --max-depth="
-    " --column"
-    " --only-matching --recurse-submodules --threads= --quiet",
-    "describe": "--all --tags --contains --abbrev= --exact-match --long --match="
-    " --exclude= --always"
-    " --dirty?"
-    " --broken? --first-parent --candidates= --debug",
-    "cat-file": "-t -s -e -p --batch-check? --allow-unknown-type --follow-symlinks",
-    "merge-base": "-a --all --octopus --independent --is-ancestor --fork-point",
-    "name-rev": "--tags --refs= --all --name-only --always",
-    "for-each-ref": "--count= --sort= --format= --contains? --merged? --no-merged?"
-    " --points-at= --ignore-case"
-    "",
-    "show-ref": "-dqs --head --heads --branches --tags --verify --dereference --hash? --abbrev?"
-    " --exists",
-    "count-objects": "-vH --verbose --human-readable",
-    "check-ignore": "-qvnz --quiet --verbose --non-matching --no-index",
-    "check-attr": "-az --all --cached",
-    "cherry": "-v --abbrev?",
-    "range-diff": _DIFF + " --creation-factor= --left-only --right-only --no-dual-color",
-    "diff-tree": _DIFF + " -rtcm --root --pretty? --no-commit-id --format=",
-    "version": "--build-options",
-    "var": "-l",
-}
+
+
+@dataclass(slots=True)
+class GitReading:
+    """What of a repository's files a git command shows."""
+
+    files: list[Word] = field(default_factory=list[Word])
+    trees: list[Word] = field(default_factory=list[Word])
+    unlimited: bool = False
+    """Anything that was ever committed may be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitCommand:
+    name: str
+    own: tuple[Word, ...]
+    folder: Word | None
+    """Given by `-C`."""
+
+
+def git_command(arguments: Sequence[Word]) -> GitCommand | None:
+    """None if its own options choose what git runs (`-c`, `--git-dir`, `--exec-path`), or if its
+    subcommand is not known."""
+    line = understood(arguments, _GLOBALS)
+    folders = line.values("-C") if line else []
+    if line is None or not line.operands or len(folders) > 1 or line.operands[0].value is None:
+        return None
+    if any(each.value is None for each in folders):
+        return None
+    first, *own = line.operands
+    return GitCommand(first.value or "", tuple(own), folders[0] if folders else None)
 
 
 def git_only_looks(arguments: tuple[Word, ...]) -> bool:
-    rest = _after_globals(arguments)
-    if not rest or rest[0].value is None:
+    """In a repository that is trusted; see `Verdict.git_folders` for which it is."""
+    git = git_command(arguments)
+    if git is None:
         return False
-    name, own = rest[0].value, rest[1:]
-    special = _SPECIAL.get(name)
+    special = SPECIAL.get(git.name)
     if special is not None:
-        return special(tuple(own))
-    return name in _TABLES and understood(own, _TABLES[name]) is not None
+        return special(git.own)
+    line = understood(git.own, TABLES[git.name]) if git.name in TABLES else None
+    return line is not None and (git.name != "var" or not line.operands)
 
 
-def _after_globals(arguments: tuple[Word, ...]) -> list[Word]:
-    """`-c`, `--git-dir`, `--exec-path`, `-C` and their like choose what git runs: not accepted.
+def git_runs(arguments: tuple[Word, ...]) -> bool:
+    """Whether it may run what its words do not tell: an alias, a program named by an option."""
+    git = git_command(arguments)
+    if git is None:
+        return True
+    return git.name not in PLAIN and not git_only_looks(arguments)
 
-    `-C` names another repository, whose configuration may name programs to run.
-    """
-    line = understood(arguments, "+ --no-pager --no-optional-locks --literal-pathspecs")
-    return line.operands if line else []
+
+def git_reading(arguments: tuple[Word, ...]) -> GitReading:
+    git = git_command(arguments)
+    if git is None or not (git.name in PLAIN or git_only_looks(arguments)):
+        return GitReading(unlimited=True)
+    name, own = _shown_by(git)
+    line = understood(own, TABLES[name]) if name in CONTENT else None
+    found = _plain_reading(name, own) if line is None else _content(name, own, line)
+    return found if git.folder is None else _moved(found, git.folder)
 
 
-def _branch(own: tuple[Word, ...]) -> bool:
-    line = understood(
-        own,
-        "-arvqil --list --all --remotes --verbose --show-current --merged? --no-merged? --contains?"
-        " --no-contains? --sort= --format= --color? --no-color --points-at= --ignore-case"
-        " --column?",
-    )
-    if line is None:
+def _shown_by(git: GitCommand) -> tuple[str, tuple[Word, ...]]:
+    """`git stash show -p` and `git reflog -p` are logs, as far as files are concerned."""
+    first = git.own[0].value if git.own else None
+    if git.name in {"stash", "reflog"} and first in {"list", "show"}:
+        return ("log", git.own[1:])
+    return ("log", git.own) if git.name == "reflog" and first != "exists" else (git.name, git.own)
+
+
+def _plain_reading(name: str, own: Sequence[Word]) -> GitReading:
+    own = _without_messages(own)
+    options = [each.value or "-p" for each in own if each.optionlike]
+    shows = _VERBOSE if name == "status" else _SHOWING if name in PLAIN else _CONTENTS
+    unlimited = any(shows.search(each) for each in options)
+    return GitReading(unlimited=unlimited, files=[each for each in own if not each.optionlike])
+
+
+def _without_messages(own: Sequence[Word]) -> list[Word]:
+    said = {at + 1 for at, each in enumerate(own) if each.value in _MESSAGES}
+    return [each for at, each in enumerate(own) if at not in said]
+
+
+def _content(name: str, own: Sequence[Word], line: Line) -> GitReading:
+    found = GitReading(files=line.values(*table(TABLES[name]).files))
+    paths = _pathspecs(own)
+    operands = line.operands[: len(line.operands) - len(paths)]
+    if line.has("--no-index"):
+        found.trees.extend(line.operands)
+        return found
+    if name == "grep" and not line.has("-e", "-f"):
+        operands = operands[1:]
+    for word in operands:
+        _add_object(word, found)
+    if name == "cat-file":
+        shown = [each for each in operands if each.value not in _KINDS]
+        asks = line.has("-t", "-s", "-e", "--batch-check")
+        found.unlimited = not asks and not all(map(_names_path, shown))
+    elif name == "blame":
+        found.files.extend(paths)
+    elif not _hides_content(name, line):
+        found.trees.extend(paths)
+        is_plain = all(each.value and not _MAGIC.search(each.value) for each in paths)
+        limited = bool(paths) and is_plain and not line.has("--follow", "--stdin", "-L")
+        only_paths = name == "show" and operands and all(map(_names_path, operands))
+        found.unlimited = found.unlimited or not (limited or only_paths)
+    return found
+
+
+def _pathspecs(own: Sequence[Word]) -> list[Word]:
+    values = [each.value for each in own]
+    return list(own[values.index("--") + 1 :]) if "--" in values else []
+
+
+def _add_object(word: Word, found: GitReading) -> None:
+    """`HEAD:path` is a file as it was, `:path` as it is staged; a hash may be that of any."""
+    if word.value is None or _HASH.fullmatch(word.value):
+        found.unlimited = True
+    elif ":" in word.value:
+        path = re.sub(r"^[^:]*:(?:[0-3]:)?", "", word.value)
+        found.files.append(literal(path or "."))
+        found.unlimited = found.unlimited or not _names_path(word)
+    else:
+        found.files.append(word)  # or a commit, which is no file
+
+
+def _names_path(word: Word) -> bool:
+    revision, colon, path = (word.value or "").partition(":")
+    is_revision = not revision or _COMMIT.fullmatch(revision) or _HASH.fullmatch(revision)
+    return bool(colon and is_revision and path) and not path.startswith("/")
+
+
+def _hides_content(name: str, line: Line) -> bool:
+    """Names and numbers only: `--stat`, or a log without patches."""
+    if line.has(*PATCHES):
         return False
-    lists = (
-        "-l",
-        "--list",
-        "--contains",
-        "--merged",
-        "--no-merged",
-        "--no-contains",
-        "--points-at",
+    return line.has(*NAMES_ONLY) or name in NO_PATCHES
+
+
+def _moved(found: GitReading, folder: Word) -> GitReading:
+    def inside(word: Word) -> Word:
+        return word if word.value is None else literal(f"{folder.value}/{word.value}")
+
+    # the path in an object's name begins at the top of the repository
+    return replace(
+        found,
+        files=[*found.files, *map(inside, found.files)],
+        trees=[*found.trees, *map(inside, found.trees)],
     )
-    return not line.operands or line.has(*lists)
-
-
-def _tag(own: tuple[Word, ...]) -> bool:
-    line = understood(
-        own,
-        "-li -n? --list --sort= --format= --contains? --no-contains? --merged? --no-merged?"
-        " --points-at="
-        " --column? --color? --ignore-case",
-    )
-    return line is not None and (not line.operands or line.has("-l", "--list", "-n", "--contains"))
-
-
-def _remote(own: tuple[Word, ...]) -> bool:
-    line = understood(own, "+ -v --verbose")
-    return line is not None and (not line.operands or line.operands[0].value == "get-url")
-
-
-def _stash(own: tuple[Word, ...]) -> bool:
-    return _nested(own, {"list": _LOG, "show": _LOG})
-
-
-def _worktree(own: tuple[Word, ...]) -> bool:
-    return _nested(own, {"list": "-vz --porcelain --verbose"})
-
-
-def _reflog(own: tuple[Word, ...]) -> bool:
-    line = understood(own, _LOG)
-    return (line is not None and not line.operands) or _nested(own, {"show": _LOG, "exists": ""})
-
-
-def _config(own: tuple[Word, ...]) -> bool:
-    line = understood(
-        own,
-        "-lz --get= --get-all= --get-regexp= --list --show-origin --show-scope --global --local"
-        " --system --worktree --name-only --null --includes --type= --bool --int --path",
-    )
-    asks = ("--get", "--get-all", "--get-regexp", "--list", "-l")
-    return line is not None and line.has(*asks) and len(line.operands) <= 1
-
-
-def _notes(own: tuple[Word, ...]) -> bool:
-    return _nested(own, {"list": "", "show": ""})
-
-
-def _nested(own: tuple[Word, ...], tables: dict[str, str]) -> bool:
-    return (
-        bool(own)
-        and own[0].value in tables
-        and (understood(own[1:], tables[own[0].value]) is not None)
-    )
-
-
-_SPECIAL: dict[str, Callable[[tuple[Word, ...]], bool]] = {
-    "branch": _branch,
-    "tag": _tag,
-    "remote": _remote,
-    "stash": _stash,
-    "worktree": _worktree,
-    "reflog": _reflog,
-    "config": _config,
-    "notes": _notes,
-}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from mainspring.harness.permissions.bash.command import Command, Redirect, Unclear
 from mainspring.harness.permissions.bash.critical import may_remove_critical, removes_critical
@@ -14,8 +16,10 @@ from mainspring.harness.permissions.bash.effects import (
     note,
     reaches_out,
 )
+from mainspring.harness.permissions.bash.git import git_command
 from mainspring.harness.permissions.bash.hazards import sets_little
-from mainspring.harness.permissions.bash.lookers import only_looks
+from mainspring.harness.permissions.bash.lookers import loads_modules, only_looks
+from mainspring.harness.permissions.bash.runs import runs_unknown
 from mainspring.harness.permissions.bash.split import split
 
 
@@ -39,48 +43,95 @@ class Verdict:
     network: bool = False
     reason: str = ""
     """Why it is not read-only, or what is bad about it; for people."""
+    trees: tuple[str, ...] = ()
+    """Folders that are read with all that is in them."""
+    guesses: tuple[str, ...] = ()
+    """Words that may be files, of programs and options that are not known."""
+    hides_reads: bool = False
+    """A command that is known to read takes a file, or an option, that only bash can tell."""
+    reads_anything: bool = False
+    """There is a program of which it is not known what it reads."""
+    shows_history: bool = False
+    """git shows files as they were, and which cannot be told."""
+    unclear: bool = False
+    """It cannot be told from the text what is run."""
+    runs: str = ""
+    """Why it may run programs that it does not name."""
+    read_only_in_sandbox: bool = False
+    """Read-only as far as it goes, but files of the workspace have a say in what runs."""
+    loads_modules: bool = False
+    """It is not if the folder it is run in has modules by the names of Python's own."""
+    foreign_git: bool = False
+    """git is run where another repository than the trusted one may be, whose settings name programs
+    that git runs."""
 
 
-def judge(text: str, *, workspace: str | None = None) -> Verdict:
+def judge(
+    text: str,
+    *,
+    workspace: str | None = None,
+    is_own_repository: Callable[[str], bool] | None = None,
+) -> Verdict:
     """Judge all commands of `text` together. `workspace` is its root, never to be removed.
+    `is_own_repository` tells of a folder, seen from where the shell stands, whether git finds the
+    trusted repository there; without it, only where the shell stands and in the workspace.
 
     Never raises. What cannot be split is neither read-only nor edits, and is destructive.
     """
     found = split(text)
+    commands = found.commands
     effects = Effects()
-    for command in found.commands:
+    for command in commands:
         note(command, effects)
-    critical = removes_critical(found.commands, workspace)
-    paths = tuple(dict.fromkeys([*effects.reads, *effects.writes]))
-    writes = tuple(dict.fromkeys(effects.writes))
-    network = any(map(reaches_out, found.commands))
-    if isinstance(found, Unclear):
-        return Verdict(
-            destructive=True,
-            critical=critical or may_remove_critical(text, workspace),
-            paths=paths,
-            writes=writes,
-            opaque=True,
-            network=network,
-            reason=found.reason,
-        )
-    reason = _reason(found.commands, workspace)
-    return Verdict(
-        read_only=not reason,
-        destructive=any(map(destroys, found.commands)),
-        critical=critical,
-        edits=not effects.opaque and bool(reason) and all(map(_only_edits, found.commands)),
-        paths=paths,
-        writes=writes if reason else (),
+    made_links = len(commands) > 1 and any(basename(each) == "ln" for each in commands)
+    common = Verdict(
+        critical=removes_critical(commands, workspace),
+        paths=tuple(dict.fromkeys([*effects.reads, *effects.writes])),
+        writes=tuple(dict.fromkeys(effects.writes)),
         opaque=effects.opaque,
-        network=network,
+        network=any(map(reaches_out, commands)),
+        trees=tuple(dict.fromkeys(effects.trees)),
+        guesses=tuple(dict.fromkeys(effects.guesses)),
+        hides_reads=effects.hides_reads or made_links,
+        reads_anything=effects.reads_anything,
+        shows_history=effects.shows_history,
+        foreign_git=_is_foreign(
+            commands, effects, is_own_repository or {"", workspace}.__contains__
+        ),
+    )
+    if isinstance(found, Unclear):
+        return replace(
+            common,
+            destructive=True,
+            critical=common.critical or may_remove_critical(text, workspace),
+            opaque=True,
+            hides_reads=True,
+            reason=found.reason,
+            unclear=True,
+            runs=found.reason,
+        )
+    reason = _reason(commands)
+    if common.foreign_git and not reason:
+        reason = "runs git where another repository may be, whose settings name programs"
+    return replace(
+        common,
+        read_only=not reason,
+        destructive=any(map(destroys, commands)),
+        edits=bool(reason)
+        and not (effects.opaque or common.foreign_git)
+        and all(map(_only_edits, commands)),
+        writes=common.writes if reason else (),
         reason=reason,
+        runs=next((why for each in commands if (why := runs_unknown(each))), ""),
+        read_only_in_sandbox=not common.foreign_git
+        and all(looks(each, in_sandbox=True) for each in commands),
+        loads_modules=any(map(loads_modules, commands)),
     )
 
 
-def looks(command: Command) -> bool:
+def looks(command: Command, *, in_sandbox: bool = False) -> bool:
     """Read-only, redirections included."""
-    return only_looks(command) and not any(
+    return only_looks(command, in_sandbox=in_sandbox) and not any(
         redirect.access == "write" or connects(redirect) for redirect in command.redirects
     )
 
@@ -92,21 +143,34 @@ def connects(redirect: Redirect) -> bool:
     return (redirect.target.value or "/dev/tcp").startswith(("/dev/tcp", "/dev/udp"))
 
 
-def _reason(commands: tuple[Command, ...], workspace: str | None) -> str:
+def _reason(commands: tuple[Command, ...]) -> str:
     for command in commands:
         if not only_looks(command):
             return f"`{basename(command) or command.text}` may do more than look"
         if not looks(command):
             return "writes to a file or connects by a redirection"
-    return "runs git in another folder" if moves_git(commands, workspace) else ""
+    return ""
 
 
-def moves_git(commands: tuple[Command, ...], workspace: str | None) -> bool:
-    """A folder can look like a repository and name programs for git to run."""
-    if not any(basename(command) == "git" for command in commands):
-        return False
-    moved = [command for command in commands if basename(command) == "cd"]
-    return any([word.value for word in command.words[1:]] != [workspace] for command in moved)
+def moves_git(commands: tuple[Command, ...]) -> bool:
+    """Whether git is run in another folder than the one where the shell stands."""
+    folders = [_git_folder(each) for each in commands if basename(each) == "git"]
+    return any(folders) or (bool(folders) and any(basename(each) == "cd" for each in commands))
+
+
+def _git_folder(command: Command) -> str:
+    git = git_command(command.words[1:])
+    return git.folder.value or "" if git and git.folder else ""
+
+
+def _is_foreign(
+    commands: tuple[Command, ...], effects: Effects, is_own: Callable[[str], bool]
+) -> bool:
+    folders = [_git_folder(each) for each in commands if basename(each) == "git"]
+    places = [
+        posixpath.join(went, folder).rstrip("/") for went in effects.folders for folder in folders
+    ]
+    return bool(folders) and (effects.is_lost or not all(map(is_own, dict.fromkeys(places))))
 
 
 def _only_edits(command: Command) -> bool:

@@ -1,4 +1,4 @@
-"""Command lines held against a table of options: what is not in the table is not understood."""
+"""Command lines read by a table of options: what is not in the table is not understood."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ from functools import cache
 
 from mainspring.harness.permissions.bash.command import Word
 
+_MARKS = "=<~?*"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`-abc` are flags, `-n=` takes a value, `--long`, `--long=`, `--long?` may take one, `-#` is
-    a number; `+` means that options end at the first operand.
+    """Read from a text of tokens. `-abc` are flags. A mark behind an option says what it takes:
+    `-n=` a plain value, `-n==` two of them, `-f<` a file that is read, `-e~` the program text or
+    pattern that else is the first operand, `--long?` maybe a value (attached). `-r*` is a flag by
+    which folders are read with all that is in them. `-#` is a number; `+` means that options end
+    at the first operand; `any` that no option of the program does harm, so that a word which only
+    bash can tell may be one. Other words are for the caller: they say what operands are.
     """
 
     flags: frozenset[str]
     valued: frozenset[str]
+    pairs: frozenset[str]
     optional: frozenset[str]
-    numeric: bool
-    ordered: bool
+    files: frozenset[str]
+    scripts: frozenset[str]
+    recursive: frozenset[str]
+    words: frozenset[str]
+    """Tokens that are no options."""
 
 
 @dataclass(slots=True)
@@ -39,30 +49,35 @@ class Line:
 
 @cache
 def table(spec: str) -> Table:
-    flags: set[str] = set()
-    valued: set[str] = set()
-    optional: set[str] = set()
+    marked: dict[str, set[str]] = {mark: set() for mark in ("", "=", "==", "<", "~", "?", "*")}
+    words: set[str] = set()
     for token in spec.split():
-        name = token.rstrip("=?")
-        if token.endswith("="):
-            valued.add(name)
-        elif token.endswith("?"):
-            optional.add(name)
-        elif token.startswith("--"):
-            flags.add(name)
-        elif token not in {"-#", "+"}:
-            flags.update(f"-{letter}" for letter in token[1:])
+        name = token.rstrip(_MARKS)
+        mark = token[len(name) :]
+        if not token.startswith("-") or token == "-#":
+            words.add(token)
+        elif mark or token.startswith("--"):
+            marked[mark].add(name)
+        else:
+            marked[""].update(f"-{letter}" for letter in token[1:])
     return Table(
-        frozenset(flags),
-        frozenset(valued),
-        frozenset(optional),
-        numeric="-#" in spec.split(),
-        ordered="+" in spec.split(),
+        flags=frozenset(marked[""] | marked["*"]),
+        valued=frozenset(marked["="] | marked["<"] | marked["~"]),
+        pairs=frozenset(marked["=="]),
+        optional=frozenset(marked["?"]),
+        files=frozenset(marked["<"]),
+        scripts=frozenset(marked["~"]),
+        recursive=frozenset(marked["*"]),
+        words=frozenset(words),
     )
 
 
 def understood(arguments: Sequence[Word], spec: str) -> Line | None:
-    """None if there is an option outside the table, or a word that may turn out to be one."""
+    """None if there is an option outside the table, or a word that may turn out to be one.
+
+    An abbreviated long option counts as one outside the table: which it stands for depends on all
+    that the program has, in the version at hand.
+    """
     known, line = table(spec), Line()
     waiting = list(reversed(arguments))
     while waiting:
@@ -70,9 +85,10 @@ def understood(arguments: Sequence[Word], spec: str) -> Line | None:
         if word.value == "--":
             line.operands.extend(reversed(waiting))
             return line
-        if not word.optionlike or word.value == "-":
+        is_option = word.optionlike and word.value != "-"
+        if not is_option or (word.value is None and "any" in known.words):
             line.operands.append(word)
-            if known.ordered:
+            if "+" in known.words:
                 line.operands.extend(reversed(waiting))
                 return line
         elif word.value is None or not _option(word.value, waiting, known, line):
@@ -81,7 +97,7 @@ def understood(arguments: Sequence[Word], spec: str) -> Line | None:
 
 
 def _option(value: str, waiting: list[Word], known: Table, line: Line) -> bool:
-    if known.numeric and re.fullmatch(r"-[0-9]+", value):
+    if "-#" in known.words and re.fullmatch(r"-[0-9]+", value):
         line.options.append(("-#", literal(value[1:])))
         return True
     if value.startswith("--"):
@@ -97,6 +113,8 @@ def _long(value: str, waiting: list[Word], known: Table, line: Line) -> bool:
     if not equals and name in known.flags | known.optional:
         line.options.append((name, None))
         return True
+    if not equals and name in known.pairs:
+        return _takes_next(name, waiting, line) and _takes_next(name, waiting, line)
     return not equals and name in known.valued and _takes_next(name, waiting, line)
 
 
@@ -104,6 +122,8 @@ def _short(value: str, waiting: list[Word], known: Table, line: Line) -> bool:
     for at, letter in enumerate(value[1:], start=1):
         name, attached = f"-{letter}", value[at + 1 :]
         if name in known.flags:
+            if attached and "unbundled" in known.words:
+                return False
             line.options.append((name, None))
         elif name in known.optional or (name in known.valued and attached):
             line.options.append((name, literal(attached)))

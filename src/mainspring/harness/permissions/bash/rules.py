@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from mainspring.harness.permissions.bash.ansi_c import decode
-from mainspring.harness.permissions.bash.command import Command, Commands, Unclear
+from mainspring.harness.permissions.bash.command import Command, Unclear, Word
 from mainspring.harness.permissions.bash.effects import basename
 from mainspring.harness.permissions.bash.escapes import escapes
 from mainspring.harness.permissions.bash.hazards import is_harmless
@@ -19,6 +19,7 @@ from mainspring.harness.permissions.bash.wrappers import is_vague
 Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_EXPANSION = re.compile(r"[$`*?\[{~]")
 _MAX_SKIPPED = 8
 
 
@@ -41,24 +42,64 @@ def matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
     return bool(spoken) and all(_allows(pattern, each) for each in spoken)
 
 
-def covered(patterns: Sequence[str], text: str, *, workspace: str | None = None) -> bool:
-    """Whether every command of `text` is allowed by one of `patterns`, or is read-only."""
+def covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None = None) -> bool:
+    """Whether every command of `text` is allowed by one of `patterns`, or is read-only.
+
+    foreign_git: see `Verdict`; None: by the text alone.
+    """
     found = split(text)
     if isinstance(found, Unclear):
         return False
     if any(_is_same(pattern, text) for pattern in patterns):
         return True
+    is_foreign = moves_git(found.commands) if foreign_git is None else foreign_git
     return all(
-        any(_allows(pattern, each) for pattern in patterns)
-        for each in _beyond_looking(found, workspace)
+        any(_allows(pattern, each) for pattern in _speaking(patterns, each, is_foreign))
+        for each in found.commands
+        if not looks(each) or (is_foreign and basename(each) == "git")
     )
 
 
-def _beyond_looking(found: Commands, workspace: str | None) -> list[Command]:
-    moved = moves_git(found.commands, workspace)
-    return [
-        each for each in found.commands if not looks(each) or (moved and basename(each) == "git")
-    ]
+def _speaking(patterns: Sequence[str], command: Command, is_foreign: bool) -> Sequence[str]:
+    """A rule for git is one for the trusted repository, unless it has the very words."""
+    if not (is_foreign and basename(command) == "git"):
+        return patterns
+    return [pattern for pattern in patterns if "*" not in pattern]
+
+
+def might_match(pattern: str, text: str) -> bool:
+    """Whether a rule may turn out to speak for `text`, once bash has expanded its words."""
+    return any(_might_be(pattern, each) for each in split(text).commands)
+
+
+def _might_be(pattern: str, command: Command) -> bool:
+    wanted = pattern.removesuffix(":*").partition("*")[0].split()
+    words = list(command.words)
+    if not any(word.value is None for word in words):
+        return False
+    if not wanted:
+        return True
+    if wanted[0] not in {basename(command), command.name}:
+        return False
+    has_options = len(words) > 1 and (words[1].value or "-").startswith("-")
+    ends = range(1, min(len(words), _MAX_SKIPPED) + 1 if has_options else 2)
+    return any(_might_follow(wanted[1:], words[at:]) for at in ends)
+
+
+def _might_follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
+    """Only if bash makes one of them what is wanted."""
+    for want, word in zip(wanted, words, strict=False):
+        if word.value is None and word.many and _could_be(word, want):
+            return True
+        if not _could_be(word, want):
+            return False
+    return len(words) >= len(wanted) and any(each.value is None for each in words[: len(wanted)])
+
+
+def _could_be(word: Word, want: str) -> bool:
+    if word.value is not None:
+        return word.value == want
+    return want.startswith(_EXPANSION.split(word.pathlike, maxsplit=1)[0])
 
 
 def _is_same(pattern: str, text: str) -> bool:
@@ -159,7 +200,7 @@ def _mentions(pattern: str, text: str) -> bool:
     plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
     plain = _ANSI_C.sub(lambda quoted: decode(quoted[1]) or "", plain)
     plain = re.sub(r"\\\n|[\\'\"]", "", plain)
-    plain = re.sub(r"\$\{?IFS\}?|[,{}]", " ", plain)
+    plain = re.sub(r"\$\{?IFS\}?|\$\{[\w@*#?!]+:?[-=+]|[,{}]", " ", plain)
     at = 0
     for word in re.split(r"[*\s]+", pattern.removesuffix(":*")):
         found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(plain, at)

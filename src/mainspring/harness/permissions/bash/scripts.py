@@ -1,49 +1,67 @@
-"""sed and awk: whether a script only prints."""
+"""sed, awk and jq: whether a program text only prints."""
 
 from __future__ import annotations
 
 import re
 
 from mainspring.harness.permissions.bash.command import Word
-from mainspring.harness.permissions.bash.options import literal, understood
+from mainspring.harness.permissions.bash.options import Line, literal, table, understood
+from mainspring.harness.permissions.bash.programs import AWK, SED
 
-_SED = "-nErsuz -e= --quiet --silent --expression= --regexp-extended --null-data --separate"
-" --posix --debug"
-_ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/(?:[^/\\\n]|\\.)*/I?)"
+# Inside of brackets the delimiter may end the pattern or not: sed does not let it, others do.
+_BRACKETS = r"\[\^?\]?(?:\[:[a-z]+:\]|[^\]\[{d}\n])*\]"
+_REGEX = r"(?:[^{d}\\\n\[]|\\[^\n]|{brackets})*"
+
+
+def _regex(delimiter: str) -> str:
+    brackets = _BRACKETS.replace("{d}", delimiter)
+    return _REGEX.replace("{d}", delimiter).replace("{brackets}", brackets)
+
+
+_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|/{_regex('/')}/I?)"
 _RANGE = rf"(?:{_ADDRESS}(?:\s*,\s*(?:{_ADDRESS}|\+[0-9]+|~[0-9]+))?\s*!?\s*)?"
 # The flags of `s` without e (run) and w (write).
 _SUBSTITUTE = "|".join(
-    rf"s{d}(?:[^{d}\\\n]|\\[^\n])*{d}(?:[^{d}\\\n]|\\[^\n])*{d}[gpiIm0-9]*"
+    rf"s{d}{_regex(d)}{d}(?:[^{d}\\\n]|\\[^\n])*{d}[gpiIm0-9]*"
     for d in ("/", r"\|", "#", ",", "@", ":", "!")
 )
 _TRANSLITERATE = r"y/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/"
-_ONE = re.compile(rf"{_RANGE}(?:[pdPDgGhHxnN=l]|[qQ][0-9]*|{_SUBSTITUTE}|{_TRANSLITERATE})")
+_JUMP = r":[A-Za-z0-9_]+|[btT]\s*[A-Za-z0-9_]*"
+_ONE = re.compile(
+    rf"{_RANGE}(?:[pdPDgGhHxnN=lz]|[qQ][0-9]*|{_JUMP}|{_SUBSTITUTE}|{_TRANSLITERATE})"
+)
 _GROUP = re.compile(rf"{_RANGE}\{{")
-_END = re.compile(r"\s*(?:[;\n}]|$)")
+_END = re.compile(r"[ \t]*(?:[;\n}]|$)")
 
 # Run, read or write elsewhere, load, or call what is only known at run time.
-_AWK_EFFECT = re.compile(r"system|getline|\||@|\binclude\b|\bload\b")
+_AWK_EFFECT = re.compile(
+    r"system|getline|\||@|\binclude\b|\bload\b|ARG[VC]|SYMTAB|FUNCTAB|PROCINFO"
+)
+_JQ_EFFECT = re.compile(r"\b(?:import|include|modulemeta|get_search_list)\b")
+
+
+def program_texts(spec: str, line: Line) -> list[Word]:
+    """By options, else the first operand."""
+    return line.values(*table(spec).scripts) or line.operands[:1]
 
 
 def sed_effects(arguments: tuple[Word, ...]) -> list[Word]:
     """What makes it more than printing: `-i`, or scripts that are not understood; or all of it."""
-    line = understood(arguments, _SED + " -i? --in-place?")
+    line = understood(arguments, SED + " -i? --in-place?")
     if line is None:
         return list(arguments)
-    scripts = line.values("-e", "--expression") or line.operands[:1]
     in_place = [literal(name) for name, _ in line.options if name in {"-i", "--in-place"}]
-    return [*in_place, *(each for each in scripts if not _only_prints(each.value))]
+    scripts = program_texts(SED, line)
+    return [*in_place, *(each for each in scripts if not sed_only_prints(each.value))]
 
 
 def sed_only_looks(arguments: tuple[Word, ...]) -> bool:
-    line = understood(arguments, _SED)
-    if line is None:
-        return False
-    scripts = line.values("-e", "--expression") or line.operands[:1]
-    return bool(scripts) and all(_only_prints(each.value) for each in scripts)
+    line = understood(arguments, SED)
+    scripts = program_texts(SED, line) if line else []
+    return bool(scripts) and all(sed_only_prints(each.value) for each in scripts)
 
 
-def _only_prints(script: str | None) -> bool:
+def sed_only_prints(script: str | None) -> bool:
     """Command by command; one that is not known ends it."""
     if script is None:
         return False
@@ -61,18 +79,22 @@ def _only_prints(script: str | None) -> bool:
 
 
 def awk_only_looks(arguments: tuple[Word, ...]) -> bool:
-    line = understood(arguments, "+ -F= -v= --field-separator= --assign=")
+    line = understood(arguments, AWK)
     if line is None or not line.operands:
         return False
     script, *files = line.operands
     # Some awks take options after the script, too.
-    return not any((each.value or "").startswith("-") for each in files) and _only_computes(
+    return not any((each.value or "").startswith("-") for each in files) and awk_only_computes(
         script.value
     )
 
 
-def _only_computes(script: str | None) -> bool:
+def awk_only_computes(script: str | None) -> bool:
     """Strings and patterns are not told from code: what is in them counts, too."""
     if script is None or _AWK_EFFECT.search(script.replace("||", "")):
         return False
     return ">" not in script or "print" not in script
+
+
+def jq_only_computes(script: str | None) -> bool:
+    return script is not None and _JQ_EFFECT.search(script) is None

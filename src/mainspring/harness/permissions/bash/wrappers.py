@@ -10,6 +10,7 @@ from typing import TypeAlias
 from mainspring.harness.permissions.bash.command import Assignment, Command, Word
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import literal, understood
+from mainspring.harness.permissions.bash.programs import XARGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,6 @@ _TRANSPARENT = {
     "command": "+ -p",
     "builtin": "+",
 }
-XARGS = (
-    "+ -0rtx -n= -P= -L= -d= -E= -s= -a= -I= --null --no-run-if-empty --verbose --exit --max-args="
-    " --max-procs= --max-lines= --delimiter= --arg-file= --max-chars="
-)
 _ENV = "+ -i0v -u= -C= --ignore-environment --null --unset= --chdir= --debug"
 SHELLS = names("bash sh dash zsh ksh mksh ash fish rbash csh tcsh")
 # They run what follows them, after options of their own, or a text for a shell.

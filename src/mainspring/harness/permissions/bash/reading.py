@@ -1,0 +1,259 @@
+"""Which files a command reads, by what is known of its program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mainspring.harness.permissions.bash.command import Command, Word
+from mainspring.harness.permissions.bash.git import git_reading
+from mainspring.harness.permissions.bash.names import names
+from mainspring.harness.permissions.bash.options import Line, literal, table, understood
+from mainspring.harness.permissions.bash.programs import (
+    AWK,
+    COPYING,
+    FIND_FILES,
+    PROGRAMS,
+    SED,
+    SHORT_VERSIONS,
+    SILENT,
+    SUBCOMMANDS,
+    VERSIONED,
+    XARGS,
+)
+from mainspring.harness.permissions.bash.scripts import (
+    awk_only_computes,
+    jq_only_computes,
+    program_texts,
+    sed_only_prints,
+)
+
+_FOLDERS = ("/bin/", "/usr/bin/")
+_SEPARATORS = re.compile(r"[=:,@]")
+_MAX_GUESSES = 200
+_FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
+_FILE_COMPARISONS = names("-nt -ot -ef")
+_RECURSIVE = re.compile(r"-[a-zA-Z]*[rRa][a-zA-Z]*|--(?:recursive|archive)")
+_TAR = re.compile(r"-?[tvzjJ]*t[tvzjJ]*f")
+_NAMES = re.compile(r"[\w./~-]+")
+Reader: TypeAlias = "Callable[[tuple[Word, ...]], Reading | None]"
+
+
+@dataclass(slots=True)
+class Reading:
+    files: list[Word] = field(default_factory=list[Word])
+    """What it names. Where its options are not known: what looks like a path."""
+    trees: list[Word] = field(default_factory=list[Word])
+    """Folders that it reads with all that is in them."""
+    guesses: list[Word] = field(default_factory=list[Word])
+    """Words that may be files, of a program or options that are not known."""
+    is_known: bool = True
+    """Whether it reads nothing else."""
+    shows_history: bool = False
+    """Whether it shows files out of git's objects, and which cannot be told."""
+    is_dynamic: bool = False
+    """Whether a word that only bash can tell may be a file, or an option that names one."""
+
+
+def plain_name(command: Command) -> str:
+    """The program, if it is the system's own and not one in some folder."""
+    name = command.name
+    for folder in _FOLDERS:
+        name = name.removeprefix(folder)
+    return name
+
+
+def table_of(command: Command) -> tuple[str, tuple[Word, ...]] | None:
+    """The table for a command, and the arguments that it is for."""
+    name, arguments = plain_name(command), command.words[1:]
+    if name in PROGRAMS:
+        return PROGRAMS[name], arguments
+    generic = re.sub(r"(?<=^pip)3$|(?<=^python)3$", "", name)
+    values = (generic, *(each.value or "" for each in arguments[:2]))
+    for length in (1, 2, 3):
+        if values[:length] in SUBCOMMANDS:
+            return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
+    return None
+
+
+def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
+    """`npm --version` and its like, of programs that are known; `./x --version` runs x."""
+    asked = arguments[0].value if len(arguments) == 1 else None
+    if asked in {"--version", "--help"}:
+        return name in VERSIONED
+    return name in SHORT_VERSIONS.get(asked or "", frozenset())
+
+
+def reading(command: Command) -> Reading:
+    name, arguments = plain_name(command), command.words[1:]
+    if name in SILENT or asks_version(name, arguments):
+        return Reading()
+    special = _SPECIAL.get(name)
+    found = special(arguments) if special else _by_table(command)
+    if found is not None:
+        return found
+    if name in COPYING:
+        return _copied(name, arguments)
+    return _unknown(arguments)
+
+
+def _by_table(command: Command) -> Reading | None:
+    found = table_of(command)
+    if found is None:
+        return None
+    spec, arguments = found
+    kinds = table(spec).words
+    if "free" in kinds:
+        return Reading()
+    line = understood(arguments, spec)
+    return None if line is None else _by_kind(spec, line)
+
+
+def _by_kind(spec: str, line: Line) -> Reading:
+    known = table(spec)
+    operands = line.operands
+    if "pattern" in known.words and not line.has(*known.scripts, *_pattern_files(spec)):
+        operands = operands[1:]
+    files = [] if known.words & {"text", "none"} else operands
+    found = Reading(files=[*files, *line.values(*known.files)])
+    found.is_dynamic = "text" not in known.words and any(map(_may_be_more, line.operands))
+    is_recursive = "tree" in known.words or line.has(*known.recursive)
+    if is_recursive and not line.has("--files", "--type-list", "--version"):
+        found.trees = operands or [literal(".")]
+    return found
+
+
+def _pattern_files(spec: str) -> set[str]:
+    """`-f patterns`: then there is no pattern among the operands."""
+    return {"-f", "--file"} & table(spec).files
+
+
+def _may_be_more(word: Word) -> bool:
+    """Than one word, or another option."""
+    return word.value is None and (word.many or word.optionlike) and not word.is_process
+
+
+def _copied(name: str, arguments: Sequence[Word]) -> Reading:
+    operands = [each for each in arguments if not (each.value or "").startswith("-")]
+    values = [_after_equals(each) for each in arguments if (each.value or "").startswith("--")]
+    found = Reading(files=[*operands, *(each for each in values if each)])
+    found.is_dynamic = any(map(_may_be_more, arguments))
+    if name == "cp" and any(_RECURSIVE.fullmatch(each.value or "-r") for each in arguments):
+        found.trees = operands
+    return found
+
+
+def _after_equals(word: Word) -> Word | None:
+    value = (word.value or "").partition("=")[2]
+    return literal(value) if value else None
+
+
+def _unknown(arguments: Sequence[Word]) -> Reading:
+    """As far as the text tells: what looks like a path is one, any other word may be a file."""
+    found = Reading(is_known=False)
+    found.files = [word for word in arguments if word.value is None and not word.is_process]
+    parts = dict.fromkeys(part for word in arguments for part in _parts(word))
+    for text in list(parts)[:_MAX_GUESSES]:
+        is_path = "/" in text or text.startswith(("~", "."))
+        (found.files if is_path else found.guesses).append(literal(text))
+    return found
+
+
+def _parts(word: Word) -> Iterator[str]:
+    """The word, its value if it is an option, and what stands between `=`, `:`, `,` and `@`."""
+    value = word.value
+    if not value:
+        return
+    if not value.startswith("-"):
+        yield value
+    elif not value.startswith("--"):
+        yield from (value[at:] for at in range(2, min(len(value), 32)))
+    head, *rest = _SEPARATORS.split(value)
+    yield from rest
+    if rest and not value.startswith("-"):
+        yield head
+
+
+def _find(arguments: tuple[Word, ...]) -> Reading:
+    found = Reading()
+    roots = True
+    for at, word in enumerate(arguments):
+        value = word.value or ""
+        if value in {"-H", "-L", "-P"} and roots:
+            continue
+        if value.startswith(("-", "(", ")", "!", ",")):
+            roots = False
+        if roots:
+            found.files.append(word)
+        elif value in FIND_FILES:
+            found.files.extend(arguments[at + 1 : at + 2])
+    found.is_dynamic = any(map(_may_be_more, found.files))
+    return found
+
+
+def _test(arguments: tuple[Word, ...]) -> Reading:
+    found = Reading()
+    for at, word in enumerate(arguments):
+        if _FILE_TESTS.fullmatch(word.value or ""):
+            found.files.extend(arguments[at + 1 : at + 2])
+        elif word.value in _FILE_COMPARISONS:
+            found.files.extend((*arguments[max(0, at - 1) : at], *arguments[at + 1 : at + 2]))
+    return found
+
+
+def _git(arguments: tuple[Word, ...]) -> Reading:
+    found = git_reading(arguments)
+    known = Reading(files=found.files, trees=found.trees, shows_history=found.unlimited)
+    if found.unlimited:
+        guessed = _unknown(arguments)
+        known.files.extend(guessed.files)
+        known.guesses = guessed.guesses
+    return known
+
+
+def _tar(arguments: tuple[Word, ...]) -> Reading | None:
+    return Reading(files=[arguments[1]]) if lists_archive(arguments) else None
+
+
+def lists_archive(arguments: Sequence[Word]) -> bool:
+    """`tar tf file`; a name with a colon is a file on another machine."""
+    if len(arguments) < 2 or not _TAR.fullmatch(arguments[0].value or ""):
+        return False
+    archive = arguments[1].value or ":"
+    return ":" not in archive and not any(each.optionlike for each in arguments[1:])
+
+
+def _with(spec: str, is_harmless: Callable[[str | None], bool] | None = None) -> Reader:
+    """Read by a table; where the program text may do more, what it names may be a file."""
+
+    def read(arguments: tuple[Word, ...]) -> Reading | None:
+        line = understood(arguments, spec)
+        if line is None:
+            return None
+        found = _by_kind(spec, line)
+        scripts = program_texts(spec, line) if is_harmless else []
+        for script in scripts:
+            if is_harmless and not is_harmless(script.value):
+                found.is_dynamic = True
+                found.guesses.extend(map(literal, _NAMES.findall(script.value or "")))
+        return found
+
+    return read
+
+
+_SPECIAL: dict[str, Reader] = {
+    "[": _test,
+    "[[": _test,
+    "awk": _with(AWK, awk_only_computes),
+    "find": _find,
+    "gawk": _with(AWK, awk_only_computes),
+    "git": _git,
+    "jq": _with(PROGRAMS["jq"], jq_only_computes),
+    "mawk": _with(AWK, awk_only_computes),
+    "sed": _with(SED, sed_only_prints),
+    "tar": _tar,
+    "test": _test,
+    "xargs": _with(XARGS),
+}
