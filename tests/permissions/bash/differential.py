@@ -58,6 +58,10 @@ _HARMLESS_TARGETS = re.compile(
 _MAX_RUNS = 60
 
 
+def _names(folder: str) -> list[str]:
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     text: str
@@ -97,6 +101,7 @@ class Differential:
             home=str(self.workspace.home),
             resolve=os.path.realpath,
             is_folder=os.path.isdir,
+            names=_names,
         )
         plain, denying = self._policy(), self._policy(deny=DENY_RULES)
         self._sets = {

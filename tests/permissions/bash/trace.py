@@ -172,29 +172,33 @@ class _Reader:
         self.forked: list[tuple[int, bool]] = []
 
     def note(self, name: str, arguments: str, result: int, opened: str | None) -> None:
-        trace = self._trace
         if name in _OPENS:
             self._note_open(name, arguments, result, opened)
-        elif name in _WRITES:
-            trace.written.append(arguments)
         elif name in _FORKS:
             self.forked.append((result, self._is_git))
+        elif name in ("execve", "execveat"):
+            self._note_exec(arguments, result)
+        else:
+            self._note_effect(name, arguments)
+
+    def _note_effect(self, name: str, arguments: str) -> None:
+        trace = self._trace
+        if name in _WRITES:
+            trace.written.append(arguments)
         elif name in _CHANGES:
             paths = [_joined(*each) for each in _PATH.findall(arguments)]
             trace.changes.extend((name, path) for path in paths or [arguments])
-        elif name in ("execve", "execveat"):
-            self._note_exec(arguments, result)
-        elif name in _SENDS:
-            if "AF_INET" in arguments or "AF_PACKET" in arguments:
-                trace.sends.append(f"{name}({arguments})")
-        elif not re.match(r"0,|\d+, (?:0|SIG_0)", arguments):
+        elif name in _SENDS and re.search("AF_INET|AF_PACKET", arguments):
+            trace.sends.append(f"{name}({arguments})")
+        elif name in _KILLS and not re.match(r"\d+, (?:0|SIG_0)", arguments):
             trace.kills.append(f"{name}({arguments})")
 
     def _note_exec(self, arguments: str, result: int) -> None:
         if result == 0 and (path := _PATH.search(arguments)):
             given = list(map(_plain, _WORD.findall(arguments[path.end() :])))
             self._trace.execs.append((_joined(path[1] or "", path[2]), given))
-            self._is_git = os.path.basename(path[2]) == "git"
+            # what `git grep` finds is told by what is in the files that it opens
+            self._is_git = os.path.basename(path[2]) == "git" and "grep" not in given
 
     def _note_open(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         path = _PATH.search(arguments)
