@@ -195,7 +195,9 @@ class Differential:
         return found
 
     def _denied_reads(self, trace: Trace) -> list[tuple[str, str]]:
-        denied = [path for path in trace.reads if path in self.workspace.denied]
+        searches = any("grep" in argv for path, argv in trace.execs if path.endswith("/git"))
+        reads = [*trace.reads, *(trace.git_reads if searches else ())]
+        denied = [path for path in reads if path in self.workspace.denied]
         found = [("reads a denied file", path) for path in denied]
         shown = [each for each in trace.written if CANARY in each]
         found += [("shows a denied file", each) for each in shown[:1]]

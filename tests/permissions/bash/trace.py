@@ -197,8 +197,7 @@ class _Reader:
         if result == 0 and (path := _PATH.search(arguments)):
             given = list(map(_plain, _WORD.findall(arguments[path.end() :])))
             self._trace.execs.append((_joined(path[1] or "", path[2]), given))
-            # what `git grep` finds is told by what is in the files that it opens
-            self._is_git = os.path.basename(path[2]) == "git" and "grep" not in given
+            self._is_git = os.path.basename(path[2]) == "git"
 
     def _note_open(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         path = _PATH.search(arguments)
