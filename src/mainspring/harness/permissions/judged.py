@@ -82,7 +82,7 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
     ]
     trees = [_touched(path, "read", base) for base in bases for path in verdict.trees]
-    guesses = [_touched(path, "read", base) for base in bases for path in verdict.guesses]
+    guesses = [_guessed(path, base) for base in bases for path in verdict.guesses]
     return Judged(
         tool=name,
         input=given,
@@ -93,6 +93,11 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         trees=tuple(dict.fromkeys(each for each in trees if place.is_folder(each.target))),
         guesses=tuple(dict.fromkeys(guesses)),
     )
+
+
+def _guessed(path: str, place: Place) -> Touched:
+    link = absolute(path, cwd=place.cwd, home=place.home)
+    return Touched(link=link, target=link, access="read")
 
 
 def _is_own_repository(folder: str, bases: Sequence[Place]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mainspring.harness.permissions.bash.command import Command, Word
-from mainspring.harness.permissions.bash.lookers import only_looks
+from mainspring.harness.permissions.bash.lookers import Where
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import understood
 from mainspring.harness.permissions.bash.reading import Reading, reading
@@ -114,18 +114,17 @@ def _is_told(word: Word) -> bool:
     return word.value is not None or (path.startswith("~") and not word.many and "$" not in path)
 
 
-def note(command: Command, effects: Effects) -> None:
-    """Add the files that `command` names."""
+def note(command: Command, effects: Effects, where: Where) -> None:
+    """Add the files that `command` names. Where: see `looking`."""
     for redirect in command.redirects:
         if redirect.access != "none":
             effects.add([redirect.target], write=redirect.access == "write")
             effects.hides_reads |= redirect.access == "read" and not _is_told(redirect.target)
     if not command.words:
         return
-    found, edited = reading(command), edited_files(command)
-    effects.add(
-        found.files if edited is None else edited, write=not only_looks(command, in_sandbox=True)
-    )
+    found = reading(command)
+    edited = edited_files(command) if where == "nowhere" else None
+    effects.add(found.files if edited is None else edited, write=where == "nowhere")
     _note_reading(found, effects)
     if command.name == "cd":
         effects.enter(command.words[1:])

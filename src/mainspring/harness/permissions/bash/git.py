@@ -28,7 +28,7 @@ _HASH = re.compile(r"[0-9a-fA-F]{4,64}(?:[~^].*)?")
 _KINDS = frozenset(("blob", "tree", "commit", "tag"))
 _MESSAGES = frozenset(("-m", "-am", "--message"))
 _MAGIC = re.compile(r"^:|[*?\[]")
-_CONTENTS = re.compile(r"%\((?:raw|contents)")
+_CONTENTS = re.compile(r"%\(\*?(?:raw|contents)")
 _VERBOSE = re.compile(r"^(?:-[a-z]*v|--verbose)")
 _SHOWING = re.compile(
     rf"^(?:-[a-zA-Z]*[pvie]|--(?:patch|verbose|interactive|edit|show-current-patch))"
@@ -122,11 +122,11 @@ def _content(name: str, own: Sequence[Word], line: Line) -> GitReading:
     found = GitReading(files=line.values(*table(TABLES[name]).files))
     paths = _pathspecs(own)
     operands = line.operands[: len(line.operands) - len(paths)]
-    if line.has("--no-index"):
-        found.trees.extend(line.operands)
-        return found
     if name == "grep" and not line.has("-e", "-f"):
         operands = operands[1:]
+    if line.has("--no-index"):
+        found.trees.extend((*operands, *paths) or (literal("."),))
+        return found
     for word in operands:
         _add_object(word, found)
     if name == "cat-file":
@@ -169,7 +169,7 @@ def _names_path(word: Word) -> bool:
 
 def _hides_content(name: str, line: Line) -> bool:
     """Names and numbers only: `--stat`, or a log without patches."""
-    if line.has(*PATCHES):
+    if name == "grep" or line.has(*PATCHES):
         return False
     return line.has(*NAMES_ONLY) or name in NO_PATCHES
 

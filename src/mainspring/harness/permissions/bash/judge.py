@@ -18,7 +18,7 @@ from mainspring.harness.permissions.bash.effects import (
 )
 from mainspring.harness.permissions.bash.git import git_command
 from mainspring.harness.permissions.bash.hazards import sets_little
-from mainspring.harness.permissions.bash.lookers import loads_modules, only_looks
+from mainspring.harness.permissions.bash.lookers import loads_modules, looking, only_looks
 from mainspring.harness.permissions.bash.runs import runs_unknown
 from mainspring.harness.permissions.bash.split import split
 
@@ -81,8 +81,9 @@ def judge(
     found = split(text)
     commands = found.commands
     effects = Effects()
-    for command in commands:
-        note(command, effects)
+    where = [looking(each) for each in commands]
+    for command, one in zip(commands, where, strict=True):
+        note(command, effects, one)
     made_links = len(commands) > 1 and any(basename(each) == "ln" for each in commands)
     common = Verdict(
         critical=removes_critical(commands, workspace),
@@ -110,30 +111,41 @@ def judge(
             unclear=True,
             runs=found.reason,
         )
-    reason = _reason(commands)
-    if common.foreign_git and not reason:
+    more = [each for each, one in zip(commands, where, strict=True) if one == "nowhere"]
+    redirected = any(_goes_out(each) for command in commands for each in command.redirects)
+    if more:
+        reason = f"`{basename(more[0]) or more[0].text}` may do more than look"
+    elif redirected:
+        reason = "writes to a file or connects by a redirection"
+    elif common.foreign_git:
         reason = "runs git where another repository may be, whose settings name programs"
+    else:
+        reason = ""
+    is_anywhere = "in a sandbox" not in where
     return replace(
         common,
-        read_only=not reason,
+        read_only=is_anywhere and not reason,
         destructive=any(map(destroys, commands)),
-        edits=bool(reason)
+        edits=bool(more or redirected)
+        and is_anywhere
         and not (effects.opaque or common.foreign_git)
-        and all(map(_only_edits, commands)),
+        and all(map(_only_edits, more))
+        and not any(connects(each) for command in commands for each in command.redirects),
         writes=common.writes if reason else (),
-        reason=reason,
-        runs=next((why for each in commands if (why := runs_unknown(each))), ""),
-        read_only_in_sandbox=not common.foreign_git
-        and all(looks(each, in_sandbox=True) for each in commands),
+        reason=reason or ("" if is_anywhere else "files of the workspace have a say in what runs"),
+        runs=next((why for each in more if (why := runs_unknown(each))), ""),
+        read_only_in_sandbox=not reason,
         loads_modules=any(map(loads_modules, commands)),
     )
 
 
-def looks(command: Command, *, in_sandbox: bool = False) -> bool:
+def looks(command: Command) -> bool:
     """Read-only, redirections included."""
-    return only_looks(command, in_sandbox=in_sandbox) and not any(
-        redirect.access == "write" or connects(redirect) for redirect in command.redirects
-    )
+    return only_looks(command) and not any(map(_goes_out, command.redirects))
+
+
+def _goes_out(redirect: Redirect) -> bool:
+    return redirect.access == "write" or connects(redirect)
 
 
 def connects(redirect: Redirect) -> bool:
@@ -141,15 +153,6 @@ def connects(redirect: Redirect) -> bool:
     if redirect.operator in {"<<", "<<-", "<<<"} or redirect.target.is_process:
         return False
     return (redirect.target.value or "/dev/tcp").startswith(("/dev/tcp", "/dev/udp"))
-
-
-def _reason(commands: tuple[Command, ...]) -> str:
-    for command in commands:
-        if not only_looks(command):
-            return f"`{basename(command) or command.text}` may do more than look"
-        if not looks(command):
-            return "writes to a file or connects by a redirection"
-    return ""
 
 
 def moves_git(commands: tuple[Command, ...]) -> bool:
@@ -174,8 +177,4 @@ def _is_foreign(
 
 
 def _only_edits(command: Command) -> bool:
-    if command.words and not sets_little(command):
-        return False
-    return not any(map(connects, command.redirects)) and (
-        only_looks(command) or edited_files(command) is not None
-    )
+    return (not command.words or sets_little(command)) and edited_files(command) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from mainspring.harness.permissions.bash.command import Command, Word
 from mainspring.harness.permissions.bash.git import git_only_looks
@@ -24,6 +24,7 @@ from mainspring.harness.permissions.bash.reading import (
 )
 from mainspring.harness.permissions.bash.scripts import awk_only_looks, sed_only_looks
 
+Where: TypeAlias = Literal["anywhere", "in a sandbox", "nowhere"]
 Looks: TypeAlias = Callable[[tuple[Word, ...]], bool]
 
 _TEXT_FILES = re.compile(
@@ -44,22 +45,25 @@ _IP = re.compile(
 )
 
 
-def only_looks(command: Command, *, in_sandbox: bool = False) -> bool:
-    """Whether `command` leaves everything as it was, its redirections aside.
+def only_looks(command: Command) -> bool:
+    """Whether `command` leaves everything as it was, its redirections aside."""
+    return looking(command) == "anywhere"
 
-    in_sandbox: also where files of the workspace have a say in what runs.
-    """
+
+def looking(command: Command) -> Where:
+    """Where it only looks: not anywhere if files of the workspace have a say in what it runs."""
     if not command.words:
-        return all(is_own(each.name) or is_harmless(each.name) for each in command.assignments)
+        sets = all(is_own(each.name) or is_harmless(each.name) for each in command.assignments)
+        return "anywhere" if sets else "nowhere"
     if not sets_little(command):
-        return False
+        return "nowhere"
     name, arguments = plain_name(command), command.words[1:]
     if asks_version(name, arguments):
-        return in_sandbox or name not in SANDBOX_ONLY
+        return "in a sandbox" if name in SANDBOX_ONLY else "anywhere"
     special = _SPECIAL.get(name)
-    if special:
-        return special(arguments)
-    return (in_sandbox or name not in LOADING) and _by_table(command)
+    if not (special(arguments) if special else _by_table(command)):
+        return "nowhere"
+    return "in a sandbox" if name in LOADING else "anywhere"
 
 
 def loads_modules(command: Command) -> bool:

@@ -17,12 +17,12 @@ from mainspring.harness.permissions.bash.names import names
 _DIGEST = "files any -btwz --binary --tag --text --zero"
 _BASE = "files any -di -w= --decode --ignore-garbage --wrap="
 _GREP = (
-    "pattern any -# -EFGHILPTUZabchilnoqsvwxz -r* -R* -e~ -f< -m= -d= -D= -B= -A= -C="
+    "pattern any -# -EFGHILPTUZabchilnoqsvwxz -r* -R* -e~ -f< -m= -B= -A= -C="
     " --extended-regexp --fixed-strings --basic-regexp --perl-regexp --regexp~ --file<"
     " --ignore-case --no-ignore-case --word-regexp --line-regexp --null-data --no-messages"
     " --invert-match --max-count= --byte-offset --line-number --line-buffered --with-filename"
     " --no-filename --label= --only-matching --quiet --silent --binary-files= --text"
-    " --directories= --devices= --recursive* --dereference-recursive* --include= --exclude="
+    " --recursive* --dereference-recursive* --include= --exclude="
     " --exclude-from< --exclude-dir= --files-without-match --files-with-matches --count"
     " --initial-tab --null --before-context= --after-context= --context= --group-separator="
     " --no-group-separator --color? --colour? --binary"
@@ -95,10 +95,10 @@ PROGRAMS: dict[str, str] = {
     " --complement --only-delimited --output-delimiter= --zero-terminated",
     "df": "files any -HPTahikl -B= -t= -x= --all --block-size= --human-readable --si --inodes"
     " --local --no-sync --output? --portability --total --type= --print-type --exclude-type=",
-    "diff": "files -BENTZabdeinpqstwy -r* -c -u -C= -U= -W= -F= -x= -X< -S= -I= --normal --brief"
+    "diff": "files tree -BENTZabcdeinpqrstuwy -C= -U= -W= -F= -x= -X< -S= -I= --normal --brief"
     " --report-identical-files --context? --unified? --ed --rcs --side-by-side --width="
     " --left-column --suppress-common-lines --show-c-function --show-function-line= --label="
-    " --expand-tabs --initial-tab --tabsize= --suppress-blank-empty --recursive*"
+    " --expand-tabs --initial-tab --tabsize= --suppress-blank-empty --recursive"
     " --no-dereference --new-file --unidirectional-new-file --ignore-file-name-case"
     " --no-ignore-file-name-case --exclude= --exclude-from< --starting-file= --from-file<"
     " --to-file< --ignore-case --ignore-tab-expansion --ignore-trailing-space"
@@ -219,7 +219,6 @@ PROGRAMS: dict[str, str] = {
     "free": "none -bghklmtvw -s= -c= --bytes --kilo --mega --giga --tera --kibi --mebi --gibi"
     " --human --si --lohi --total --committed --seconds= --count= --wide",
     "getconf": "text any -a",
-    "getent": "text any",
     "groups": "text any",
     "hostname": "none -fsdiIAy --fqdn --short --domain --ip-address --all-ip-addresses",
     "id": "text any -GZagnruz --context --group --groups --name --real --user --zero",
@@ -274,7 +273,7 @@ SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("openssl", "version"): "none -abdefpv",
     ("pip", "check"): "none",
     ("pip", "freeze"): "none -l --all --local --user",
-    ("pip", "list"): "none -olu --outdated --local --user --format= --not-required",
+    ("pip", "list"): "none -l --local --user --format= --not-required",
     ("pip", "show"): "text -fv --files --verbose",
     ("python", "-m", "json.tool"): "one --sort-keys --indent= --tab --no-indent --compact"
     " --no-ensure-ascii --json-lines",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mainspring.harness.permissions.bash.command import Command, Word
-from mainspring.harness.permissions.bash.git import git_reading
+from mainspring.harness.permissions.bash.git import git_only_looks, git_reading
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import Line, literal, table, understood
 from mainspring.harness.permissions.bash.programs import (
@@ -31,7 +31,6 @@ from mainspring.harness.permissions.bash.scripts import (
 )
 
 _FOLDERS = ("/bin/", "/usr/bin/")
-_SEPARATORS = re.compile(r"[=:,@]")
 _MAX_GUESSES = 200
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
 _FILE_COMPARISONS = names("-nt -ot -ef")
@@ -68,6 +67,8 @@ def plain_name(command: Command) -> str:
 def table_of(command: Command) -> tuple[str, tuple[Word, ...]] | None:
     """The table for a command, and the arguments that it is for."""
     name, arguments = plain_name(command), command.words[1:]
+    if any(_is_expanded(name, each.pathlike) for each in arguments):
+        return None
     if name in PROGRAMS:
         return PROGRAMS[name], arguments
     generic = re.sub(r"(?<=^pip)3$|(?<=^python)3$", "", name)
@@ -86,6 +87,13 @@ def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
     return name in SHORT_VERSIONS.get(asked or "", frozenset())
 
 
+def _is_expanded(name: str, text: str) -> bool:
+    """By the program itself: `strings @file` takes arguments from a file, unzip knows globs."""
+    if name == "strings":
+        return text.startswith("@")
+    return name in {"unzip", "zipinfo"} and any(each in text for each in "*?[")
+
+
 def reading(command: Command) -> Reading:
     name, arguments = plain_name(command), command.words[1:]
     if name in SILENT or asks_version(name, arguments):
@@ -96,7 +104,8 @@ def reading(command: Command) -> Reading:
         return found
     if name in COPYING:
         return _copied(name, arguments)
-    return _unknown(arguments)
+    texts = [each.target for each in command.redirects if each.operator == "<<<"]
+    return _unknown((*arguments, *texts))
 
 
 def _by_table(command: Command) -> Reading | None:
@@ -140,7 +149,9 @@ def _copied(name: str, arguments: Sequence[Word]) -> Reading:
     values = [_after_equals(each) for each in arguments if (each.value or "").startswith("--")]
     found = Reading(files=[*operands, *(each for each in values if each)])
     found.is_dynamic = any(map(_may_be_more, arguments))
-    if name == "cp" and any(_RECURSIVE.fullmatch(each.value or "-r") for each in arguments):
+    if name == "mv" or (
+        name == "cp" and any(_RECURSIVE.fullmatch(each.value or "-r") for each in arguments)
+    ):
         found.trees = operands
     return found
 
@@ -162,7 +173,7 @@ def _unknown(arguments: Sequence[Word]) -> Reading:
 
 
 def _parts(word: Word) -> Iterator[str]:
-    """The word, its value if it is an option, and what stands between `=`, `:`, `,` and `@`."""
+    """The word, its value if it is an option, and whatever in it looks like a name."""
     value = word.value
     if not value:
         return
@@ -170,10 +181,7 @@ def _parts(word: Word) -> Iterator[str]:
         yield value
     elif not value.startswith("--"):
         yield from (value[at:] for at in range(2, min(len(value), 32)))
-    head, *rest = _SEPARATORS.split(value)
-    yield from rest
-    if rest and not value.startswith("-"):
-        yield head
+    yield from _NAMES.findall(value)
 
 
 def _find(arguments: tuple[Word, ...]) -> Reading:
@@ -181,7 +189,7 @@ def _find(arguments: tuple[Word, ...]) -> Reading:
     roots = True
     for at, word in enumerate(arguments):
         value = word.value or ""
-        if value in {"-H", "-L", "-P"} and roots:
+        if roots and re.fullmatch(r"-[HLP]|-O[0-3]", value):
             continue
         if value.startswith(("-", "(", ")", "!", ",")):
             roots = False
@@ -206,7 +214,7 @@ def _test(arguments: tuple[Word, ...]) -> Reading:
 def _git(arguments: tuple[Word, ...]) -> Reading:
     found = git_reading(arguments)
     known = Reading(files=found.files, trees=found.trees, shows_history=found.unlimited)
-    if found.unlimited:
+    if found.unlimited or not git_only_looks(arguments):
         guessed = _unknown(arguments)
         known.files.extend(guessed.files)
         known.guesses = guessed.guesses

@@ -19,14 +19,14 @@ def _regex(delimiter: str) -> str:
 
 
 _ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|/{_regex('/')}/I?)"
-_RANGE = rf"(?:{_ADDRESS}(?:\s*,\s*(?:{_ADDRESS}|\+[0-9]+|~[0-9]+))?\s*!?\s*)?"
+_RANGE = rf"(?:{_ADDRESS}(?:[ \t]*,[ \t]*(?:{_ADDRESS}|\+[0-9]+|~[0-9]+))?[ \t]*!?[ \t]*)?"
 # The flags of `s` without e (run) and w (write).
 _SUBSTITUTE = "|".join(
     rf"s{d}{_regex(d)}{d}(?:[^{d}\\\n]|\\[^\n])*{d}[gpiIm0-9]*"
     for d in ("/", r"\|", "#", ",", "@", ":", "!")
 )
 _TRANSLITERATE = r"y/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/"
-_JUMP = r":[A-Za-z0-9_]+|[btT]\s*[A-Za-z0-9_]*"
+_JUMP = r":[A-Za-z0-9_]+|[btT][ \t]*[A-Za-z0-9_]*"
 _ONE = re.compile(
     rf"{_RANGE}(?:[pdPDgGhHxnN=lz]|[qQ][0-9]*|{_JUMP}|{_SUBSTITUTE}|{_TRANSLITERATE})"
 )

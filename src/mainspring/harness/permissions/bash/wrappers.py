@@ -48,7 +48,7 @@ _TRANSPARENT = {
     "command": "+ -p",
     "builtin": "+",
 }
-_ENV = "+ -i0v -u= -C= --ignore-environment --null --unset= --chdir= --debug"
+_ENV = "+ -i0v -u= --ignore-environment --null --unset= --debug"
 SHELLS = names("bash sh dash zsh ksh mksh ash fish rbash csh tcsh")
 # They run what follows them, after options of their own, or a text for a shell.
 _VAGUE = names(
@@ -196,7 +196,8 @@ def _find(command: Command) -> Wrapped:
             if run:
                 wrapper = (*command.wrappers, f"find {word.value}")
                 inner.append(Command(run, wrappers=wrapper))
-    return Wrapped(commands=tuple(inner))
+    moves = any(word.value in {"-execdir", "-okdir"} for word in words)
+    return Wrapped(commands=tuple(inner), unclear="`find` in folders of its own" if moves else "")
 
 
 def _shell(command: Command) -> Wrapped:
