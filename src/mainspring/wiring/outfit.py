@@ -27,7 +27,6 @@ from mainspring.core.lazy import LazyModule
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
-from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import Policy, moved, remove_denied
 from mainspring.runtime.agent import Agent
@@ -49,6 +48,7 @@ from mainspring.wiring.environment import (
 )
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
+from mainspring.wiring.policies import place_of
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
@@ -308,7 +308,7 @@ class Outfitter:
             wish.warn(warning)
 
     def _gatekeeper(self, opening: Opening, policy: Policy, hands: Hands | None) -> Gatekeeper:
-        place = _place(policy)
+        place = place_of(policy)
         is_isolated = hands is not None and hands.box.level == "isolated"
         return Gatekeeper(
             thread=opening.thread,
@@ -331,16 +331,6 @@ def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
     extra = [Root(path=Path(each)) for each in policy.directories if os.path.isdir(each)]
     extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
     return Tree(places.workspace, hidden=places.hidden, extra=extra)
-
-
-def _place(policy: Policy) -> Place:
-    return Place(
-        workspace=policy.workspace,
-        cwd=policy.workspace,
-        home=policy.home,
-        resolve=os.path.realpath,
-        is_folder=os.path.isdir,
-    )
 
 
 def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[KnownPayload, ...]:

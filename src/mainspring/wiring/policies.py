@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
+from mainspring.harness.permissions.judged import Place
 from mainspring.harness.permissions.paths import absolute
 from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope, merge, parse_mode
 from mainspring.harness.permissions.rules import parse_rule
@@ -29,6 +30,27 @@ STRICTEST: Mode = "plan"
 """Whatever the mode was before, this one permits no more."""
 
 Raw: TypeAlias = dict[str, object]
+
+
+def place_of(policy: Policy) -> Place:
+    """Where the commands of a session run, by what is on the disk now."""
+    return Place(
+        workspace=policy.workspace,
+        cwd=policy.workspace,
+        home=policy.home,
+        resolve=os.path.realpath,
+        is_folder=os.path.isdir,
+        names=_names,
+    )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, ValueError):
+        return [".git"]  # what cannot be looked into may be a repository
 
 
 class PermissionSettings(Struct, frozen=True, rename="camel"):

@@ -19,7 +19,7 @@ from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, counted
 from mainspring.edges.cli.sessions import every_session, existing_log, find_session
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Place, judged_call
+from mainspring.harness.permissions.judged import judged_call
 from mainspring.harness.permissions.meaning import MODES_IN_WORDS, meaning
 from mainspring.harness.permissions.names import ours, theirs
 from mainspring.harness.permissions.policy import HeldRule, Policy, parse_mode
@@ -27,7 +27,7 @@ from mainspring.harness.permissions.retrial import Retried, retry_calls, traits_
 from mainspring.harness.permissions.standing import Standing
 from mainspring.log.session_log import SessionLog
 from mainspring.wiring import trust as trusting
-from mainspring.wiring.policies import LoadedPolicy, load_policy, read_policy
+from mainspring.wiring.policies import LoadedPolicy, load_policy, place_of, read_policy
 
 STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
 _STYLES: Mapping[Permission | None, str] = {"allow": "green", "ask": "yellow", "deny": "bold red"}
@@ -108,7 +108,7 @@ async def check(
     if circumstances.mode is not None:
         policy = msgspec.structs.replace(policy, mode=parse_mode(circumstances.mode))
     decision = decide(
-        judged_call(name, values, traits_by_name(name), _place(policy)),
+        judged_call(name, values, traits_by_name(name), place_of(policy)),
         policy,
         Standing(),
         now=clock.now(),
@@ -293,15 +293,6 @@ def _load(settings: Settings) -> LoadedPolicy:
     for warning in loaded.warnings:
         notes.whole((f"warning: {warning}", "yellow"))
     return loaded
-
-
-def _place(policy: Policy) -> Place:
-    return Place(
-        workspace=policy.workspace,
-        cwd=policy.workspace,
-        home=policy.home,
-        resolve=os.path.realpath,
-    )
 
 
 def _object(text: str) -> dict[str, object]:

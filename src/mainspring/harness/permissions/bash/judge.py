@@ -18,7 +18,7 @@ from mainspring.harness.permissions.bash.effects import (
 )
 from mainspring.harness.permissions.bash.git import git_command
 from mainspring.harness.permissions.bash.hazards import sets_little
-from mainspring.harness.permissions.bash.lookers import loads_modules, looking, only_looks
+from mainspring.harness.permissions.bash.lookers import Where, loads_modules, looking, only_looks
 from mainspring.harness.permissions.bash.runs import runs_unknown
 from mainspring.harness.permissions.bash.split import split
 
@@ -81,7 +81,7 @@ def judge(
     found = split(text)
     commands = found.commands
     effects = Effects()
-    where = [looking(each) for each in commands]
+    where: list[Where] = [looking(each) for each in commands]
     for command, one in zip(commands, where, strict=True):
         note(command, effects, one)
     made_links = len(commands) > 1 and any(basename(each) == "ln" for each in commands)

@@ -31,14 +31,20 @@ _TEXT_FILES = re.compile(
     r".*\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|log|md|py|rb|rs|rst|sh"
     r"|sql|tex|toml|ts|tsx|txt|xml|yaml|yml)"
 )
+# Scripts of the shell, and of old ones that take a file's name for more.
 _OPERANDS: dict[str, Callable[[Word], bool]] = {
     "date": lambda word: (word.value or "").startswith("+"),
     # what it does with other kinds of files is up to LESSOPEN
     "less": lambda word: (
         _TEXT_FILES.fullmatch(word.value or "") is not None and not word.pathlike.startswith("+")
     ),
-    "strings": lambda word: not word.optionlike and not word.pathlike.startswith("@"),
+    "man": lambda word: _PLAIN_NAME.fullmatch(word.value or "") is not None,
+    "zcmp": lambda word: _PLAIN_PATH.fullmatch(word.value or "") is not None,
+    "zgrep": lambda word: _PLAIN_PATH.fullmatch(word.value or "") is not None,
+    "zdiff": lambda word: _PLAIN_PATH.fullmatch(word.value or "") is not None,
 }
+_PLAIN_NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
+_PLAIN_PATH = re.compile(r"\w[\w./-]*", re.ASCII)
 _IP = re.compile(
     r"ip(?: -(?:4|6|br|brief|j|json|o|s|d|c))*(?: (?:a|addr|address|l|link|r|route|n|neigh))"
     r"(?: (?:show|list|ls))?(?: (?:dev )?[a-z0-9]+)?"
@@ -84,7 +90,7 @@ def _by_table(command: Command) -> bool:
     if line is None or not _fits(kinds, line):
         return False
     fits = _OPERANDS.get(name)
-    return fits is None or all(map(fits, line.operands))
+    return fits is None or all(map(fits, line.operands[1 if "pattern" in kinds else 0 :]))
 
 
 def _fits(kinds: frozenset[str], line: Line) -> bool:

@@ -13,6 +13,7 @@ here; `tests/permissions/bash/test_programs.py` holds these tables against the p
 from __future__ import annotations
 
 from mainspring.harness.permissions.bash.names import names
+from mainspring.harness.permissions.bash.system_programs import SYSTEM
 
 _DIGEST = "files any -btwz --binary --tag --text --zero"
 _BASE = "files any -di -w= --decode --ignore-garbage --wrap="
@@ -73,6 +74,8 @@ PROGRAMS: dict[str, str] = {
     "type": "text any -afptP",
     "ulimit": "none -aHS",
     "umask": "none",
+    "hash": "none",
+    "help": "text any -dms",
     "wait": "text -nf",
     # files
     "b2sum": _DIGEST + " -l= --length=",
@@ -93,7 +96,7 @@ PROGRAMS: dict[str, str] = {
     " --zero-terminated",
     "cut": "files any -nsz -b= -c= -d= -f= --bytes= --characters= --delimiter= --fields="
     " --complement --only-delimited --output-delimiter= --zero-terminated",
-    "df": "files any -HPTahikl -B= -t= -x= --all --block-size= --human-readable --si --inodes"
+    "df": "text any -HPTahikl -B= -t= -x= --all --block-size= --human-readable --si --inodes"
     " --local --no-sync --output? --portability --total --type= --print-type --exclude-type=",
     "diff": "files tree -BENTZabcdeinpqrstuwy -C= -U= -W= -F= -x= -X< -S= -I= --normal --brief"
     " --report-identical-files --context? --unified? --ed --rcs --side-by-side --width="
@@ -118,13 +121,18 @@ PROGRAMS: dict[str, str] = {
     " --raw --exclude=",
     "fmt": "files any -cstu -p= -w= -g= --crown-margin --prefix= --split-only"
     " --tagged-paragraph --uniform-spacing --width= --goal=",
+    "bc": "files any -hilqsw",
+    "bzcat": "files -s",
     "fold": "files any -bs -w= --bytes --spaces --width=",
     "grep": _GREP,
     "head": "files any -# -qvz -c= -n= --bytes= --lines= --quiet --silent --verbose"
     " --zero-terminated",
+    "hd": "files any -n= -s= -v",
     "hexdump": "files any -Cbcdovx -e= -n= -s= --one-byte-octal --one-byte-char --canonical"
     " --two-bytes-decimal --two-bytes-octal --two-bytes-hex --format= --length= --skip="
     " --no-squeezing",
+    "iconv": "files -cls -f= -t= --from-code= --to-code= --list --silent",
+    "infocmp": "files -1CIx",
     "join": "files any -iz -a= -e= -j= -o= -t= -v= -1= -2= --ignore-case --check-order"
     " --nocheck-order --header --zero-terminated",
     "less": "files -eEFgGiIJKmMnNqQrRsSuUVwWX -j= -x= --chop-long-lines --LINE-NUMBERS"
@@ -141,25 +149,36 @@ PROGRAMS: dict[str, str] = {
     "lsof": "files -nPtaUlR -p= -u= -c= -i? -d=",
     "md5sum": _DIGEST,
     "namei": "files any -lmnovx --long --modes --owners --vertical --mountpoints --nosymlinks",
+    "nm": "files -aABCDgnopPrSu --demangle? --dynamic --extern-only --undefined-only --size-sort",
     "nl": "files any -p -b= -d= -f= -h= -i= -l= -n= -s= -v= -w= --body-numbering="
     " --section-delimiter= --footer-numbering= --header-numbering= --line-increment="
     " --join-blank-lines= --number-format= --no-renumber --number-separator="
     " --starting-line-number= --number-width=",
+    "objdump": "files -aCdDfhpPrRsStTwxz -j= -M= -b= --demangle? --disassemble --section-headers"
+    " --syms --dynamic-syms --private-headers",
     "od": "files any -abcdfhilosvx -j= -N= -S= -t= -w? --endian= --skip-bytes= --read-bytes="
     " --strings? --format= --output-duplicates --width?",
     "paste": "files any -sz -d= --delimiters= --serial --zero-terminated",
+    "pathchk": "text any -pP --portability",
+    "pr": "files any -adFfmtTr -l= -w= -W= -h= -o= --omit-header --columns= --length= --width="
+    " --header= --merge --double-space",
+    "readelf": "files -aAhlsSdnrtVWeuI -x= -p= --file-header --sections --segments --symbols"
+    " --dynamic --wide --all --headers --notes --relocs",
     "readlink": "files any -efmnqsvz --canonicalize --canonicalize-existing"
     " --canonicalize-missing --no-newline --quiet --silent --verbose --zero",
     "realpath": "files any -LPemqsz --canonicalize-existing --canonicalize-missing --logical"
     " --physical --quiet --relative-to< --relative-base< --strip --no-symlinks --zero",
     "rev": "files any",
+    "sdiff": "files tree -abBdEistWZ -w= --suppress-common-lines --width=",
     "sha1sum": _DIGEST,
     "sha224sum": _DIGEST,
     "sha256sum": _DIGEST,
     "sha384sum": _DIGEST,
     "sha512sum": _DIGEST,
+    "shasum": "files -bt0 -a= --algorithm= --binary --text",
     "shuf": "one -rz -i= -n= --input-range= --head-count= --random-source< --repeat"
     " --zero-terminated",
+    "size": "files -ABdox --format= --radix= --totals",
     "sort": "files -MRVbdfghimnrsuzcC -k= -S= -t= --ignore-leading-blanks --dictionary-order"
     " --ignore-case --general-numeric-sort --ignore-nonprinting --month-sort"
     " --human-numeric-sort --numeric-sort --random-sort --random-source< --reverse --sort="
@@ -180,7 +199,13 @@ PROGRAMS: dict[str, str] = {
     "uniq": "one -cdDuiz -f= -s= -w= --count --repeated --all-repeated? --unique --ignore-case"
     " --group? --skip-fields= --skip-chars= --check-chars= --zero-terminated",
     "wc": "files any -Lclmw --bytes --chars --lines --max-line-length --words",
+    "xmllint": "files --noout --format --xpath= --html --recover --nowarning --encode= --c14n",
     "xxd": "one unbundled -abeEiu -p -c= -g= -l= -o= -s= -n=",
+    "xzcat": "files -q",
+    "zcat": "files -f",
+    "zcmp": "files -ls",
+    "zdiff": "files -bBciuwq",
+    "zstdcat": "files -q",
     # searching
     "fd": "pattern -HIsgFaLpu0 -d= -t= -e= -E= -c= -S= -j= --hidden --no-ignore --glob"
     " --extension= --type= --exclude= --max-depth= --min-depth= --max-results= --absolute-path"
@@ -199,10 +224,13 @@ PROGRAMS: dict[str, str] = {
     " --no-filename --with-filename --no-heading --heading --no-ignore --no-ignore-vcs"
     " --no-messages --null --only-matching --passthru --pcre2 --quiet --stats --text --trim"
     " --type-list --unrestricted --vimgrep --column --no-config --debug --version",
+    "yq": "pattern -rPCMecN --raw-output --prettyPrint --colors --no-colors --exit-status",
+    "zgrep": "pattern -EFchHilnoqvwx -e~ -A= -B= -C= -m=",
     # numbers, words, times
     "cal": "text -13jmswyhb -A= -B= -n=",
     "date": "text -uR -d= -f< -r< -I? --date= --file< --utc --universal --iso-8601?"
     " --rfc-3339= --rfc-email --reference< --debug",
+    "c++filt": "text -_npit",
     "expr": "text free",
     "factor": "text any -h --exponents",
     "ncal": "text -13jmswyhbCJMS -A= -B= -n=",
@@ -212,78 +240,10 @@ PROGRAMS: dict[str, str] = {
     " --zero-terminated",
     "seq": "text free",
     "sleep": "text any",
+    "tput": "text -T=",
     "tr": "text any -Ccdst --complement --delete --squeeze-repeats --truncate-set1",
-    # the machine
-    "arch": "none",
-    "env": "none -0 --null",
-    "free": "none -bghklmtvw -s= -c= --bytes --kilo --mega --giga --tera --kibi --mebi --gibi"
-    " --human --si --lohi --total --committed --seconds= --count= --wide",
-    "getconf": "text any -a",
-    "groups": "text any",
-    "hostname": "none -fsdiIAy --fqdn --short --domain --ip-address --all-ip-addresses",
-    "id": "text any -GZagnruz --context --group --groups --name --real --user --zero",
-    "locale": "text any -ackm --all-locales --charmaps --category-name --keyword-name --verbose",
-    "logname": "none",
-    "lsblk": "files -abdfilmnprstJOPST -o= --all --json --fs --paths --bytes --nodeps --list"
-    " --noheadings --perms --topology --pairs --ascii --inverse --output-all --scsi",
-    "lscpu": "none -BJabcexy -s= --all --online --bytes --caches? --offline --json --extended?"
-    " --parse? --hex --physical --output-all",
-    "mount": "none",
-    "netstat": "none -tulpnaersiWeo --tcp --udp --listening --numeric --all --programs --route",
-    "pgrep": "text any -Lacfilnovwx -d= -g= -G= -O= -P= -s= -t= -u= -U= -r= --delimiter="
-    " --list-name --list-full --inverse --lightweight --count --full --pgroup= --group="
-    " --ignore-case --newest --oldest --older= --parent= --session= --terminal= --euid= --uid="
-    " --exact --runstates= --ignore-ancestors",
-    "pidof": "text any -csxz -o= -S=",
-    "printenv": "text any -0 --null",
-    "ps": "text any -AadeflFHjLmMNTVyZwx -C= -g= -G= -p= -q= -s= -t= -u= -U= -o= -O= --forest"
-    " --sort= --pid= --ppid= --no-headers --headers --format= --user= --group= --width= --cols="
-    " --columns= --rows= --deselect --cumulative --quick-pid= --tty= --sid=",
-    "pstree": "text any -AGSTUacglnpstu -H= -N= --arguments --ascii --compact-not --show-pgids"
-    " --highlight-all --highlight-pid= --long --numeric-sort --ns-sort= --show-pids"
-    " --show-parents --thread-names --hide-threads --uid-changes --unicode",
-    "ss": "text -046aEHbehilmnoOprstuwx --numeric --resolve --all --listening --options"
-    " --extended --memory --processes --info --summary --ipv4 --ipv6 --tcp --udp --raw --unix"
-    " --no-header --oneline",
-    "top": "none -bciHSs1 -n= -d= -o= -p= -u= -U= -w? -E= -e=",
-    "tty": "none -s --silent --quiet",
-    "uname": "none -aimnoprsv --all --kernel-name --nodename --kernel-release --kernel-version"
-    " --machine --processor --hardware-platform --operating-system",
-    "uptime": "none -ps --pretty --since",
-    "users": "none",
-    "vmstat": "text -aDdfmnstwy -S= --active --forks --slabs --one-header --stats --disk"
-    " --disk-sum --unit= --wide --timestamp",
-    "w": "text any -fhiosu --no-header --no-current --short --from --old-style --ip-addr",
-    "whereis": "text any -bmslu",
-    "which": "text any -as --all",
-    "who": "text any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login --lookup"
-    " --process --count --runlevel --short --time --mesg --users --message --writable",
-    "whoami": "none",
+    **SYSTEM,
 }
-
-SUBCOMMANDS: dict[tuple[str, ...], str] = {
-    ("docker", "images"): "text -aq -f= --all --quiet --no-trunc --format= --filter= --digests",
-    ("docker", "ps"): "none -aqlsn -f= --all --quiet --latest --size --no-trunc --format="
-    " --filter= --last=",
-    ("docker", "version"): "none",
-    ("dpkg", "-l"): "text",
-    ("go", "version"): "none",
-    ("npm", "list"): "text -alg --all --long --json --global --depth= --omit= --include= --link",
-    ("npm", "ls"): "text -alg --all --long --json --global --depth= --omit= --include= --link",
-    ("openssl", "version"): "none -abdefpv",
-    ("pip", "check"): "none",
-    ("pip", "freeze"): "none -l --all --local --user",
-    ("pip", "list"): "none -l --local --user --format= --not-required",
-    ("pip", "show"): "text -fv --files --verbose",
-    ("python", "-m", "json.tool"): "one --sort-keys --indent= --tab --no-indent --compact"
-    " --no-ensure-ascii --json-lines",
-    ("unzip", "-l"): "files -qv",
-    ("unzip", "-v"): "files -q",
-    ("unzip", "-Z"): "files -12smlvhtz",
-    ("unzip", "-Z1"): "files",
-    ("zipinfo",): "files -12smlvhtz",
-}
-"""Forms of programs that otherwise do more, by their first words."""
 
 VERSIONED = names(
     """

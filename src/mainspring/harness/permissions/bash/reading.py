@@ -19,7 +19,6 @@ from mainspring.harness.permissions.bash.programs import (
     SED,
     SHORT_VERSIONS,
     SILENT,
-    SUBCOMMANDS,
     VERSIONED,
     XARGS,
 )
@@ -29,9 +28,11 @@ from mainspring.harness.permissions.bash.scripts import (
     program_texts,
     sed_only_prints,
 )
+from mainspring.harness.permissions.bash.system_programs import SUBCOMMANDS
 
 _FOLDERS = ("/bin/", "/usr/bin/")
 _MAX_GUESSES = 200
+_RESPONSE_FILES = names("c++filt nm objdump readelf size strings")
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
 _FILE_COMPARISONS = names("-nt -ot -ef")
 _RECURSIVE = re.compile(r"-[a-zA-Z]*[rRa][a-zA-Z]*|--(?:recursive|archive)")
@@ -69,14 +70,12 @@ def table_of(command: Command) -> tuple[str, tuple[Word, ...]] | None:
     name, arguments = plain_name(command), command.words[1:]
     if any(_is_expanded(name, each.pathlike) for each in arguments):
         return None
-    if name in PROGRAMS:
-        return PROGRAMS[name], arguments
     generic = re.sub(r"(?<=^pip)3$|(?<=^python)3$", "", name)
     values = (generic, *(each.value or "" for each in arguments[:2]))
     for length in (1, 2, 3):
         if values[:length] in SUBCOMMANDS:
             return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
-    return None
+    return (PROGRAMS[name], arguments) if name in PROGRAMS else None
 
 
 def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
@@ -89,7 +88,7 @@ def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
 
 def _is_expanded(name: str, text: str) -> bool:
     """By the program itself: `strings @file` takes arguments from a file, unzip knows globs."""
-    if name == "strings":
+    if name in _RESPONSE_FILES:
         return text.startswith("@")
     return name in {"unzip", "zipinfo"} and any(each in text for each in "*?[")
 
@@ -260,6 +259,7 @@ _SPECIAL: dict[str, Reader] = {
     "git": _git,
     "jq": _with(PROGRAMS["jq"], jq_only_computes),
     "mawk": _with(AWK, awk_only_computes),
+    "yq": _with(PROGRAMS["yq"], jq_only_computes),
     "sed": _with(SED, sed_only_prints),
     "tar": _tar,
     "test": _test,

@@ -37,7 +37,9 @@ _END = re.compile(r"[ \t]*(?:[;\n}]|$)")
 _AWK_EFFECT = re.compile(
     r"system|getline|\||@|\binclude\b|\bload\b|ARG[VC]|SYMTAB|FUNCTAB|PROCINFO"
 )
-_JQ_EFFECT = re.compile(r"\b(?:import|include|modulemeta|get_search_list)\b")
+_JQ_EFFECT = re.compile(
+    r"\b(?:import|include|modulemeta|get_search_list|load\w*|strload|eval|system)\b"
+)
 
 
 def program_texts(spec: str, line: Line) -> list[Word]:
