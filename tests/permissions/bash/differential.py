@@ -190,7 +190,7 @@ class Differential:
         found += [("runs", each) for each in self._unnamed_runs(trace, judged.command or "")]
         found += [("sends", each) for each in trace.sends]
         found += [("kills", each) for each in trace.kills]
-        if not is_sandboxed:
+        if not is_sandboxed and name != "deny+read-only":  # which has rules for any file
             found += [("reads", each) for each in self._unjudged_reads(trace, judged)]
         return found
 
@@ -219,6 +219,7 @@ class Differential:
             if not path.startswith(scratch)
             and not _HARMLESS_TARGETS.fullmatch(path)
             and not path.endswith("/.git/index.lock")
+            and path != f"{self.workspace.home}/.config"  # `top` wants it to be there
         ]
 
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:
@@ -240,9 +241,10 @@ class Differential:
         return [path for path in trace.reads if not self._is_told(path, told)]
 
     def _is_told(self, path: str, told: list[str]) -> bool:
-        """The machine's own files are everybody's."""
-        ours = (self.workspace.root, self.workspace.outside, self.workspace.home)
-        if not any(path.startswith(f"{each}/") for each in ours):
+        """The machine's own files are everybody's, and so are a user's settings."""
+        private = path == f"{self.workspace.home}/private.txt"
+        ours = (self.workspace.root, self.workspace.outside)
+        if not private and not any(path.startswith(f"{each}/") for each in ours):
             return True
         return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in told)
 
