@@ -44,13 +44,16 @@ _HELPERS = {
     "bzcat": "bzip2",
     "xzcat": "xz",
     "zstdcat": "zstd",
-    "man": "groff troff grotty preconv tbl nroff locale less",
+    "man": "apropos whatis groff troff grotty preconv tbl nroff locale less",
     "npm": "node",
     "sdiff": "diff",
     "diff3": "diff",
     "ldd": "bash",
     "which": "sh dash",
-    "lsipc": "",
+    "dpkg": "dpkg-query",
+    "apt-cache": "dpkg",
+    "apt": "dpkg",
+    "yq": "jq",
 }
 _HARMLESS_TARGETS = re.compile(
     r"/dev/(?:null|tty|stdout|stderr|fd/\d+|pts/\d+)|/proc/(?:self|\d+)/fd/\d+"
@@ -130,7 +133,9 @@ class Differential:
         for _ in range(texts):
             text, executed = writer.text(), self.counts.executed
             found = self.check(text)
-            if self.counts.executed > executed:
+            is_executed = self.counts.executed > executed
+            writer.learn(is_executed=is_executed)
+            if is_executed:
                 self.counts.reached |= writer.used
             for kind in dict.fromkeys(each.kind for each in found):
                 if (kind, text.split()[0]) not in self._told:
@@ -219,13 +224,15 @@ class Differential:
             if not path.startswith(scratch)
             and not _HARMLESS_TARGETS.fullmatch(path)
             and not path.endswith("/.git/index.lock")
-            and path != f"{self.workspace.home}/.config"  # `top` wants it to be there
+            and not path.startswith(f"{self.workspace.home}/.config")  # `top` looks for its own
         ]
 
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:
         commands = split(text).commands
         named = {os.path.basename(command.name) for command in commands}
-        named |= {each.split()[0] for command in commands for each in command.wrappers}
+        named |= {
+            os.path.basename(each.split()[0]) for command in commands for each in command.wrappers
+        }
         named |= {helper for name in named for helper in _HELPERS.get(name, "").split()}
         inside = str(self.workspace.root)
         return [

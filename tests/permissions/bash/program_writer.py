@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 from tests.permissions.bash.program_grammar import (
@@ -28,6 +29,8 @@ class ProgramWriter:
         self.used: set[str] = set()
         """Productions of the last text."""
         self.reached: set[str] = set()
+        self._tries: Counter[str] = Counter()
+        self._executed: Counter[str] = Counter()
 
     def text(self) -> str:
         self.used = set()
@@ -42,6 +45,21 @@ class ProgramWriter:
         self.reached |= self.used
         return text
 
+    def learn(self, *, is_executed: bool) -> None:
+        """Whether the last text was allowed: programs that hardly ever are come more seldom."""
+        programs = [each for each in self.used if each.startswith("program ")]
+        self._tries.update(programs)
+        self._executed.update(programs if is_executed else ())
+
+    def _program(self) -> str:
+        some = self._chance.choices(tuple(options()), k=3)
+        best = max(some, key=lambda name: self._share(f"program {name}"))
+        self.used.add(f"program {best}")
+        return best
+
+    def _share(self, production: str) -> float:
+        return (self._executed[production] + 1) / (self._tries[production] + 1)
+
     def _pick(self, kind: str, among: Sequence[str]) -> str:
         """Rather what was not reached yet."""
         chosen = self._chance.choice(among)
@@ -53,7 +71,7 @@ class ProgramWriter:
         return chosen
 
     def _command(self) -> str:
-        program = self._pick("program", tuple(options()))
+        program = self._program()
         kind = ALIKE.get(program, program)
         before: list[str] = []
         after: list[str] = []
