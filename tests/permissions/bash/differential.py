@@ -25,7 +25,7 @@ from mainspring.core.events import Permission
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.bash import split
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Judged, Place, judged_call
+from mainspring.harness.permissions.judged import Judged, Place, after, judged_call
 from mainspring.harness.permissions.policy import HeldRule, Policy
 from mainspring.harness.permissions.standing import Standing
 
@@ -65,9 +65,15 @@ def _names(folder: str) -> list[str]:
     return os.listdir(folder) if os.path.isdir(folder) else []
 
 
+def _label(name: str, *, is_sandboxed: bool) -> str:
+    return f"{name}{', sandboxed' if is_sandboxed else ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     text: str
+    before: str
+    """An earlier call, which may have taken the shell elsewhere."""
     rules: str
     kind: str
     detail: str
@@ -132,7 +138,7 @@ class Differential:
         """Check this many texts; of each sort of violation, one is told, in its shortest form."""
         for _ in range(texts):
             text, executed = writer.text(), self.counts.executed
-            found = self.check(text)
+            found = self.check(text, writer.before)
             is_executed = self.counts.executed > executed
             writer.learn(is_executed=is_executed)
             if is_executed:
@@ -144,15 +150,18 @@ class Differential:
 
     def _telling(self, alike: list[Violation]) -> str:
         rules = " / ".join(dict.fromkeys(each.rules for each in alike))
-        shortest = self.minimized(alike[0])
-        return f"VIOLATION {alike[0].kind} {alike[0].detail[:200]}: {shortest!r} [{rules}]"
+        first = alike[0]
+        where = f" after {first.before!r}" if first.before else ""
+        shortest = self.minimized(first)
+        return f"VIOLATION {first.kind} {first.detail[:200]}: {shortest!r}{where} [{rules}]"
 
-    def judged(self, text: str) -> Judged:
-        return judged_call("bash", {"command": text}, Traits(), self._place)
+    def judged(self, text: str, before: str = "") -> Judged:
+        place = after([before], self._place) if before else self._place
+        return judged_call("bash", {"command": text}, Traits(), place)
 
-    def allowing(self, text: str) -> list[tuple[str, bool]]:
+    def allowing(self, text: str, before: str = "") -> list[tuple[str, bool]]:
         """The rule sets that let `text` run, out of a sandbox and in one."""
-        judged = self.judged(text)
+        judged = self.judged(text, before)
         return [
             (name, is_sandboxed)
             for name, policy in self._sets.items()
@@ -161,27 +170,28 @@ class Differential:
             == "allow"
         ]
 
-    def check(self, text: str) -> list[Violation]:
+    def check(self, text: str, before: str = "") -> list[Violation]:
         """Execute `text` if any rule set allows it; what it did that none of them may."""
-        allowing = self.allowing(text)
+        allowing = self.allowing(text, before)
         self.counts.texts += 1
         if not allowing:
             return []
-        trace = self.run(text)
+        trace = self.run(text, before)
         self.counts.executed += 1
-        self.counts.opens += len(trace.reads) + len(trace.git_reads)
+        self.counts.opens += len(trace.reads) + len(trace.silent_reads)
         self.counts.timeouts += trace.timed_out
-        judged = self.judged(text)
+        judged = self.judged(text, before)
         found = [
-            Violation(text, f"{name}{', sandboxed' if is_sandboxed else ''}", kind, detail)
+            Violation(text, before, _label(name, is_sandboxed=is_sandboxed), kind, detail)
             for name, is_sandboxed in allowing
             for kind, detail in self.found(name, trace, judged, is_sandboxed=is_sandboxed)
         ]
         self.counts.violations.extend(found)
         return found
 
-    def run(self, text: str, *, seconds: float = 10) -> Trace:
-        return self._tracer.run(text, self.workspace.root, seconds=seconds)
+    def run(self, text: str, before: str = "", *, seconds: float = 10) -> Trace:
+        whole = f"{before}\n{text}" if before else text
+        return self._tracer.run(whole, self.workspace.root, seconds=seconds)
 
     def found(
         self, name: str, trace: Trace, judged: Judged, *, is_sandboxed: bool = False
@@ -201,7 +211,7 @@ class Differential:
 
     def _denied_reads(self, trace: Trace) -> list[tuple[str, str]]:
         searches = any("grep" in argv for path, argv in trace.execs if path.endswith("/git"))
-        reads = [*trace.reads, *(trace.git_reads if searches else ())]
+        reads = [*trace.reads, *(trace.silent_reads if searches else ())]
         denied = [path for path in reads if path in self.workspace.denied]
         found = [("reads a denied file", path) for path in denied]
         shown = [each for each in trace.written if CANARY in each]
@@ -271,10 +281,10 @@ class Differential:
         return text
 
     def _does(self, text: str, violation: Violation) -> bool:
-        for name, is_sandboxed in self.allowing(text):
-            label = f"{name}{', sandboxed' if is_sandboxed else ''}"
-            if label == violation.rules:
-                trace, judged = self.run(text), self.judged(text)
+        before = violation.before
+        for name, is_sandboxed in self.allowing(text, before):
+            if _label(name, is_sandboxed=is_sandboxed) == violation.rules:
+                trace, judged = self.run(text, before), self.judged(text, before)
                 found = self.found(name, trace, judged, is_sandboxed=is_sandboxed)
                 return any(kind == violation.kind for kind, _ in found)
         return False

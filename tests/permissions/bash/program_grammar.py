@@ -259,6 +259,20 @@ FOLDERS = (
     "s*",
 )
 
+EARLIER = (
+    "cd src",
+    "cd nest",
+    "cd bare",
+    "cd secrets",
+    "cd src; cd ../secrets",
+    "cd nest && cd ..",
+    "pushd nest",
+    "eval cd nest",
+    "cd $(echo secrets)",
+    "if cd nest; then ls; fi",
+    "for d in secrets; do cd $d; done",
+)
+
 
 @cache
 def options() -> dict[str, tuple[str, ...]]:
@@ -299,6 +313,7 @@ def productions() -> frozenset[str]:
         "git": GIT_WORDS,
         "value": VALUES,
         "folder": FOLDERS,
+        "earlier": EARLIER,
         **{f"operand {name}": each for name, each in OPERANDS.items()},
     }
     by_list = {f"{kind} {each}" for kind, all_of in listed.items() for each in all_of}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tests.permissions.bash.program_grammar import (
     ALIKE,
     DENIED,
+    EARLIER,
     FOLDERS,
     GIT_WORDS,
     ODD_FILES,
@@ -28,12 +29,15 @@ class ProgramWriter:
         self._chance = chance
         self.used: set[str] = set()
         """Productions of the last text."""
+        self.before = ""
+        """An earlier call of the last text, if there was one."""
         self.reached: set[str] = set()
         self._tries: Counter[str] = Counter()
         self._executed: Counter[str] = Counter()
 
     def text(self) -> str:
         self.used = set()
+        self.before = self._pick("earlier", EARLIER) if self._chance.random() < 0.08 else ""
         shape = "{one}" if self._chance.random() < 0.55 else self._pick("shape", SHAPES)
         text = shape.format(
             one=self._command(),

@@ -52,9 +52,10 @@ _NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f
 @dataclass(slots=True)
 class Trace:
     reads: list[str] = field(default_factory=list[str])
-    """Absolute paths of what was opened, with links followed; not by git."""
-    git_reads: list[str] = field(default_factory=list[str])
-    """git also opens what it only compares, or counts the lines of: see `written`."""
+    """Absolute paths of what was opened, with links followed."""
+    silent_reads: list[str] = field(default_factory=list[str])
+    """By programs that also open what they do not show: git compares and counts, df asks which
+    disk a file is on. See `written`."""
     written: list[str] = field(default_factory=list[str])
     """What was written to files and pipes by any program: the beginning of each piece."""
     changes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -153,8 +154,8 @@ class Tracer:
             children.update(map(int, _FORKED.findall(text)))
         waiting = [(pid, False) for pid in notes if pid not in children]
         while waiting:
-            pid, is_git = waiting.pop(0)
-            reader = _Reader(trace, is_git=is_git)
+            pid, is_silent = waiting.pop(0)
+            reader = _Reader(trace, is_silent=is_silent)
             for line in lines.pop(pid, "").splitlines():
                 if found := _CALL.fullmatch(line):
                     reader.note(found[1], found[2], int(found[3].replace("?", "-1")), found[4])
@@ -166,16 +167,16 @@ class Tracer:
 class _Reader:
     """Notes what one process did."""
 
-    def __init__(self, trace: Trace, *, is_git: bool) -> None:
+    def __init__(self, trace: Trace, *, is_silent: bool) -> None:
         self._trace = trace
-        self._is_git = is_git
+        self._is_silent = is_silent
         self.forked: list[tuple[int, bool]] = []
 
     def note(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         if name in _OPENS:
             self._note_open(name, arguments, result, opened)
         elif name in _FORKS:
-            self.forked.append((result, self._is_git))
+            self.forked.append((result, self._is_silent))
         elif name in ("execve", "execveat"):
             self._note_exec(arguments, result)
         else:
@@ -197,7 +198,7 @@ class _Reader:
         if result == 0 and (path := _PATH.search(arguments)):
             given = list(map(_plain, _WORD.findall(arguments[path.end() :])))
             self._trace.execs.append((_joined(path[1] or "", path[2]), given))
-            self._is_git = os.path.basename(path[2]) == "git"
+            self._is_silent = os.path.basename(path[2]) in ("git", "df")
 
     def _note_open(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         path = _PATH.search(arguments)
@@ -206,7 +207,7 @@ class _Reader:
             self._trace.changes.append((name, named))
         is_content = "O_DIRECTORY" not in arguments and "O_PATH" not in arguments
         if result >= 0 and is_content and "O_WRONLY" not in arguments:
-            reads = self._trace.git_reads if self._is_git else self._trace.reads
+            reads = self._trace.silent_reads if self._is_silent else self._trace.reads
             reads.append(_plain(opened) if opened else named)
 
 
