@@ -1,5 +1,6 @@
 """A shell stays in the folder that a command took it to: later commands are judged there."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -60,3 +61,81 @@ def test_a_denied_folder_is_denied_from_inside():
 def test_where_it_went_openly_edits_pass_as_before(before: str):
     judged = judged_after(before, "mkdir new")
     assert decided(judged, standing=EDITS, is_sandboxed=True).decision == "allow"
+
+
+REPOSITORIES = {
+    WORKSPACE: {".git", "src", "nest", "bare"},
+    f"{WORKSPACE}/nest": {".git"},
+    f"{WORKSPACE}/bare": {"HEAD", "objects", "refs", "config"},
+}
+
+
+def decision_on(*commands: str, names: Mapping[str, set[str]] = REPOSITORIES) -> str:
+    """The last one's, after the others."""
+    gear = Gear()
+    for before in commands[:-1]:
+        gear.apply(AgentToolUse(name="Bash", input={"command": before}))
+    folders = {f"{WORKSPACE}/{each}" for each in ("src", "nest", "nest/deep", "bare")}
+    here = replace(
+        place(),
+        names=lambda folder: names.get(folder, ()),
+        is_folder=folders.__contains__,
+    )
+    judged = judged_call("bash", {"command": commands[-1]}, Traits(), after(gear.commands, here))
+    return decided(judged, rules(allow=("Bash(git status:*)",)), is_sandboxed=True).decision
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("cd nest", "git status"),
+        ("cd nest && ls", "ls && git status"),
+        ("cd bare", "git status"),
+        ("cd nest/deep", "git status"),
+        ("cd $X", "git status"),
+        ("cd nest && git status",),
+        ("git -C nest status",),
+        ("git -C nest/deep status",),
+        ("cd nest; git -C . status",),
+        ("cd .. && git status",),
+        ("cd /tmp && git status",),
+        ("git --git-dir=nest/.git status",),
+        ("GIT_DIR=nest/.git git status",),
+        ("git -C src -C ../nest status",),
+        ("cd src && cd ../nest && git status",),
+        ("pushd nest && git status",),
+        ("cd - && git status",),
+    ],
+)
+def test_git_is_asked_about_where_another_repository_may_be(commands: tuple[str, ...]):
+    assert decision_on(*commands) == "ask"
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("git status",),
+        ("cd src", "git status"),
+        ("cd src && git status",),
+        ("git -C . status",),
+        ("git -C src status",),
+        ("cd src/a/b && git log --oneline -5",),
+        (f"cd {WORKSPACE} && git status",),
+    ],
+)
+def test_git_is_trusted_wherever_it_finds_the_repository_of_the_workspace(
+    commands: tuple[str, ...],
+):
+    assert decision_on(*commands) == "allow"
+
+
+def test_a_workspace_that_only_looks_like_a_repository_is_not_trusted():
+    names = {WORKSPACE: {"HEAD", "objects", "refs"}}
+    assert decision_on("git status", names=names) == "ask"
+    assert decision_on("git status", names={WORKSPACE: {".git", "HEAD", "objects"}}) == "allow"
+
+
+def test_modules_of_the_workspace_are_not_run_for_one_of_python():
+    assert decision_on("python3 -m json.tool a.json") == "allow"
+    for name in ("json", "json.py", "argparse.py", "runpy.cpython-311-x86_64-linux-gnu.so"):
+        assert decision_on("python3 -m json.tool a.json", names={WORKSPACE: {name}}) == "ask"
