@@ -202,6 +202,11 @@ class Differential:
         if name == "deny+Bash":
             return found + self._denied_runs(trace)
         found += self._changes(trace)
+        if is_sandboxed and judged.verdict and judged.verdict.needs_sandbox:
+            inside = f" {self.workspace.root}/"  # the sandbox is to hold the rest
+            return [
+                (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
+            ]
         found += [("runs", each) for each in self._unnamed_runs(trace, judged.command or "")]
         found += [("sends", each) for each in trace.sends]
         found += [("kills", each) for each in trace.kills]

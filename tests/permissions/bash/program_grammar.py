@@ -269,7 +269,7 @@ EARLIER = (
     "pushd nest",
     "eval cd nest",
     "cd $(echo secrets)",
-    "if cd nest; then ls; fi",
+    "if cd nest; then :; fi",
     "for d in secrets; do cd $d; done",
 )
 
