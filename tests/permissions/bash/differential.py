@@ -202,7 +202,7 @@ class Differential:
         if name == "deny+Bash":
             return found + self._denied_runs(trace)
         found += self._changes(trace)
-        if is_sandboxed and judged.verdict and judged.verdict.needs_sandbox:
+        if is_sandboxed and judged.verdict and not judged.verdict.read_only:
             inside = f" {self.workspace.root}/"  # the sandbox is to hold the rest
             return [
                 (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
