@@ -32,7 +32,7 @@ from mainspring.harness.permissions.standing import Standing
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 # What a program runs that is named in a text: its parts, not somebody else's choice.
 _HELPERS = {
-    "git": "git",
+    "git": "git git-submodule basename sed uname sh",
     "egrep": "grep",
     "fgrep": "grep",
     "xargs": "echo",
@@ -63,6 +63,15 @@ _MAX_RUNS = 60
 
 def _names(folder: str) -> list[str]:
     return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def _is_part_of(path: str, edited: str) -> bool:
+    """Also its parents, for `mkdir -p`, and the file that `sed -i` makes beside it."""
+    if "/.git/" in f"{path}/":
+        return False
+    beside = re.fullmatch(r"(.*)/sed\w{6}", path)
+    is_copy = beside is not None and beside[1] == os.path.dirname(edited)
+    return is_copy or f"{path}/".startswith(f"{edited}/") or edited.startswith(f"{path}/")
 
 
 def _label(name: str, *, is_sandboxed: bool) -> str:
@@ -119,6 +128,7 @@ class Differential:
             "deny+read-only": self._policy(deny=DENY_RULES, allow=READ_ONLY_RULES),
             "plan": replace(plain, mode="plan"),
             "plan+deny": replace(denying, mode="plan"),
+            "acceptEdits": replace(plain, mode="acceptEdits"),
             "deny+Bash": self._policy(deny=DENY_RULES, allow=("Bash",)),
         }
         self.counts = Counts()
@@ -201,7 +211,7 @@ class Differential:
             found += self._denied_reads(trace)
         if name == "deny+Bash":
             return found + self._denied_runs(trace)
-        found += self._changes(trace)
+        found += self._changes(trace, judged if name == "acceptEdits" else None)
         if is_sandboxed and judged.verdict and not judged.verdict.read_only:
             inside = f" {self.workspace.root}/"  # the sandbox is to hold the rest
             return [
@@ -231,15 +241,17 @@ class Differential:
             or (os.path.basename(path) == "git" and "push" in argv[1:2])
         ]
 
-    def _changes(self, trace: Trace) -> list[tuple[str, str]]:
-        scratch = str(self._tracer.scratch)
+    def _changes(self, trace: Trace, edit: Judged | None) -> list[tuple[str, str]]:
+        scratch, home = str(self._tracer.scratch), f"{self.workspace.home}/.config"
+        told = [] if edit is None else [e for e in edit.paths if e.access == "write"]
+        edited = [path for touched in told for path in touched.both]
         return [
             ("changes", f"{call} {path}")
             for call, path in trace.changes
-            if not path.startswith(scratch)
+            if not path.startswith((scratch, home))  # `top` looks for its settings
             and not _HARMLESS_TARGETS.fullmatch(path)
             and not path.endswith("/.git/index.lock")
-            and not path.startswith(f"{self.workspace.home}/.config")  # `top` looks for its own
+            and not any(_is_part_of(path, each) for each in edited)
         ]
 
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:

@@ -18,18 +18,19 @@ def words(text: str) -> tuple[str, ...]:
 
 OPTIONS_FILE = Path(__file__).parents[2] / "fixtures/commands/options.json"
 PROGRAMS = words("""
-    apt apt-cache arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cal cat cksum cmp
-    col colrm column comm csplit curl cut date dd df diff diff3 diffstat dir dirname docker dpkg
-    du egrep env expand expr factor fdfind fgrep file findmnt flock fmt fold free gawk getconf
-    getent gpg grep groups gzip head hexdump hostname iconv id infocmp ionice ip join journalctl
-    jq kubectl last less locale look ls lsattr lsblk lscpu lsipc lsmod lsns lsof make man mawk
-    md5sum more mountpoint namei ncal nice nl nm node nohup npm nproc numfmt objdump od openssl
-    paste patch pathchk pgrep pidof pip3 pmap pr printenv ps pstree ptx pwdx python3 readelf
-    readlink realpath rev rg sdiff sed seq setsid sha1sum sha224sum sha256sum sha384sum
-    sha512sum shellcheck shuf size sleep sort split sqlite3 ss stat stdbuf strings sum systemctl
-    tac tail tar tee timedatectl timeout tmux top tr tree truncate tsort tty ul uname unexpand
-    uniq unzip uptime users vdir vmstat w wc wget whatis whereis which who whoami xargs xmllint
-    xxd xz xzcat yes yq zcat zcmp zdiff zgrep zip zipinfo zstd zstdcat
+    apt apt-cache arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cal cat chmod
+    cksum cmp col colrm column comm cp csplit curl cut date dd df diff diff3 diffstat dir
+    dirname docker dpkg du egrep env expand expr factor fdfind fgrep file findmnt flock fmt fold
+    free gawk getconf getent gpg grep groups gzip head hexdump hostname iconv id infocmp install
+    ionice ip join journalctl jq kubectl last less ln locale look ls lsattr lsblk lscpu lsipc
+    lsmod lsns lsof make man mawk md5sum mkdir more mountpoint mv namei ncal nice nl nm node
+    nohup npm nproc numfmt objdump od openssl paste patch pathchk pgrep pidof pip3 pmap pr
+    printenv ps pstree ptx pwdx python3 readelf readlink realpath rev rg rm rmdir sdiff sed seq
+    setsid sha1sum sha224sum sha256sum sha384sum sha512sum shellcheck shuf size sleep sort split
+    sqlite3 ss stat stdbuf strings sum systemctl tac tail tar tee timedatectl timeout tmux top
+    touch tr tree truncate tsort tty ul uname unexpand uniq unzip uptime users vdir vmstat w wc
+    wget whatis whereis which who whoami xargs xmllint xxd xz xzcat yes yq zcat zcmp zdiff zgrep
+    zip zipinfo zstd zstdcat
 """)
 GIT_COMMANDS = words("""
     annotate archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap

@@ -32,7 +32,9 @@ _SENDS = ("connect", "sendto", "sendmsg", "sendmmsg", "bind")
 _KILLS = ("kill", "tkill")
 _WRITES = ("write", "writev", "pwrite64")
 _FORKS = ("clone", "clone3", "fork", "vfork")
-_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, *_WRITES, *_FORKS, "execve", "execveat")
+_MOVES = ("chdir", "fchdir")
+_RUNS = ("execve", "execveat")
+_TRACED = (*_OPENS, *_CHANGES, *_SENDS, *_KILLS, *_WRITES, *_FORKS, *_MOVES, *_RUNS)
 # A syscall that a machine does not have is no error; what would reach out fails at once.
 _STRACE = (
     *("prlimit", f"--cpu={_SECONDS}", "--fsize=50000000", "--core=0"),
@@ -43,6 +45,7 @@ _STRACE = (
 )
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\d+|\?)(?:<(.*)>)?(?: .*)?", re.DOTALL)
 _PATH = re.compile(r'(?:(?:AT_FDCWD|\d+)<((?:[^>\\]|\\.)*)>, )?"((?:[^"\\]|\\.)*)"')
+_FOLDER = re.compile(r"\d+<(.*)>")
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _FORKED = re.compile(r"^(?:clone3?|v?fork)\(.*\)\s+= (\d+)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
@@ -128,7 +131,7 @@ class Tracer:
                 self._end(process)
             output.seek(0)
             trace.output = output.read(_MAX_OUTPUT)
-        self._read_notes(trace)
+        self._read_notes(trace, str(cwd))
         return trace
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
@@ -145,17 +148,17 @@ class Tracer:
         for each in self._notes.iterdir():
             yield int(each.suffix[1:])
 
-    def _read_notes(self, trace: Trace) -> None:
+    def _read_notes(self, trace: Trace, cwd: str) -> None:
         notes = {int(each.suffix[1:]): each for each in sorted(self._notes.iterdir())}
         children: set[int] = set()
         # A process or thread is what it comes from, until it runs another program.
         lines = {pid: each.read_text(errors="surrogateescape") for pid, each in notes.items()}
         for text in lines.values():
             children.update(map(int, _FORKED.findall(text)))
-        waiting = [(pid, False) for pid in notes if pid not in children]
+        waiting = [(pid, cwd, False) for pid in notes if pid not in children]
         while waiting:
-            pid, is_silent = waiting.pop(0)
-            reader = _Reader(trace, is_silent=is_silent)
+            pid, at, is_silent = waiting.pop(0)
+            reader = _Reader(trace, at, is_silent=is_silent)
             for line in lines.pop(pid, "").splitlines():
                 if found := _CALL.fullmatch(line):
                     reader.note(found[1], found[2], int(found[3].replace("?", "-1")), found[4])
@@ -167,18 +170,21 @@ class Tracer:
 class _Reader:
     """Notes what one process did."""
 
-    def __init__(self, trace: Trace, *, is_silent: bool) -> None:
+    def __init__(self, trace: Trace, cwd: str, *, is_silent: bool) -> None:
         self._trace = trace
+        self._cwd = cwd
         self._is_silent = is_silent
-        self.forked: list[tuple[int, bool]] = []
+        self.forked: list[tuple[int, str, bool]] = []
 
     def note(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         if name in _OPENS:
             self._note_open(name, arguments, result, opened)
         elif name in _FORKS:
-            self.forked.append((result, self._is_silent))
-        elif name in ("execve", "execveat"):
+            self.forked.append((result, self._cwd, self._is_silent))
+        elif name in _RUNS:
             self._note_exec(arguments, result)
+        elif name in _MOVES:
+            self._note_move(arguments, result)
         else:
             self._note_effect(name, arguments)
 
@@ -187,32 +193,36 @@ class _Reader:
         if name in _WRITES:
             trace.written.append(arguments)
         elif name in _CHANGES:
-            paths = [_joined(*each) for each in _PATH.findall(arguments)]
+            paths = [self._joined(*each) for each in _PATH.findall(arguments)]
             trace.changes.extend((name, path) for path in paths or [arguments])
         elif name in _SENDS and re.search("AF_INET|AF_PACKET", arguments):
             trace.sends.append(f"{name}({arguments})")
         elif name in _KILLS and not re.match(r"\d+, (?:0|SIG_0)", arguments):
             trace.kills.append(f"{name}({arguments})")
 
+    def _note_move(self, arguments: str, result: int) -> None:
+        found = _PATH.search(arguments) or _FOLDER.search(arguments)
+        if result == 0 and found:
+            self._cwd = self._joined("", found[found.lastindex or 0])
+
+    def _joined(self, folder: str, path: str) -> str:
+        return os.path.normpath(os.path.join(self._cwd, _plain(folder), _plain(path)))
+
     def _note_exec(self, arguments: str, result: int) -> None:
         if result == 0 and (path := _PATH.search(arguments)):
             given = list(map(_plain, _WORD.findall(arguments[path.end() :])))
-            self._trace.execs.append((_joined(path[1] or "", path[2]), given))
+            self._trace.execs.append((self._joined(path[1] or "", path[2]), given))
             self._is_silent = os.path.basename(path[2]) in ("git", "df")
 
     def _note_open(self, name: str, arguments: str, result: int, opened: str | None) -> None:
         path = _PATH.search(arguments)
-        named = _joined(path[1] or "", path[2]) if path else arguments
+        named = self._joined(path[1] or "", path[2]) if path else arguments
         if name == "creat" or re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|TMPFILE)", arguments):
             self._trace.changes.append((name, named))
         is_content = "O_DIRECTORY" not in arguments and "O_PATH" not in arguments
         if result >= 0 and is_content and "O_WRONLY" not in arguments:
             reads = self._trace.silent_reads if self._is_silent else self._trace.reads
             reads.append(_plain(opened) if opened else named)
-
-
-def _joined(folder: str, path: str) -> str:
-    return os.path.normpath(os.path.join(_plain(folder), _plain(path)))
 
 
 def _plain(text: str) -> str:
