@@ -280,6 +280,8 @@ class Differential:
         ours = (self.workspace.root, self.workspace.outside)
         if not private and not any(path.startswith(f"{each}/") for each in ours):
             return True
+        if path.endswith(("/.git/info/exclude", "ignore")):
+            return True  # searches ask them what to leave out
         return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in told)
 
     def minimized(self, violation: Violation) -> str:

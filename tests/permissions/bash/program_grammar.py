@@ -93,7 +93,8 @@ PLAIN_FILES = words("README.md src/a.py x y a.txt b.txt n.txt data.csv package.j
 ODD_FILES = words(
     "names0 script.sed script.awk script.jq Makefile nest bare . .. ./ - /dev/null /dev/stdin nope"
     " ../outside/private.txt ~/private.txt $HOME/private.txt ~+/README.md /etc/hostname @x src/"
-    " out ./out evil.sh ./evil.sh json"
+    " out ./out evil.sh ./evil.sh json evil.xml evil.1 evil_source.sh a.gz a.zip a.tar"
+    " x.xml x.yaml"
 )
 DENIED = words(
     ".env ./.env secrets/key secrets//key secrets/../.env src/../id_rsa id_rsa creds.json secrets"
@@ -101,7 +102,8 @@ DENIED = words(
     " '.env' \".env\" .e''nv .e\\nv $'.env' \"$(echo .env)\" $(echo id_rsa) `echo .env` ~+/.env"
     ' /proc/self/cwd/.env @.env $v ${v} "$v" ${v:-.env} ${z:-id_rsa} ${z-.env} "${z:=.env}"'
     ' *rsa* c*.json .??* * ./* ${v/x/y} "$PWD"/creds.json file://$PWD/.env nest/../.env'
-    " ./././id_rsa secrets/. secrets/./key $OLDPWD/.env"
+    " ./././id_rsa pub pub_dir/key src/deep/../secrets/key src/deep/../.env out_dir/private.txt"
+    " secrets/. secrets/./key $OLDPWD/.env"
 )
 GIT_WORDS = words(
     "HEAD HEAD~1 main other v1 HEAD:.env :.env :0:id_rsa v1:secrets/key HEAD:secrets HEAD^{tree}"
@@ -247,6 +249,10 @@ SHAPES = (
 FOLDERS = (
     "src",
     "secrets",
+    "pub_dir",
+    "src/deep",
+    "src/deep/..",
+    "out_dir",
     "nest",
     "bare",
     "x_dir",

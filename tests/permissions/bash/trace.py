@@ -206,7 +206,12 @@ class _Reader:
             self._cwd = self._joined("", found[found.lastindex or 0])
 
     def _joined(self, folder: str, path: str) -> str:
-        return os.path.normpath(os.path.join(self._cwd, _plain(folder), _plain(path)))
+        """With the links of folders followed, as the kernel does: `link/..` is not where it is."""
+        whole = os.path.join(self._cwd, _plain(folder), _plain(path)).rstrip("/") or "/"
+        above, name = os.path.split(whole)
+        if name in (".", ".."):
+            return os.path.realpath(whole)
+        return os.path.join(os.path.realpath(above), name)
 
     def _note_exec(self, arguments: str, result: int) -> None:
         if result == 0 and (path := _PATH.search(arguments)):

@@ -71,6 +71,17 @@ _FILES = {
     "x.yaml": "a: 1\n",
     "x.js": 'require("fs").writeFileSync("out", "")\n',
     "x.sh": "touch out\n",
+    # Inputs that name what else is to be read.
+    "evil.xml": '<!DOCTYPE a SYSTEM "id_rsa" [<!ENTITY e SYSTEM "secrets/key">]><a>&e;</a>\n',
+    "evil.1": ".so .env\n.so secrets/key\n",
+    "evil_source.sh": "# shellcheck source=.env\n. ./y\n. ./.env\n",
+    ".shellcheckrc": "external-sources=true\n",
+}
+_LINKS = {
+    "pub": ".env",
+    "pub_dir": "secrets",
+    "out_dir": "../outside",
+    "src/deep": "../x_dir",  # so `src/deep/..` is not `src`
 }
 _CONFIG = """
 [core]
@@ -106,6 +117,8 @@ class TrapWorkspace:
         (self.home / ".gitconfig").write_text("[safe]\n    directory = *\n")
         for name, text in _FILES.items():
             self._write(self.root / name, text)
+        for name, target in _LINKS.items():
+            (self.root / name).symlink_to(target)
         (self.root / "evil.sh").chmod(0o755)
         self._make_archives()
         self._make_repository()
