@@ -76,11 +76,11 @@ def decision_on(*commands: str, names: Mapping[str, set[str]] = REPOSITORIES) ->
     for before in commands[:-1]:
         gear.apply(AgentToolUse(name="Bash", input={"command": before}))
     folders = {f"{WORKSPACE}/{each}" for each in ("src", "nest", "nest/deep", "bare")}
-    here = replace(
-        place(),
-        names=lambda folder: names.get(folder, ()),
-        is_folder=folders.__contains__,
-    )
+
+    def names_in(folder: str) -> set[str]:
+        return names.get(folder, set())
+
+    here = replace(place(), names=names_in, is_folder=folders.__contains__)
     judged = judged_call("bash", {"command": commands[-1]}, Traits(), after(gear.commands, here))
     return decided(judged, rules(allow=("Bash(git status:*)",)), is_sandboxed=True).decision
 

@@ -90,9 +90,15 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         paths=tuple(dict.fromkeys((*paths, *trees))),
         command=command,
         verdict=verdict,
-        trees=tuple(dict.fromkeys(each for each in trees if place.is_folder(each.target))),
+        trees=tuple(dict.fromkeys(each for each in trees if not _is_file(each.target, place))),
         guesses=tuple(dict.fromkeys(guesses)),
     )
+
+
+def _is_file(path: str, place: Place) -> bool:
+    """What is not there may have been a folder: git knows what was in it."""
+    folder, name = posixpath.split(path)
+    return name in place.names(folder) and not place.is_folder(path)
 
 
 def _guessed(path: str, place: Place) -> Touched:

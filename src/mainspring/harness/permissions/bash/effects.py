@@ -110,8 +110,10 @@ class Effects:
 
 
 def _is_told(word: Word) -> bool:
+    """Also `~/x`; but `~+` is where the shell stands, and `~user` somebody's home."""
     path = word.pathlike
-    return word.value is not None or (path.startswith("~") and not word.many and "$" not in path)
+    is_home = path == "~" or path.startswith("~/")
+    return word.value is not None or (is_home and not word.many and "$" not in path)
 
 
 def note(command: Command, effects: Effects, where: Where) -> None:

@@ -93,7 +93,7 @@ def git_reading(arguments: tuple[Word, ...]) -> GitReading:
         return GitReading(unlimited=True)
     name, own = _shown_by(git)
     line = understood(own, TABLES[name]) if name in CONTENT else None
-    found = _plain_reading(name, own) if line is None else _content(name, own, line)
+    found = _plain_reading(name, own) if line is None else _content(name, line)
     return found if git.folder is None else _moved(found, git.folder)
 
 
@@ -106,24 +106,25 @@ def _shown_by(git: GitCommand) -> tuple[str, tuple[Word, ...]]:
 
 
 def _plain_reading(name: str, own: Sequence[Word]) -> GitReading:
-    own = _without_messages(own)
+    own = without_messages(own)
     options = [each.value or "-p" for each in own if each.optionlike]
     shows = _VERBOSE if name == "status" else _SHOWING if name in PLAIN else _CONTENTS
     unlimited = any(shows.search(each) for each in options)
     return GitReading(unlimited=unlimited, files=[each for each in own if not each.optionlike])
 
 
-def _without_messages(own: Sequence[Word]) -> list[Word]:
+def without_messages(own: Sequence[Word]) -> list[Word]:
+    """What a commit is told to say is no file."""
     said = {at + 1 for at, each in enumerate(own) if each.value in _MESSAGES}
     return [each for at, each in enumerate(own) if at not in said]
 
 
-def _content(name: str, own: Sequence[Word], line: Line) -> GitReading:
+def _content(name: str, line: Line) -> GitReading:
     found = GitReading(files=line.values(*table(TABLES[name]).files))
-    paths = _pathspecs(own)
-    operands = line.operands[: len(line.operands) - len(paths)]
-    if name == "grep" and not line.has("-e", "-f"):
-        operands = operands[1:]
+    words, before = line.operands, line.operands_before_dashes
+    if name == "grep" and not line.has("-e", "-f"):  # the pattern, which may stand behind the `--`
+        words, before = words[1:], before and before - 1
+    operands, paths = words[:before], [] if before is None else words[before:]
     if line.has("--no-index"):
         found.trees.extend((*operands, *paths) or (literal("."),))
         return found
@@ -142,11 +143,6 @@ def _content(name: str, own: Sequence[Word], line: Line) -> GitReading:
         only_paths = name == "show" and operands and all(map(_names_path, operands))
         found.unlimited = found.unlimited or not (limited or only_paths)
     return found
-
-
-def _pathspecs(own: Sequence[Word]) -> list[Word]:
-    values = [each.value for each in own]
-    return list(own[values.index("--") + 1 :]) if "--" in values else []
 
 
 def _add_object(word: Word, found: GitReading) -> None:

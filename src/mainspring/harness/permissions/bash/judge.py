@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from mainspring.harness.permissions.bash.command import Command, Redirect, Unclear
 from mainspring.harness.permissions.bash.critical import may_remove_critical, removes_critical
@@ -84,59 +84,63 @@ def judge(
     where: list[Where] = [looking(each) for each in commands]
     for command, one in zip(commands, where, strict=True):
         note(command, effects, one)
-    made_links = len(commands) > 1 and any(basename(each) == "ln" for each in commands)
-    common = Verdict(
-        critical=removes_critical(commands, workspace),
+    is_foreign = _is_foreign(commands, effects, is_own_repository or {"", workspace}.__contains__)
+    more = [each for each, one in zip(commands, where, strict=True) if one == "nowhere"]
+    is_unclear = isinstance(found, Unclear)
+    reason = found.reason if isinstance(found, Unclear) else _reason(commands, more, is_foreign)
+    is_anywhere = "in a sandbox" not in where
+    return Verdict(
+        read_only=is_anywhere and not reason,
+        read_only_in_sandbox=not reason,
+        destructive=is_unclear or any(map(destroys, more)),
+        critical=removes_critical(commands, workspace)
+        or (is_unclear and may_remove_critical(text, workspace)),
+        edits=bool(reason)
+        and is_anywhere
+        and not (is_unclear or effects.opaque or is_foreign)
+        and _only_edit(commands, more),
         paths=tuple(dict.fromkeys([*effects.reads, *effects.writes])),
-        writes=tuple(dict.fromkeys(effects.writes)),
-        opaque=effects.opaque,
+        writes=tuple(dict.fromkeys(effects.writes)) if reason else (),
+        opaque=is_unclear or effects.opaque,
         network=any(map(reaches_out, commands)),
-        trees=tuple(dict.fromkeys(effects.trees)),
-        guesses=tuple(dict.fromkeys(effects.guesses)),
-        hides_reads=effects.hides_reads or made_links,
+        reason=reason or ("" if is_anywhere else "files of the workspace have a say in what runs"),
+        trees=tuple(effects.trees),
+        guesses=tuple(effects.guesses),
+        hides_reads=is_unclear or effects.hides_reads or _makes_links(commands),
         reads_anything=effects.reads_anything,
         shows_history=effects.shows_history,
-        foreign_git=_is_foreign(
-            commands, effects, is_own_repository or {"", workspace}.__contains__
-        ),
-    )
-    if isinstance(found, Unclear):
-        return replace(
-            common,
-            destructive=True,
-            critical=common.critical or may_remove_critical(text, workspace),
-            opaque=True,
-            hides_reads=True,
-            reason=found.reason,
-            unclear=True,
-            runs=found.reason,
-        )
-    more = [each for each, one in zip(commands, where, strict=True) if one == "nowhere"]
-    redirected = any(_goes_out(each) for command in commands for each in command.redirects)
-    if more:
-        reason = f"`{basename(more[0]) or more[0].text}` may do more than look"
-    elif redirected:
-        reason = "writes to a file or connects by a redirection"
-    elif common.foreign_git:
-        reason = "runs git where another repository may be, whose settings name programs"
-    else:
-        reason = ""
-    is_anywhere = "in a sandbox" not in where
-    return replace(
-        common,
-        read_only=is_anywhere and not reason,
-        destructive=any(map(destroys, commands)),
-        edits=bool(more or redirected)
-        and is_anywhere
-        and not (effects.opaque or common.foreign_git)
-        and all(map(_only_edits, more))
-        and not any(connects(each) for command in commands for each in command.redirects),
-        writes=common.writes if reason else (),
-        reason=reason or ("" if is_anywhere else "files of the workspace have a say in what runs"),
-        runs=next((why for each in more if (why := runs_unknown(each))), ""),
-        read_only_in_sandbox=not reason,
+        unclear=is_unclear,
+        runs=reason if is_unclear else _first(runs_unknown(each) for each in more),
         loads_modules=any(map(loads_modules, commands)),
+        foreign_git=is_foreign,
     )
+
+
+def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bool) -> str:
+    """More: those that do not only look."""
+    if more:
+        return f"`{basename(more[0]) or more[0].text}` may do more than look"
+    if any(_goes_out(each) for command in commands for each in command.redirects):
+        return "writes to a file or connects by a redirection"
+    if is_foreign:
+        return "runs git where another repository may be, whose settings name programs"
+    return ""
+
+
+def _only_edit(commands: Sequence[Command], more: Sequence[Command]) -> bool:
+    return all(
+        (not command.words or sets_little(command)) and edited_files(command) is not None
+        for command in more
+    ) and not any(connects(each) for command in commands for each in command.redirects)
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next((text for text in texts if text), "")
+
+
+def _makes_links(commands: Sequence[Command]) -> bool:
+    """Then names lead elsewhere for the commands that follow."""
+    return len(commands) > 1 and any(basename(each) == "ln" for each in commands)
 
 
 def looks(command: Command) -> bool:
@@ -174,7 +178,3 @@ def _is_foreign(
         posixpath.join(went, folder).rstrip("/") for went in effects.folders for folder in folders
     ]
     return bool(folders) and (effects.is_lost or not all(map(is_own, dict.fromkeys(places))))
-
-
-def _only_edits(command: Command) -> bool:
-    return (not command.words or sets_little(command)) and edited_files(command) is not None

@@ -19,6 +19,8 @@ MAX_DEPTH = 24
 BLANK = " \t"
 META = " \t\n;&|<>()"
 
+# Characters that mean themselves, whatever is around them.
+_PLAIN = re.compile(r"[A-Za-z0-9_./=:,@%+-]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[(?:[0-9]+|@|\*)\])?")
 _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:[0-9]+(?::[0-9]+)?")
@@ -101,7 +103,11 @@ class Lexer:
             piece.value.append("~")
             piece.dynamic = piece.begun = True
         while (char := self.peek()) and char not in META:
-            self._unquoted(char, piece)
+            if plain := _PLAIN.match(self.text, self.at):
+                piece.literal(plain[0])
+                self.at = plain.end()
+            else:
+                self._unquoted(char, piece)
         if self.at == piece.source_start:
             return None
         if self.peek(2) in {"<(", ">("}:

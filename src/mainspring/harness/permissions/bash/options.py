@@ -39,6 +39,8 @@ class Line:
 
     options: list[tuple[str, Word | None]] = field(default_factory=list[tuple[str, Word | None]])
     operands: list[Word] = field(default_factory=list[Word])
+    operands_before_dashes: int | None = None
+    """How many stand before `--`, if there is one."""
 
     def has(self, *names: str) -> bool:
         return any(name in names for name, _ in self.options)
@@ -83,6 +85,7 @@ def understood(arguments: Sequence[Word], spec: str) -> Line | None:
     while waiting:
         word = waiting.pop()
         if word.value == "--":
+            line.operands_before_dashes = len(line.operands)
             line.operands.extend(reversed(waiting))
             return line
         is_option = word.optionlike and word.value != "-"

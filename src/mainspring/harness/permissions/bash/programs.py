@@ -154,7 +154,7 @@ PROGRAMS: dict[str, str] = {
     " --section-delimiter= --footer-numbering= --header-numbering= --line-increment="
     " --join-blank-lines= --number-format= --no-renumber --number-separator="
     " --starting-line-number= --number-width=",
-    "objdump": "files -aCdDfhpPrRsStTwxz -j= -M= -b= --demangle? --disassemble --section-headers"
+    "objdump": "files -aCdDfhpPrRstTwxz -j= -M= -b= --demangle? --disassemble --section-headers"
     " --syms --dynamic-syms --private-headers",
     "od": "files any -abcdfhilosvx -j= -N= -S= -t= -w? --endian= --skip-bytes= --read-bytes="
     " --strings? --format= --output-duplicates --width?",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mainspring.harness.permissions.bash.command import Command, Word
-from mainspring.harness.permissions.bash.git import git_only_looks, git_reading
+from mainspring.harness.permissions.bash.git import git_only_looks, git_reading, without_messages
 from mainspring.harness.permissions.bash.names import names
 from mainspring.harness.permissions.bash.options import Line, literal, table, understood
 from mainspring.harness.permissions.bash.programs import (
@@ -32,7 +32,8 @@ from mainspring.harness.permissions.bash.system_programs import SUBCOMMANDS
 
 _FOLDERS = ("/bin/", "/usr/bin/")
 _MAX_GUESSES = 200
-_RESPONSE_FILES = names("c++filt nm objdump readelf size strings")
+_EXPANDING = names("c++filt nm objdump readelf size strings unzip zipinfo")
+_WITH_SUBCOMMANDS = frozenset(first for first, *_ in SUBCOMMANDS)
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
 _FILE_COMPARISONS = names("-nt -ot -ef")
 _RECURSIVE = re.compile(r"-[a-zA-Z]*[rRa][a-zA-Z]*|--(?:recursive|archive)")
@@ -60,21 +61,20 @@ class Reading:
 def plain_name(command: Command) -> str:
     """The program, if it is the system's own and not one in some folder."""
     name = command.name
-    for folder in _FOLDERS:
-        name = name.removeprefix(folder)
-    return name
+    return name.removeprefix("/usr").removeprefix("/bin/") if name.startswith(_FOLDERS) else name
 
 
 def table_of(command: Command) -> tuple[str, tuple[Word, ...]] | None:
     """The table for a command, and the arguments that it is for."""
     name, arguments = plain_name(command), command.words[1:]
-    if any(_is_expanded(name, each.pathlike) for each in arguments):
+    if name in _EXPANDING and any(_is_expanded(name, each.pathlike) for each in arguments):
         return None
-    generic = re.sub(r"(?<=^pip)3$|(?<=^python)3$", "", name)
-    values = (generic, *(each.value or "" for each in arguments[:2]))
-    for length in (1, 2, 3):
-        if values[:length] in SUBCOMMANDS:
-            return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
+    generic = name.removesuffix("3")
+    if generic in _WITH_SUBCOMMANDS:
+        values = (generic, *(each.value or "" for each in arguments[:2]))
+        for length in (1, 2, 3):
+            if values[:length] in SUBCOMMANDS:
+                return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
     return (PROGRAMS[name], arguments) if name in PROGRAMS else None
 
 
@@ -88,9 +88,8 @@ def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
 
 def _is_expanded(name: str, text: str) -> bool:
     """By the program itself: `strings @file` takes arguments from a file, unzip knows globs."""
-    if name in _RESPONSE_FILES:
-        return text.startswith("@")
-    return name in {"unzip", "zipinfo"} and any(each in text for each in "*?[")
+    globs = name in {"unzip", "zipinfo"}
+    return any(each in text for each in "*?[") if globs else text.startswith("@")
 
 
 def reading(command: Command) -> Reading:
@@ -161,26 +160,30 @@ def _after_equals(word: Word) -> Word | None:
 
 
 def _unknown(arguments: Sequence[Word]) -> Reading:
-    """As far as the text tells: what looks like a path is one, any other word may be a file."""
+    """As far as the text tells: what looks like a path is one, any other name may be a file."""
     found = Reading(is_known=False)
     found.files = [word for word in arguments if word.value is None and not word.is_process]
-    parts = dict.fromkeys(part for word in arguments for part in _parts(word))
-    for text in list(parts)[:_MAX_GUESSES]:
-        is_path = "/" in text or text.startswith(("~", "."))
-        (found.files if is_path else found.guesses).append(literal(text))
+    guesses: dict[str, None] = {}
+    for value in dict.fromkeys(part for word in arguments for part in _values(word.value or "")):
+        is_path = "/" in value or value.startswith(("~", "."))
+        if is_path:
+            found.files.append(literal(value))
+        else:
+            guesses[value] = None
+        guesses.update(dict.fromkeys(_NAMES.findall(value)))
+    found.guesses = [literal(each) for each in list(guesses)[:_MAX_GUESSES]]
     return found
 
 
-def _parts(word: Word) -> Iterator[str]:
-    """The word, its value if it is an option, and whatever in it looks like a name."""
-    value = word.value
-    if not value:
-        return
-    if not value.startswith("-"):
+def _values(word: str) -> Iterator[str]:
+    """A word, or the values that it may have if it is an option: `-fX`, `--file=X`, `if=X`."""
+    if word.startswith("-") and not word.startswith("--"):
+        yield from (word[at:] for at in range(2, min(len(word), 32)))
+    elif word and not word.startswith("-"):
+        yield word
+    _, equals, value = word.partition("=")
+    if equals and value:
         yield value
-    elif not value.startswith("--"):
-        yield from (value[at:] for at in range(2, min(len(value), 32)))
-    yield from _NAMES.findall(value)
 
 
 def _find(arguments: tuple[Word, ...]) -> Reading:
@@ -214,7 +217,7 @@ def _git(arguments: tuple[Word, ...]) -> Reading:
     found = git_reading(arguments)
     known = Reading(files=found.files, trees=found.trees, shows_history=found.unlimited)
     if found.unlimited or not git_only_looks(arguments):
-        guessed = _unknown(arguments)
+        guessed = _unknown(without_messages(arguments))
         known.files.extend(guessed.files)
         known.guesses = guessed.guesses
     return known

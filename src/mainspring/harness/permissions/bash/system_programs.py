@@ -59,7 +59,7 @@ SYSTEM: dict[str, str] = {
     "whatis": "text",
     "whereis": "text any -bmslu",
     "which": "text any -as --all",
-    "who": "text any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login --lookup"
+    "who": "files any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login --lookup"
     " --process --count --runlevel --short --time --mesg --users --message --writable",
     "whoami": "none",
     "yes": "text free",
