@@ -100,8 +100,9 @@ DENIED = words(
     ".env ./.env secrets/key secrets//key secrets/../.env src/../id_rsa id_rsa creds.json secrets"
     " secrets/db.json $PWD/.env ${PWD}/id_rsa .e[n]v .en? sec*/key s*/k* {.env,x} {secrets,src}/key"
     " '.env' \".env\" .e''nv .e\\nv $'.env' \"$(echo .env)\" $(echo id_rsa) `echo .env` ~+/.env"
-    ' /proc/self/cwd/.env /dev/fd/../cwd/secrets/key /proc/./self/cwd/id_rsa ~+/secrets/key @.env $v ${v} "$v" ${v:-.env} ${z:-id_rsa} ${z-.env} "${z:=.env}"'
+    ' /proc/self/cwd/.env @.env $v ${v} "$v" ${v:-.env} ${z:-id_rsa} ${z-.env} "${z:=.env}"'
     ' *rsa* c*.json .??* * ./* ${v/x/y} "$PWD"/creds.json file://$PWD/.env nest/../.env'
+    " /dev/fd/../cwd/secrets/key /proc/./self/cwd/id_rsa ~+/secrets/key src/deep/../../z"
     " ./././id_rsa pub pub_dir/key src/deep/../secrets/key src/deep/../.env out_dir/private.txt"
     " secrets/. secrets/./key $OLDPWD/.env"
 )
