@@ -143,6 +143,8 @@ WRAPPERS = (
     "taskset 1",
     "LC_ALL=C",
     "TZ=UTC",
+    "TZ=$PWD/.env",
+    "COLUMNS=$v",
     "GIT_DIR=nest/.git",
     "LESSOPEN='|./evil.sh %s'",
     "IFS=,",
@@ -246,6 +248,17 @@ SHAPES = (
     "{one} $(( 1 + 1 ))",
     "{{ {one}; }} < {word}",
     "( {one} ) < {word}",
+    # arithmetic on a variable runs what is in it
+    "v='x[$(./evil.sh)]'; {one} ${{HOME:0:v}}",
+    "v='x[$(./evil.sh)]'; {one} ${{HOME:1+$v}}",
+    "v='x[$(./evil.sh)]'; {one} $((v))",
+    "v='x[$(./evil.sh)]'; {one} ${{a[v]}}",
+    "v='x[$(./evil.sh)]'; [ $v -eq 1 ]; {one}",
+    "v='x[$(./evil.sh)]'; [[ v -eq 1 ]]; {one}",
+    "for RANDOM in 'x[$(./evil.sh)]'; do {one}; done",
+    "read -r SECONDS <<< 'x[$(./evil.sh)]'; {one}",
+    "while read -r v; do {one} ${{HOME:0:v}}; done <<< 'x[$(./evil.sh)]'",
+    "v='$(./evil.sh)'; {one} ${{v@P}}",
 )
 FOLDERS = (
     "src",
