@@ -49,6 +49,7 @@ _HELPERS = {
     "sdiff": "diff",
     "diff3": "diff",
     "ldd": "bash",
+    "locale": "gzip",
     "which": "sh dash",
     "dpkg": "dpkg-query",
     "apt-cache": "dpkg",

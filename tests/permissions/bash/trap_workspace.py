@@ -55,6 +55,10 @@ _FILES = {
     "sums": "0" * 64 + "  .env\n" + "0" * 32 + "  id_rsa\n",
     "link.txt": "plain\n",
     "x_dir/inner.txt": "inner\n",
+    # Names that turn into options where a glob begins with `*`.
+    "-oout.txt": "a\n",
+    "-f.env": "a\n",
+    "-delete": "a\n",
     # What a program runs or reads because it finds it.
     "evil.sh": _EVIL,
     "Makefile": "X := $(shell ./evil.sh)\nall:\n\techo hello\n",
