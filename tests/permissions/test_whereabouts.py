@@ -70,8 +70,10 @@ REPOSITORIES = {
 }
 
 
-def decision_on(*commands: str, names: Mapping[str, set[str]] = REPOSITORIES) -> str:
-    """The last one's, after the others."""
+def decision_on(
+    *commands: str, names: Mapping[str, set[str]] = REPOSITORIES, standing: Standing | None = None
+) -> str:
+    """On the last one, after the others."""
     gear = Gear()
     for before in commands[:-1]:
         gear.apply(AgentToolUse(name="Bash", input={"command": before}))
@@ -82,7 +84,8 @@ def decision_on(*commands: str, names: Mapping[str, set[str]] = REPOSITORIES) ->
 
     here = replace(place(), names=names_in, is_folder=folders.__contains__)
     judged = judged_call("bash", {"command": commands[-1]}, Traits(), after(gear.commands, here))
-    return decided(judged, rules(allow=("Bash(git status:*)",)), is_sandboxed=True).decision
+    policy = rules(allow=("Bash(git status:*)",))
+    return decided(judged, policy, standing, is_sandboxed=True).decision
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,7 @@ def decision_on(*commands: str, names: Mapping[str, set[str]] = REPOSITORIES) ->
 )
 def test_git_is_asked_about_where_another_repository_may_be(commands: tuple[str, ...]):
     assert decision_on(*commands) == "ask"
+    assert decision_on(*commands, standing=EDITS) == "ask"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ _SYSTEM = names(
 # These, and what is right in them: /home/someone, /var/lib.
 _SHARED = names("home Users root opt var srv mnt media run Volumes private")
 _LEADING_EXPANSION = re.compile(r"^(?:\$\{[^}]*\}|\$\(.*\)|`.*`|\$[A-Za-z_]\w*|\$.)", re.DOTALL)
-_HOME = re.compile(r"^(?:\$HOME|\$\{HOME[^}]*\}|~[\w-]*)(?=/|$)")
+_HOME = re.compile(r"^(?:\$HOME|\$\{HOME[^}]*\}|~[\w+-]*)(?=/|$)")
 _WILD_END = re.compile(r"(?:/?(?:\*+|\.\*|\.?\[[^\]]*\]\*?|\{[^}]*\}|\?+|\.))+$")
 
 

@@ -135,11 +135,10 @@ def note(command: Command, effects: Effects, where: Where) -> None:
 def _note_reading(found: Reading, effects: Effects) -> None:
     effects.reads_anything |= not found.is_known
     effects.shows_history |= found.shows_history
-    if found.is_known:
-        named = [*found.files, *found.trees]
-        hides = not all(_is_told(word) or word.is_process for word in named)
-        effects.hides_reads |= found.is_dynamic or hides
-        effects.opaque |= found.is_dynamic or hides
+    named = [*found.files, *found.trees] if found.is_known else []
+    hides = found.is_dynamic or not all(_is_told(word) or word.is_process for word in named)
+    effects.hides_reads |= hides
+    effects.opaque |= hides
     for words, places in ((found.trees, effects.trees), (found.guesses, effects.guesses)):
         for word in words:
             places.extend(effects.places(word.pathlike) if word.value is not None else ())

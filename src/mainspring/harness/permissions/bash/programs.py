@@ -131,7 +131,7 @@ PROGRAMS: dict[str, str] = {
     "hexdump": "files any -Cbcdovx -e= -n= -s= --one-byte-octal --one-byte-char --canonical"
     " --two-bytes-decimal --two-bytes-octal --two-bytes-hex --format= --length= --skip="
     " --no-squeezing",
-    "iconv": "files -cls -f= -t= --from-code= --to-code= --list --silent",
+    "iconv": "files -cls -f< -t< --from-code< --to-code< --list --silent",
     "infocmp": "files -1CIx",
     "join": "files any -iz -a= -e= -j= -o= -t= -v= -1= -2= --ignore-case --check-order"
     " --nocheck-order --header --zero-terminated",
@@ -199,7 +199,7 @@ PROGRAMS: dict[str, str] = {
     "uniq": "one -cdDuiz -f= -s= -w= --count --repeated --all-repeated? --unique --ignore-case"
     " --group? --skip-fields= --skip-chars= --check-chars= --zero-terminated",
     "wc": "files any -Lclmw --bytes --chars --lines --max-line-length --words",
-    "xmllint": "files --noout --format --xpath= --html --recover --nowarning --encode= --c14n",
+    "xmllint": "files --noout --format --xpath= --html --recover --nowarning --encode=",
     "xxd": "one unbundled -abeEiu -p -c= -g= -l= -o= -s= -n=",
     "xzcat": "files -q",
     "zcat": "files -f",

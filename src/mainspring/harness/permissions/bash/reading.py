@@ -55,7 +55,8 @@ class Reading:
     shows_history: bool = False
     """Whether it shows files out of git's objects, and which cannot be told."""
     is_dynamic: bool = False
-    """Whether a word that only bash can tell may be a file, or an option that names one."""
+    """Whether a word that only bash can tell may be a file, or an option that names one; or the
+    options of a program that reads are not known, which may name files in a file."""
 
 
 def plain_name(command: Command) -> str:
@@ -103,7 +104,9 @@ def reading(command: Command) -> Reading:
     if name in COPYING:
         return _copied(name, arguments)
     texts = [each.target for each in command.redirects if each.operator == "<<<"]
-    return _unknown((*arguments, *texts))
+    unknown = _unknown((*arguments, *texts))
+    unknown.is_dynamic = name in PROGRAMS or name in _SCRIPTED
+    return unknown
 
 
 def _by_table(command: Command) -> Reading | None:
@@ -199,7 +202,8 @@ def _find(arguments: tuple[Word, ...]) -> Reading:
             found.files.append(word)
         elif value in FIND_FILES:
             found.files.extend(arguments[at + 1 : at + 2])
-    found.is_dynamic = any(map(_may_be_more, found.files))
+    lists = any(word.value == "-files0-from" for word in arguments)
+    found.is_dynamic = lists or any(map(_may_be_more, found.files))
     return found
 
 
@@ -253,6 +257,7 @@ def _with(spec: str, is_harmless: Callable[[str | None], bool] | None = None) ->
     return read
 
 
+_SCRIPTED = names("awk gawk mawk sed")
 _SPECIAL: dict[str, Reader] = {
     "[": _test,
     "[[": _test,
@@ -263,7 +268,7 @@ _SPECIAL: dict[str, Reader] = {
     "jq": _with(PROGRAMS["jq"], jq_only_computes),
     "mawk": _with(AWK, awk_only_computes),
     "yq": _with(PROGRAMS["yq"], jq_only_computes),
-    "sed": _with(SED, sed_only_prints),
+    "sed": _with(f"{SED} -i? --in-place?", sed_only_prints),
     "tar": _tar,
     "test": _test,
     "xargs": _with(XARGS),

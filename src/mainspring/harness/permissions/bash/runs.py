@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.harness.permissions.bash.command import Command
-from mainspring.harness.permissions.bash.effects import basename
+from mainspring.harness.permissions.bash.effects import basename, edited_files
 from mainspring.harness.permissions.bash.escapes import escapes
 from mainspring.harness.permissions.bash.git import git_runs
 from mainspring.harness.permissions.bash.names import names
@@ -17,7 +17,7 @@ _WRAPPERS = names("builtin command env eval exec find nice nohup stdbuf time tim
 
 def runs_unknown(command: Command) -> str:
     """Why a command that does more than look may, or an empty text."""
-    if not command.words:
+    if not command.words or edited_files(command) is not None:
         return ""
     name = plain_name(command)
     if name == "git":
