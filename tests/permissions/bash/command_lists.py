@@ -30,12 +30,24 @@ class Hostile(msgspec.Struct, frozen=True):
     seen: Seen = ""
 
 
+class Attack(msgspec.Struct, frozen=True):
+    """A line that won once, by hand or in the fuzzing; it needs the workspace of traps."""
+
+    kind: Literal["x", "rm", "read", "outside", "write_outside"]
+    """As of `Hostile`; outside: reads a file out of the workspace; write_outside: changes one."""
+    command: str
+
+
 class Everyday(msgspec.Struct, frozen=True):
     command: str
 
 
 def hostile() -> list[Hostile]:
     return msgspec.json.Decoder(Hostile).decode_lines(_HOSTILE.read_bytes())
+
+
+def attacks() -> list[Attack]:
+    return msgspec.json.Decoder(Attack).decode_lines((FOLDER / "attacks.jsonl").read_bytes())
 
 
 def everyday() -> list[Everyday]:

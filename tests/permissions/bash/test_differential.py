@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.permissions.bash.command_lists import Attack, attacks
 from tests.permissions.bash.differential import Differential
 from tests.permissions.bash.program_grammar import productions
 from tests.permissions.bash.program_writer import ProgramWriter
@@ -36,6 +37,23 @@ def _fuzz(differential: Differential, *, texts: int) -> None:
     differential.fuzz(texts, ProgramWriter(random.Random(11)), told.append)
     assert not told
     assert differential.counts.executed > texts // 20
+
+
+_FORBIDDEN = {
+    "x": ("none", "deny", "deny+read-only", "plan", "plan+deny", "acceptEdits"),
+    "rm": ("none", "deny", "deny+read-only", "plan", "plan+deny", "deny+Bash"),
+    "read": ("deny", "deny+read-only", "plan+deny", "deny+Bash"),
+    "outside": ("none", "plan"),
+    "write_outside": ("none", "plan", "acceptEdits"),
+}
+
+
+@pytest.mark.parametrize("attack", attacks(), ids=lambda attack: attack.command)
+def test_what_won_once_is_not_allowed(differential: Differential, attack: Attack):
+    allowing = differential.allowing(attack.command)
+    if attack.kind == "outside":  # a sandbox has nothing outside to be read
+        allowing = [each for each in allowing if not each[1]]
+    assert not [name for name, _ in allowing if name in _FORBIDDEN[attack.kind]]
 
 
 @pytest.mark.parametrize(
