@@ -31,7 +31,8 @@ class Hostile(msgspec.Struct, frozen=True):
 
 
 class Attack(msgspec.Struct, frozen=True):
-    """A line that won once, by hand or in the fuzzing; it needs the workspace of traps."""
+    """A line that the fuzzing or its author found to win, or a near relative; it needs the
+    workspace of traps to be one."""
 
     kind: Literal["x", "rm", "read", "outside", "write_outside"]
     """As of `Hostile`; outside: reads a file out of the workspace; write_outside: changes one."""

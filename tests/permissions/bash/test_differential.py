@@ -13,7 +13,7 @@ from tests.permissions.bash.program_writer import ProgramWriter
 from tests.permissions.bash.trace import unavailable
 
 _REASON = unavailable()
-pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
+traced = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +22,12 @@ def differential() -> Iterator[Differential]:
         yield Differential(Path(folder))
 
 
+@traced
 def test_an_allowed_command_reads_changes_and_runs_only_what_was_judged(differential: Differential):
     _fuzz(differential, texts=120)
 
 
+@traced
 @pytest.mark.slow
 def test_many_allowed_commands_read_change_and_run_only_what_was_judged(differential: Differential):
     _fuzz(differential, texts=4000)
@@ -56,6 +58,7 @@ def test_what_won_once_is_not_allowed(differential: Differential, attack: Attack
     assert not [name for name, _ in allowing if name in _FORBIDDEN[attack.kind]]
 
 
+@traced
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -74,6 +77,7 @@ def test_the_trace_sees_what_must_not_happen(differential: Differential, text: s
     assert kind in {sort for sort, _ in found}
 
 
+@traced
 @pytest.mark.parametrize("text", ["git status", "ls -la | head", "id; date", "wc -l < README.md"])
 def test_the_trace_finds_nothing_where_nothing_is(differential: Differential, text: str):
     assert not differential.found("deny", differential.run(text), differential.judged(text))
