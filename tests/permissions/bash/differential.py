@@ -46,6 +46,8 @@ _HELPERS = {
     "zstdcat": "zstd",
     "man": "apropos whatis groff troff grotty preconv tbl nroff locale less",
     "npm": "node",
+    "npx": "node",
+    "tar": "gzip bzip2 xz zstd",
     "sdiff": "diff",
     "diff3": "diff",
     "ldd": "bash",

@@ -195,7 +195,11 @@ class _Reader:
         elif name in _CHANGES:
             paths = [self._joined(*each) for each in _PATH.findall(arguments)]
             trace.changes.extend((name, path) for path in paths or [arguments])
-        elif name in _SENDS and re.search("AF_INET|AF_PACKET", arguments):
+        elif (
+            name in _SENDS
+            and re.search("AF_INET|AF_PACKET", arguments)
+            and not (name == "bind" and re.search(r'"(?:::1|127\.0\.0\.1)"', arguments))
+        ):
             trace.sends.append(f"{name}({arguments})")
         elif name in _KILLS and not re.match(r"\d+, (?:0|SIG_0)", arguments):
             trace.kills.append(f"{name}({arguments})")
