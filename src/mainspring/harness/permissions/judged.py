@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import cast
 
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import Unclear, Verdict, judge, split
+from mainspring.harness.permissions.bash import REMOVING, Unclear, Verdict, judge, split
 from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours
-from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside
+from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside, joined_path
 
 _MOST_BASES = 16
 _FIELDS = ("file_path", "notebook_path", "path")
@@ -31,8 +31,8 @@ class Place:
     """Where the shell stands; relative paths of commands begin there."""
     home: str
     resolve: Callable[[str], str]
-    """Follow the links of an absolute path, whether it exists or not. May raise `OSError` and
-    `ValueError`, and nothing else."""
+    """Follow the links of an absolute path, whether it exists or not; `..` in it is the folder
+    above what a link leads to. May raise `OSError` and `ValueError`, and nothing else."""
     is_folder: Callable[[str], bool] = lambda _: True
     others: tuple[str, ...] = ()
     """Where the shell may stand instead, because earlier commands went there."""
@@ -82,6 +82,13 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
     ]
     trees = [_touched(path, "read", base) for base in bases for path in verdict.trees]
+    if not all(each.target for each in (*paths, *trees)):
+        verdict = replace(verdict, opaque=True, hides_reads=True)
+    removes = verdict.destructive and _removes(command)
+    if removes and any(
+        is_inside(place.workspace, (each.target,)) for each in paths if each.access == "write"
+    ):
+        verdict = replace(verdict, critical=True)
     guesses = [_guessed(path, base) for base in bases for path in verdict.guesses]
     return Judged(
         tool=name,
@@ -144,8 +151,7 @@ def after(commands: Sequence[str], place: Place) -> Place:
     for base in stands:  # grows while it is gone through
         at = replace(place, cwd=base, others=())
         for command in commands:
-            for target in _targets(command):
-                went = _gone(at, target)
+            for went in (went for target in _targets(command) for went in _ways(at, target)):
                 is_new = went not in stands and is_inside(went, (place.workspace,))
                 if is_new and len(stands) < _MOST_BASES and place.is_folder(went):
                     stands.append(went)
@@ -157,7 +163,7 @@ def _bases(command: str, place: Place) -> list[Place]:
     """Where the shell may stand while a command runs: each `cd` is taken or not."""
     bases = [replace(place, cwd=cwd, others=()) for cwd in (place.cwd, *place.others)]
     for target in _targets(command):
-        known = [replace(base, cwd=_gone(base, target)) for base in bases]
+        known = [replace(base, cwd=went) for base in bases for went in _ways(base, target)]
         bases = list(dict.fromkeys((*bases, *known)))[:_MOST_BASES]
     return bases
 
@@ -183,8 +189,16 @@ def _goes_anywhere(command: str) -> bool:
     )
 
 
-def _gone(base: Place, target: str) -> str:
-    return absolute(target, cwd=base.cwd, home=base.home)
+def _ways(base: Place, target: str) -> tuple[str, ...]:
+    """Where `cd` goes: by its words, and with `..` perhaps by the links (`cd -P`)."""
+    touched = _touched(target, "read", base)
+    is_plain = ".." not in target.split("/") or not touched.target
+    return (touched.link,) if is_plain else tuple(dict.fromkeys(touched.both))
+
+
+@lru_cache(maxsize=256)
+def _removes(command: str) -> bool:
+    return any(posixpath.basename(each.name) in REMOVING for each in split(command).commands)
 
 
 def _file_paths(tool: str, given: Mapping[str, object], place: Place) -> Iterator[Touched]:
@@ -222,7 +236,7 @@ def _fixed_part(pattern: str) -> str:
 def _touched(path: str, access: Access, place: Place, *, is_folder: bool = False) -> Touched:
     link = absolute(path, cwd=place.cwd, home=place.home)
     try:
-        target = place.resolve(link)
+        target = place.resolve(joined_path(path, cwd=place.cwd, home=place.home))
     except (OSError, ValueError):
         target = ""
     return Touched(link=link, target=target, access=access, is_folder=is_folder)

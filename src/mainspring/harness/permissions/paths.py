@@ -92,10 +92,15 @@ class Roots:
 
 def absolute(path: str, *, cwd: str, home: str) -> str:
     """The path that is meant, by its words alone; no link is followed."""
+    joined = posixpath.normpath(joined_path(path, cwd=cwd, home=home))
+    return f"/{joined.lstrip('/')}" if joined.startswith("//") else joined
+
+
+def joined_path(path: str, *, cwd: str, home: str) -> str:
+    """The same with its `..`, which lead elsewhere behind a link."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
-    joined = posixpath.normpath(posixpath.join(cwd, path))
-    return f"/{joined.lstrip('/')}" if joined.startswith("//") else joined
+    return posixpath.join(cwd, path)
 
 
 def is_inside(path: str, folders: Iterable[str]) -> bool:

@@ -12,12 +12,14 @@ from mainspring.harness.permissions.bash.command import (
     Unclear,
     Word,
 )
+from mainspring.harness.permissions.bash.critical import REMOVING
 from mainspring.harness.permissions.bash.judge import Verdict, judge
 from mainspring.harness.permissions.bash.rules import Behavior, covered, matches, might_match
 from mainspring.harness.permissions.bash.split import split
 from mainspring.harness.permissions.bash.suggest import suggest
 
 __all__ = [
+    "REMOVING",
     "Assignment",
     "Behavior",
     "Command",

@@ -10,7 +10,7 @@ from mainspring.harness.permissions.bash.command import Command, Word
 from mainspring.harness.permissions.bash.effects import basename
 from mainspring.harness.permissions.bash.names import names
 
-_REMOVING = frozenset({"rm", "rmdir", "unlink", "shred", "srm"})
+REMOVING = frozenset({"rm", "rmdir", "unlink", "shred", "srm"})
 # Everything below these, too.
 _SYSTEM = names(
     """
@@ -33,9 +33,7 @@ def removes_critical(commands: Sequence[Command], workspace: str | None) -> bool
             folder = _folder(command.words[1:])
         elif any(
             is_critical(word, folder, workspace) for word in _removed(name, command.words[1:])
-        ) or (
-            name in _REMOVING and _is_recursive(command.words) and _is_unknown(command.words[1:])
-        ):
+        ) or (name in REMOVING and _is_recursive(command.words) and _is_unknown(command.words[1:])):
             return True
     return False
 
@@ -46,7 +44,7 @@ def _folder(arguments: Sequence[Word]) -> str:
 
 
 def _removed(name: str, arguments: Sequence[Word]) -> list[Word]:
-    if name in _REMOVING:
+    if name in REMOVING:
         return [word for word in arguments if not (word.value or "").startswith("-")]
     values = {word.value for word in arguments}
     if name == "find" and values & {"-delete", "-exec", "-execdir"}:
@@ -105,7 +103,7 @@ def may_remove_critical(text: str, workspace: str | None) -> bool:
     """The same question for a text that cannot be split: by its looks, and rather yes."""
     bare = re.sub(r"\$\{?IFS\}?", " ", re.sub(r"[\\'\"]", "", text))
     tokens = re.split(r"[\s,;&|(){}<>`=]+", bare)
-    if not any(token.rsplit("/", 1)[-1] in _REMOVING for token in tokens):
+    if not any(token.rsplit("/", 1)[-1] in REMOVING for token in tokens):
         return False
     return any(
         token.startswith(("$", "~", "*"))

@@ -57,8 +57,6 @@ _NETWORK = names(
 )
 _GIT_NETWORK = names("fetch pull push clone ls-remote submodule remote")
 _MAX_FOLDERS = 8
-_PROCESS_FOLDER = re.compile(r"/+proc/+(?:self|thread-self|[0-9]+)/")
-"""Links to wherever a process stands: no other can tell where they lead."""
 
 
 @dataclass(slots=True)
@@ -91,7 +89,7 @@ class Effects:
                 self.opaque = True
             else:
                 (self.writes if write else self.reads).extend(self.places(word.pathlike))
-            if _PROCESS_FOLDER.match(word.pathlike):
+            if _is_of_process(word.pathlike):
                 self.opaque = self.hides_reads = True
 
     def places(self, path: str) -> list[str]:
@@ -114,6 +112,12 @@ def _is_told(word: Word) -> bool:
     path = word.pathlike
     is_home = path == "~" or path.startswith("~/")
     return word.value is not None or (is_home and not word.many and "$" not in path)
+
+
+def _is_of_process(path: str) -> bool:
+    """Links to wherever a process stands: no other can tell where they lead."""
+    plain = posixpath.normpath(path)
+    return plain.startswith("/proc/") or (path.startswith("/dev/") and ".." in path)
 
 
 def note(command: Command, effects: Effects, where: Where) -> None:

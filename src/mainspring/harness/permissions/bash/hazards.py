@@ -10,7 +10,9 @@ from mainspring.harness.permissions.bash.names import names
 
 _VARIABLES = re.compile(
     r"""PATH|CDPATH|HOME|SHELL|ENV|IFS|PS[0-4]|PROMPT_.*|SHELLOPTS|BASH.*|GLOBIGNORE|EXECIGNORE
-    |FUNCNEST|POSIXLY_CORRECT|HIST.*|TMOUT|OPTIND|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|TERMINFO.*|TERMCAP
+    |FUNCNEST|FUNCNAME|POSIXLY_CORRECT|HIST.*|TMOUT|OPT(?:IND|ERR|ARG)|S?RANDOM|SECONDS|LINENO
+    |EPOCH.*|DIRSTACK|GROUPS|PIPESTATUS|COMP_.*|COPROC|MAPFILE|E?UID|PPID|SHLVL|HOST(?:NAME|TYPE)
+    |MACHTYPE|OSTYPE|READLINE_.*|auto_resume|histchars|FIGNORE|IGNOREEOF|MAIL.*|(?:OLD)?PWD|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|TERMINFO.*|TERMCAP
     |GLIBC_TUNABLES|MALLOC_.*|HOSTALIASES|RESOLV_.*|NLSPATH|OPENSSL_.*|SSL_.*|CURL_.*|WGETRC
     |GIT_.*|EDITOR|VISUAL|FCEDIT|.*PAGER|BROWSER|LESS.*|MAN[A-Z]*|MORE|.*_RSH|.*_ASKPASS|SUDO_.*
     |TAR_OPTIONS|GREP_.*|RIPGREP_.*|JQ_.*|FZF_.*|AWKPATH|AWKLIBPATH|XDG_.*|INPUTRC|VIMINIT|EXINIT
@@ -27,6 +29,7 @@ _HARMLESS_VARIABLES = re.compile(
     |GOOS|GOARCH""",
     re.VERBOSE,
 )
+_HARMLESS_VALUE = re.compile(r"(?![/:.])(?!.*\.\.)[\w.@:+,/=*-]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTINGS = re.compile(r"[-+](?:[euxfhB]+|[euxfhB]*o)|pipefail|errexit|nounset|xtrace|noglob")
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
@@ -44,9 +47,12 @@ def changes_meaning(name: str) -> bool:
     return _VARIABLES.fullmatch(name) is not None
 
 
-def is_harmless(name: str) -> bool:
-    """Whether rules may look past `name=x` in front of a command."""
-    return not changes_meaning(name) and _HARMLESS_VARIABLES.fullmatch(name) is not None
+def is_harmless(assignment: Assignment) -> bool:
+    """Whether rules may look past `name=x` in front of a command. A value can name a file."""
+    name, value = assignment.name, assignment.value.value
+    if changes_meaning(name) or _HARMLESS_VARIABLES.fullmatch(name) is None:
+        return False
+    return value is not None and _HARMLESS_VALUE.fullmatch(value) is not None
 
 
 def is_own(name: str) -> bool:
@@ -56,9 +62,7 @@ def is_own(name: str) -> bool:
 
 def sets_little(command: Command) -> bool:
     """Whether nothing in front of a command makes it another one."""
-    return all(
-        is_harmless(each.name) or _splits_lines(each, command) for each in command.assignments
-    )
+    return all(is_harmless(each) or _splits_lines(each, command) for each in command.assignments)
 
 
 def _splits_lines(assignment: Assignment, command: Command) -> bool:

@@ -23,7 +23,10 @@ META = " \t\n;&|<>()"
 _PLAIN = re.compile(r"[A-Za-z0-9_./=:,@%+-]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[(?:[0-9]+|@|\*)\])?")
-_OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:[0-9]+(?::[0-9]+)?")
+# Where a part of a value begins and ends is arithmetic: numbers only, and nothing after them.
+_OPERATOR = re.compile(
+    r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:(?:[0-9]+| +-?[0-9]+)(?:: *-?[0-9]+)?(?=\})"
+)
 # Names are left out: bash evaluates a variable's value, so `$((x))` runs what is in x.
 _ARITHMETIC = re.compile(r"[0-9 \t+*/%()<>=!&|^~?:,-]*\)\)")
 # A brace that stands alone, or as `{}`, is itself.

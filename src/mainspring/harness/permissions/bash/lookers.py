@@ -59,7 +59,7 @@ def only_looks(command: Command) -> bool:
 def looking(command: Command) -> Where:
     """Where it only looks: not anywhere if files of the workspace have a say in what it runs."""
     if not command.words:
-        sets = all(is_own(each.name) or is_harmless(each.name) for each in command.assignments)
+        sets = all(is_own(each.name) or is_harmless(each) for each in command.assignments)
         return "anywhere" if sets else "nowhere"
     if not sets_little(command):
         return "nowhere"

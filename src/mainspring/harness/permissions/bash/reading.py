@@ -32,6 +32,17 @@ from mainspring.harness.permissions.bash.system_programs import SUBCOMMANDS
 
 _FOLDERS = ("/bin/", "/usr/bin/")
 _MAX_GUESSES = 200
+_FOLLOWING: dict[str, tuple[str, ...]] = {
+    "diff": ("-r", "--recursive"),
+    "du": ("-L", "--dereference"),
+    "egrep": ("-R", "--dereference-recursive"),
+    "fd": ("-L", "--follow"),
+    "fgrep": ("-R", "--dereference-recursive"),
+    "grep": ("-R", "--dereference-recursive"),
+    "rg": ("-L",),
+    "tree": ("-l",),
+}
+"""Options by which links in a folder are followed, wherever they lead."""
 _EXPANDING = names("c++filt nm objdump readelf size strings unzip zipinfo")
 _WITH_SUBCOMMANDS = frozenset(first for first, *_ in SUBCOMMANDS)
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
@@ -118,7 +129,11 @@ def _by_table(command: Command) -> Reading | None:
     if "free" in kinds:
         return Reading()
     line = understood(arguments, spec)
-    return None if line is None else _by_kind(spec, line)
+    if line is None:
+        return None
+    known = _by_kind(spec, line)
+    known.is_dynamic |= line.has(*_FOLLOWING.get(plain_name(command), ()))
+    return known
 
 
 def _by_kind(spec: str, line: Line) -> Reading:
@@ -202,7 +217,7 @@ def _find(arguments: tuple[Word, ...]) -> Reading:
             found.files.append(word)
         elif value in FIND_FILES:
             found.files.extend(arguments[at + 1 : at + 2])
-    lists = any(word.value == "-files0-from" for word in arguments)
+    lists = any(word.value in {"-files0-from", "-L", "-follow"} for word in arguments)
     found.is_dynamic = lists or any(map(_may_be_more, found.files))
     return found
 

@@ -128,7 +128,7 @@ def _admits(pattern: str, text: str) -> bool:
 
 def _allowable(command: Command) -> str:
     """Its text, without the assignments that change nothing of importance."""
-    if all(is_harmless(each.name) for each in command.assignments):
+    if all(is_harmless(each) for each in command.assignments):
         return Command(command.words).text
     return command.text
 
