@@ -1,7 +1,9 @@
 """Random shell texts. `python -m tests.permissions.bash.fuzz SECONDS [SEED]` runs them for long.
 
-Two kinds: texts from a grammar of stub commands, also damaged ones, executed by a real bash whose
-every executed stub must be among what `split` found; and any characters, for crashes.
+Three kinds: texts from a grammar of stub commands, also damaged ones, executed by a real bash whose
+every executed stub must be among what `split` found; any characters, for crashes; and command lines
+of real programs, executed under strace where they are allowed (see `differential`). A third
+argument is a PATH of further programs to run.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.permissions.bash.differential import Counts, Differential
 from tests.permissions.bash.oracle import STUBS, Stage, accounted
+from tests.permissions.bash.program_writer import ProgramWriter
+from tests.permissions.bash.trace import unavailable
 
 from mainspring.harness.permissions.bash import Commands, judge, matches, split, suggest
 
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 _PLAIN = (
     "a",
     "b-c",
@@ -315,21 +321,32 @@ def check_noise(text: str) -> None:
         matches("rm *", text, behavior=behavior)
 
 
-def run(seconds: float, seed: int) -> Tally:
-    chance, tally = random.Random(seed), Tally()
-    writer = Writer(chance)
+def run(seconds: float, seed: int, more_programs: str) -> tuple[Tally, Counts]:
+    """All kinds in turn. What is found by tracing is written out, and the run goes on."""
+    chance, tally, reason = random.Random(seed), Tally(), unavailable()
+    writer, programs = Writer(chance), ProgramWriter(chance)
     ends = time.monotonic() + seconds
-    with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(Path(folder))
+    with tempfile.TemporaryDirectory() as stubs, tempfile.TemporaryDirectory() as traps:
+        stage = Stage(Path(stubs))
+        differential = Differential(Path(traps), ":".join(filter(None, (_PATH, more_programs))))
         while time.monotonic() < ends:
             check_intact(writer.text(), stage, tally)
             check(writer.damaged(), stage, tally)
             for _ in range(5):
                 check_noise(writer.noise())
                 tally.noise += 1
-    return tally
+            differential.fuzz(0 if reason else 15, programs, _tell)
+    _tell(f"traced: {reason or 'yes'}")
+    return tally, differential.counts
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    seconds, *seed = map(int, sys.argv[1:])
-    sys.stdout.write(f"{run(seconds, *(seed or [0]))}\n")
+    given = [*sys.argv[1:], "0", ""] if len(sys.argv) == 2 else [*sys.argv[1:], ""]
+    tally, counts = run(int(given[0]), int(given[1]), given[2])
+    _tell(f"{tally}\n{counts}")
+    sys.exit(bool(counts.violations))
