@@ -71,7 +71,8 @@ async def test_a_skill_is_begun_listed_shown_checked_and_removed(
     [view] = await listed(settings, capsys)
     assert (view["name"], view["scope"], view["trust"]) == ("greet", "user", "trusted")
     assert view["description"] == said
-    assert 10 < view["tokens"] < 40
+    assert 10 < view["idle_tokens"] < 40
+    assert view["loaded_tokens"] > 0
     assert await acts.show(settings, name="greet", json=False) == 0
     shown = capsys.readouterr().out
     assert "a scan says: nothing found" in shown

@@ -33,7 +33,7 @@ from mainspring.runtime.folder.frontmatter import read_head
 from mainspring.runtime.folder.json_file import is_inside
 from mainspring.runtime.folder.scopes import Place, Scope, Scopes
 from mainspring.runtime.skills import installing
-from mainspring.runtime.skills.catalogue import render_catalogue
+from mainspring.runtime.skills.catalogue import BYTES_PER_TOKEN, tokens_of
 from mainspring.runtime.skills.discovery import discover
 from mainspring.runtime.skills.fetching import is_remote
 from mainspring.runtime.skills.pins import PINS_FILE, Pin, Pins
@@ -48,7 +48,6 @@ from mainspring.wiring.agents import scopes_of
 
 __all__ = ["Consent", "Wanted", "check", "install", "ls", "new", "remove", "scan", "show"]
 
-_BYTES_PER_TOKEN = 3.5
 _LEVELS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 Trust: TypeAlias = Literal["trusted", "changed", "not trusted"]
@@ -72,8 +71,10 @@ class SkillView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     scope: Scope
     trust: Trust
-    tokens: int
+    idle_tokens: int
     """About: of the line that the model always sees."""
+    loaded_tokens: int
+    """About: of its text, which the model gets when it is used."""
     file: str
     description: str
     uses: int = 0
@@ -138,7 +139,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
         notes.whole(("no skills here; `mainspring skill new NAME` begins one", "dim"))
         return 0
     screen.table(
-        ["NAME", "SCOPE", "TRUST", "TOKENS", "USES", "WHERE", "DESCRIPTION"],
+        ["NAME", "SCOPE", "TRUST", "IDLE", "LOADED", "USES", "WHERE", "DESCRIPTION"],
         [_row(view, scopes) for view in views],
     )
     for view in views:
@@ -332,7 +333,8 @@ def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
         kind=skill.kind,
         scope=skill.scope,
         trust=_trust(skill, pins),
-        tokens=round(len(render_catalogue([skill]).encode()) / _BYTES_PER_TOKEN),
+        idle_tokens=tokens_of(skill),
+        loaded_tokens=round(_size(skill) / BYTES_PER_TOKEN),
         file=skill.file,
         description=skill.description,
         uses=used[skill.name].uses if skill.name in used else 0,
@@ -341,12 +343,20 @@ def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
     )
 
 
+def _size(skill: Skill) -> int:
+    try:
+        return os.stat(skill.file).st_size
+    except OSError:
+        return 0
+
+
 def _row(view: SkillView, scopes: Scopes) -> list[Part]:
     return [
         (view.name if view.kind == "skill" else f"/{view.name}", "bold"),
         (view.scope, ""),
         (view.trust, _TRUST_STYLES[view.trust]),
-        (str(view.tokens), "dim"),
+        (str(view.idle_tokens), "dim"),
+        (str(view.loaded_tokens), "dim"),
         (str(view.uses), "dim"),
         (scopes.shown(Path(view.file)), "dim"),
         (cut(view.description), ""),

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,10 +17,12 @@ from mainspring.core.model import Delta
 from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
+from mainspring.edges.cli.seen_warnings import new_warnings
 from mainspring.edges.cli.sessions import find_session, require_store
 from mainspring.harness.context.anatomy import cached_share
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
@@ -70,15 +73,15 @@ async def open_stage(
     async with open_runtime(settings, wish=wish) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await outline(runtime.log, row)
-        found = await anyio.to_thread.run_sync(open_agent, settings, wanted, recorded)
+        opened = partial(open_agent, settings, wanted, recorded, facts=runtime.models.facts)
+        found = await anyio.to_thread.run_sync(opened)
         agent = found.agent
         scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
         for name, script in scripts.items():
             runtime.models.put(name, script)
             notes.whole((SCRIPT_LABEL.format(name), "yellow"))
         runtime.models.open(agent.model)
-        for warning in found.warnings:
-            notes.whole((f"warning: {warning}", "yellow"))
+        await _show_warnings(notes, found)
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE:
@@ -90,6 +93,14 @@ async def open_stage(
             outline=recorded,
             origin=origin(settings, wanted),
         )
+
+
+async def _show_warnings(notes: Screen, found: AgentFolder) -> None:
+    warnings = await anyio.to_thread.run_sync(new_warnings, found.folder, found.warnings)
+    for warning in warnings:
+        notes.whole((f"warning: {warning}", "yellow"))
+    if warnings:
+        notes.whole(("shown once; `mainspring validate` shows them again", "dim"))
 
 
 async def watched(

@@ -29,6 +29,7 @@ INWARD = frozenset(
         "history_search",
         "send_message",
         "skill",
+        "skill_search",
         "stop_agent",
         "think",
         "todo",

@@ -15,6 +15,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.folder import manifest
 from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.instruction_checks import check_instructions
 from mainspring.runtime.folder.mcp_file import McpServer, McpServers
 from mainspring.runtime.folder.plugins import Installed, Plugin
 from mainspring.runtime.folder.reading import AgentFolder
@@ -133,7 +134,7 @@ def _instructions(found: AgentFolder) -> Part:
     return Part(
         name="instructions",
         honoured=(*dict.fromkeys((*sections, *rules)),),
-        findings=found.found["instructions"],
+        findings=(*found.found["instructions"], *check_instructions(told.sections)),
     )
 
 
