@@ -79,3 +79,15 @@ def test_a_name_of_an_npm_package_is_no_import(project: Project):
         "CLAUDE.md:1: @docs/missing.md is not there to import",
         "CLAUDE.md:1: @./lost/file is not there to import",
     )
+
+
+def test_a_long_file_is_cut_at_a_line_and_says_so(project: Project):
+    project.write("AGENTS.md", "line\n" * 100)
+    found = project.load(Limits(max_chars=23))
+    assert [section.text for section in found.sections] == [
+        "line\nline\nline\nline\n[AGENTS.md is too long and was cut here; the rest is in the file]"
+    ]
+    assert found.warnings == (
+        "AGENTS.md: is too long: its first 19 of 499 characters are used; all instruction files"
+        " together may have 23",
+    )

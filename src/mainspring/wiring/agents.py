@@ -22,6 +22,7 @@ from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import AgentFolder, read_agent
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
 from mainspring.runtime.outline import Outline
+from mainspring.runtime.skills.disabling import disabled_skills
 from mainspring.runtime.skills.discovery import IsPinned
 from mainspring.wiring.models import default_model
 from mainspring.wiring.policies import load_policy
@@ -114,7 +115,13 @@ def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
     home = Path(settings.home).resolve()
     others = None if home == place else home  # what is there is there once
     plugins = installed(place, others)
-    return Scopes(folder=place, home=others, managed=MANAGED, plugins=plugins.places)
+    return Scopes(
+        folder=place,
+        home=others,
+        managed=MANAGED,
+        plugins=plugins.places,
+        disabled_skills=disabled_skills(home),
+    )
 
 
 def pins_of(settings: Settings) -> IsPinned:

@@ -107,9 +107,9 @@ def test_a_command_is_a_single_file_and_scanned_like_a_skill(tmp_path: Path):
 
 def test_more_than_a_skill_may_be_is_refused_and_not_half_looked_at(tmp_path: Path):
     folder = written(tmp_path / "a", SKILL__md="x")
-    for number in range(1001):
-        (folder / f"{number}.txt").touch()
-    with pytest.raises(TooLarge, match="1000 files"):
+    with (folder / "huge.bin").open("wb") as opened:
+        opened.truncate(200_000_001)
+    with pytest.raises(TooLarge, match="a: a skill has 200,000,000 bytes at most"):
         scan(folder)
     with pytest.raises(InvalidInput, match="No such file"):
         scan(tmp_path / "nowhere")
