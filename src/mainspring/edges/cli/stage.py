@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 
 from mainspring.config import Settings
+from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.model import Delta
 from mainspring.edges.cli.approving import is_somebody_there
@@ -21,6 +22,7 @@ from mainspring.edges.cli.seen_warnings import new_warnings
 from mainspring.edges.cli.sessions import find_session, require_store
 from mainspring.harness.context.anatomy import cached_share
 from mainspring.harness.limits import prompt_tokens
+from mainspring.log.background import unwrapped
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.outline import Outline, outline
@@ -31,6 +33,10 @@ from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+ASSUMED_LABEL = (
+    "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
+    " .mainspring/models.toml can say more"
+)
 SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
 
 
@@ -52,6 +58,10 @@ class Stage:
     async def start(self) -> Session:
         """A new session, which nobody has said anything to."""
         return await self.runtime.start(self.agent, metadata=self.origin)
+
+
+_SECOND_PRESS_SECONDS = 5.0
+"""A press of Ctrl-C after that is a first one again."""
 
 
 @asynccontextmanager
@@ -81,6 +91,7 @@ async def open_stage(
             runtime.models.put(name, script)
             notes.whole((SCRIPT_LABEL.format(name), "yellow"))
         runtime.models.open(agent.model)
+        _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _show_warnings(notes, found)
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
@@ -93,6 +104,11 @@ async def open_stage(
             outline=recorded,
             origin=origin(settings, wanted),
         )
+
+
+def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
+    if facts.is_assumed and facts.price.input:
+        notes.whole((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
 
 
 async def _show_warnings(notes: Screen, found: AgentFolder) -> None:
@@ -110,16 +126,20 @@ async def watched(
     tell: Callable[[Event], None],
     say: Callable[[str], None],
 ) -> Result | Left | None:
-    """Run the session. Ctrl-C interrupts it, once more leaves it where it is."""
+    """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
     result: Result | Left | None = Left()
-    with anyio.open_signal_receiver(signal.SIGINT) as presses:
+    with anyio.open_signal_receiver(signal.SIGINT) as presses, unwrapped():
         async with anyio.create_task_group() as group:
 
             async def heed() -> None:
-                await anext(aiter(presses))
-                say("interrupting; Ctrl-C again leaves at once")
-                group.start_soon(session.interrupt)  # it may take its time; the next press counts
-                await anext(aiter(presses))
+                is_leaving = False
+                while not is_leaving:
+                    await anext(aiter(presses))
+                    say("interrupting; Ctrl-C again leaves at once")
+                    group.start_soon(session.interrupt)  # it may take its time
+                    with anyio.move_on_after(_SECOND_PRESS_SECONDS):
+                        await anext(aiter(presses))
+                        is_leaving = True
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()
 
