@@ -185,3 +185,23 @@ def test_the_command_says_it_in_words_and_by_its_exit_status(mainspring: Run, pl
     assert (result.returncode, result.stderr) == (1, "")
     assert result.stdout.startswith("agent.yaml:1: error: max_turns must be a whole number")
     assert "✓ AGENTS.md (project)" in result.stdout
+
+
+async def test_instructions_that_are_long_or_contradict_each_other_are_warned_about(
+    settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    put(project, "AGENTS.md", "# Style\n\n- Always use tabs.\n- Never push.\n" + "word " * 9_000)
+    put(project, ".claude/rules/style.md", "Be brief.\n\n* **Never** use the tabs!\n")
+    _, report = await checked(settings, capsys)
+    whats = [each["what"] for each in part(report, "instructions")["findings"]]
+    assert "contradicts AGENTS.md:3" in whats
+    assert [what for what in whats if "characters, all of them in every request" in what]
+
+
+def test_a_warning_about_the_folder_is_shown_once(mainspring: Run, place: Path):
+    put(place, "CLAUDE.md", "Read @docs/missing.md first.")
+    first, second = (mainspring("run", "hello", "--model", "scripted:demo") for _ in range(2))
+    assert "@docs/missing.md is not there to import" in first.stderr
+    assert "missing.md" not in second.stderr
+    put(place, "CLAUDE.md", "Read @docs/other.md first.")
+    assert "other.md" in mainspring("run", "hello", "--model", "scripted:demo").stderr

@@ -367,22 +367,13 @@ def test_files_below_the_working_folder_are_read_when_a_file_there_is(
         assert load_nested(Disk(), places, PurePosixPath(elsewhere)) == Instructions()
 
 
-def test_a_long_file_is_cut_at_a_line_and_says_so(write: Write, places: Places):
-    write("project/AGENTS.md", "line\n" * 100)
-    found = read(places, Limits(max_file_chars=23))
-    assert texts(found) == [
-        "line\nline\nline\nline\n[AGENTS.md is too long and was cut here; the rest is in the file]"
-    ]
-    assert found.warnings == ("AGENTS.md: is too long: only its first 23 characters hold",)
-
-
 def test_when_all_is_too_long_the_closest_stays_and_displaces_no_wider_scope(
     write: Write, places: Places
 ):
     write("etc/CLAUDE.md", "m" * 30)
     write("project/AGENTS.md", "r" * 60)
     write("project/app/AGENTS.md", "a" * 60)
-    found = read(places, Limits(max_total_chars=100))
+    found = read(places, Limits(max_chars=100))
     assert (texts(found)[0], texts(found)[2]) == ("m" * 30, "a" * 60)
     assert texts(found)[1].startswith("r" * 10 + "\n[AGENTS.md is too long")
 

@@ -16,7 +16,7 @@ Seed: TypeAlias = Callable[[str, str], None]
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
 UPPER_LAYERS = ("edges", "testing", "wiring", "config", "service", "improve", "runtime")
-LAYERS = (*UPPER_LAYERS, "harness", "capabilities", "log", "core")
+LAYERS = (*UPPER_LAYERS, "harness", "capabilities", "retrieval", "log", "core")
 DOC = '"""One idea."""\n\n'
 BRANCHES = "".join(f"    if n == {n}:\n        return n\n" for n in range(8))
 
@@ -121,6 +121,7 @@ def test_a_type_error_in_the_source_or_in_a_test_fails_the_type_check(run: Run, 
 def test_every_import_that_points_up_fails_the_import_check(run: Run, seed: Seed):
     upward = {
         "core.seeded": "mainspring.log",
+        "log.ranked": "mainspring.retrieval",
         "core.framework": "typer",
         "log.seeded": "mainspring.harness",
         "harness.seeded": "mainspring.capabilities",

@@ -36,6 +36,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     """Leans low, so that estimates lean high."""
     efforts: tuple[str, ...] = ()
     vision: bool = False
+    is_assumed: bool = False
+    """Nothing is known of the model itself: these are its provider's defaults."""
 
 
 def cost_of(usage: Usage, price: Price) -> Decimal:

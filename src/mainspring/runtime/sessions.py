@@ -260,7 +260,8 @@ class Session:
             ensemble = await self._read_on(writer, known)
             main = ensemble.main
             opening = Opening(agent=self.agent, thread=main.thread, writer=writer, log=self._log)
-            agent, kept = await adopted(opening)
+            window = self._runtime.models.facts(self.agent.model).window
+            agent, kept = await adopted(opening, window=window)
             opening = replace(opening, agent=agent)
             record = Record(writer=writer, ensemble=ensemble, tell=tell)
             async with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING
 
 from mainspring.config import Settings
 from mainspring.core import clock
+from mainspring.core.catalog import ModelFacts
+from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
+from mainspring.harness.context import instructions
 from mainspring.harness.context.disk import Disk
 from mainspring.harness.permissions.policy import Mode, is_hidden
 from mainspring.runtime.folder import versions
@@ -18,6 +22,7 @@ from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import AgentFolder, read_agent
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
 from mainspring.runtime.outline import Outline
+from mainspring.runtime.skills.disabling import disabled_skills
 from mainspring.runtime.skills.discovery import IsPinned
 from mainspring.wiring.models import default_model
 from mainspring.wiring.policies import load_policy
@@ -44,8 +49,16 @@ class Wanted:
     """See `Wish`."""
 
 
-def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = None) -> AgentFolder:
+def open_agent(
+    settings: Settings,
+    wanted: Wanted,
+    recorded: Outline | None = None,
+    *,
+    facts: Callable[[str], ModelFacts] | None = None,
+) -> AgentFolder:
     """The agent of a new session or, with `recorded`, of one that goes on with its own model.
+
+    `facts` knows the models: how long instructions may be depends on their context windows.
 
     Raises:
         InvalidInput: the folder is not there, or its file or settings are wrong.
@@ -53,19 +66,37 @@ def open_agent(settings: Settings, wanted: Wanted, recorded: Outline | None = No
     known = recorded.folder if recorded is not None else None
     scopes = scopes_of(settings, wanted.folder or known)
     files = _readable(settings, scopes.folder)
-    found = read_agent(scopes, is_pinned=pins_of(settings), files=files)
-    agent = found.agent
     used = recorded.model if recorded is not None else None
+
+    def model_for(own: str) -> str:
+        return wanted.model or used or own or default_model(settings)
+
+    found = read_agent(
+        scopes,
+        is_pinned=pins_of(settings),
+        files=files,
+        limits_for=lambda own: _instruction_limits(model_for(own), facts),
+    )
+    agent = found.agent
     limits = agent.limits
     if wanted.max_turns is not None:
         limits = replace(limits, max_turns=wanted.max_turns)
     if wanted.max_cost_usd is not None:
         limits = replace(limits, max_cost_usd=wanted.max_cost_usd)
-    model = wanted.model or used or agent.model or default_model(settings)
-    agent = replace(agent, model=model, limits=limits)
+    agent = replace(agent, model=model_for(agent.model), limits=limits)
     if recorded is None and found.is_described:
         agent = replace(agent, version=_kept_version(found.folder))
     return replace(found, agent=agent)
+
+
+def _instruction_limits(
+    model: str, facts: Callable[[str], ModelFacts] | None
+) -> instructions.Limits:
+    try:
+        known = facts(model) if facts is not None else None
+    except InvalidInput:  # a script, or a name that is refused when the model is opened
+        known = None
+    return instructions.Limits() if known is None else instructions.Limits.of_window(known.window)
 
 
 def _readable(settings: Settings, folder: Path) -> Disk:
@@ -86,7 +117,13 @@ def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
     home = Path(settings.home).resolve()
     others = None if home == place else home  # what is there is there once
     plugins = installed(place, others)
-    return Scopes(folder=place, home=others, managed=MANAGED, plugins=plugins.places)
+    return Scopes(
+        folder=place,
+        home=others,
+        managed=MANAGED,
+        plugins=plugins.places,
+        disabled_skills=disabled_skills(home),
+    )
 
 
 def pins_of(settings: Settings) -> IsPinned:

@@ -98,6 +98,18 @@ def default_model(settings: Settings) -> str:
     return OFFLINE
 
 
+def hint_for(failure: str) -> str | None:
+    """What to do about a model's failure, whose words begin with the provider's name."""
+    name = failure.partition(":")[0]
+    provider = PROVIDERS.get(name)
+    if provider is None:
+        return None
+    if provider.key is None:
+        starting = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
+        return f"{starting}; {provider.address} names another address"
+    return f"check {provider.key} and the network; `mainspring models test NAME` asks a model"
+
+
 def facts_of(catalog: Catalog, name: str) -> ModelFacts:
     """Of several, what is safe for any: the smallest window, the dearest price."""
     return safest([catalog.lookup(each.strip()) for each in name.split(",")])

@@ -30,6 +30,7 @@ TOOLS = frozenset(
         "service_output",
         "service_start",
         "service_stop",
+        "skill_search",
         "think",
         "todo",
         "tool_search",

@@ -169,3 +169,14 @@ def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, tex
     file.write_text(text, encoding="utf-8", newline="")
     for finding in read_manifest(file).findings:
         assert finding.what
+
+
+@pytest.mark.parametrize("key", ["spec_version: '1.0'", "apiVersion: agents/v1", "kind: Agent"])
+def test_a_file_of_another_tool_is_reported_and_ignored(file: Path, key: str):
+    text = f"{key}\nname: x\nmodel: {{id: some-model}}\ntools: {{search: true}}\npermissions: 3\n"
+    found = said(file, text)
+    assert found.error is None
+    assert found.name == ""
+    assert [each.level for each in found.findings] == ["warning"]
+    assert "another tool's file" in found.findings[0].what
+    assert settings_in(file) == {}

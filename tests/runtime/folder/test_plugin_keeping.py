@@ -289,7 +289,7 @@ def test_pipes_and_what_is_too_large_are_refused(home: Path, pins: Pins, tmp_pat
     root = tmp_path / "kit"
     shutil.copytree(PLUGINS / "steward", root)
     with (root / "huge").open("wb") as opened:
-        opened.truncate(60_000_000)
+        opened.truncate(200_000_001)
     with pytest.raises(TooLarge):
         install(root, home, pins)
     (root / "huge").unlink()

@@ -13,6 +13,10 @@ import pytest
 
 from mainspring.core.errors import AlreadyThere, InvalidInput, TooLarge
 from mainspring.runtime.skills import installing
+from mainspring.runtime.skills.archive import SkillLimits
+from mainspring.runtime.skills.contents import read_contents
+from mainspring.runtime.skills.fetching import located
+from mainspring.runtime.skills.installing import Choice
 from mainspring.runtime.skills.pins import Pins
 from mainspring.runtime.skills.scaffold import new_skill
 from mainspring.runtime.skills.strict import check_strict
@@ -42,7 +46,8 @@ def skill_at(folder: Path, name: str = "pdf", files: Mapping[str, str] | None = 
 
 def install(source: object, home: Path, pins: Pins, *, name: str | None = None) -> Path:
     with installing.workbench(home, now=NOW) as bench:
-        candidate = installing.fetch(str(source), Path(bench), name=name)
+        choice = Choice(names=frozenset((name,) if name else ()))
+        [candidate] = installing.fetch(str(source), Path(bench), choice).candidates
         kept = installing.keep(candidate, Path(bench), home, replaces=True)
         installing.vouch(candidate, kept, pins, NOW)
     return kept
@@ -108,10 +113,46 @@ def test_one_of_several_skills_is_chosen_by_name(home: Path, pins: Pins, tmp_pat
     skill_at(tmp_path / "many/skills/docx", "docx")
     with pytest.raises(InvalidInput, match="2 skills") as several:
         install(tmp_path / "many", home, pins)
-    assert several.value.__notes__ == ["--skill chooses one: docx, pdf"]
+    assert several.value.__notes__ == ["--all installs them all, --only some: docx, pdf"]
     assert install(tmp_path / "many", home, pins, name="docx").name == "docx"
     with pytest.raises(InvalidInput, match="no skill xlsx"):
         install(tmp_path / "many", home, pins, name="xlsx")
+
+
+def test_a_skill_at_the_root_does_not_hide_the_others(home: Path, pins: Pins, tmp_path: Path):
+    source = skill_at(tmp_path / "many", "pdf")
+    for name in ("docx", "xlsx"):
+        skill_at(source / f"skills/{name}", name)
+    skill_at(source / "skills/docx/template", "inner")
+    with installing.workbench(home, now=NOW) as bench:
+        offer = installing.fetch(str(source), Path(bench))
+        assert [each.skill.name for each in offer.candidates] == ["pdf"]
+        assert offer.others == ("docx", "xlsx")
+    for choice in (Choice(takes_all=True), Choice(names=frozenset(("docx", "xlsx")))):
+        with installing.workbench(home, now=NOW) as bench:
+            offer = installing.fetch(str(source), Path(bench), choice)
+            assert [each.skill.name for each in offer.candidates] == ["docx", "xlsx"]
+
+
+def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
+    home: Path, pins: Pins, tmp_path: Path
+):
+    files = {f"data/{number}.txt": "x" for number in range(1_050)}
+    kept = install(skill_at(tmp_path / "large", files=files), home, pins)
+    assert len(list((kept / "data").iterdir())) == 1_050
+    assert pins.is_pinned(kept)
+    few = SkillLimits(max_files=10)
+    with pytest.raises(TooLarge, match=r"^pdf: a skill has 10 files at most"):
+        read_contents(kept, few)
+
+
+def test_owner_and_repository_mean_github_unless_there_is_such_a_folder(tmp_path: Path):
+    assert located("obra/superpowers", tmp_path) == "https://github.com/obra/superpowers.git"
+    assert located("obra/superpowers#v1", tmp_path) == "https://github.com/obra/superpowers.git#v1"
+    (tmp_path / "obra/superpowers").mkdir(parents=True)
+    assert located("obra/superpowers", tmp_path) == str(tmp_path / "obra/superpowers")
+    assert located("https://x.test/a/b", tmp_path) == "https://x.test/a/b"
+    assert located("a/b/c", tmp_path) == str(tmp_path / "a/b/c")
 
 
 @pytest.mark.parametrize("name", ["pdf.zip", "pdf.skill"])
@@ -190,7 +231,7 @@ def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
     kept = install(skill_at(tmp_path / "old", files={"old.txt": "x"}), home, pins)
     with installing.workbench(home, now=NOW) as bench:
         newer = skill_at(tmp_path / "new", files={"new.txt": "x"})
-        candidate = installing.fetch(str(newer), Path(bench))
+        [candidate] = installing.fetch(str(newer), Path(bench)).candidates
         with pytest.raises(AlreadyThere, match="installed already"):
             installing.keep(candidate, Path(bench), home)
         assert pins.is_pinned(kept)
@@ -242,7 +283,8 @@ def test_a_new_skill_is_valid_as_it_stands(home: Path):
     file = new_skill(home, "say-hello", said)
     assert check_strict(file.parent) == []
     assert check_strict(new_skill(home, "other", None).parent) == []
-    assert installing.fetch(str(file.parent), home / "bench").skill.description == said
+    [candidate] = installing.fetch(str(file.parent), home / "bench").candidates
+    assert candidate.skill.description == said
     with pytest.raises(AlreadyThere):
         new_skill(home, "say-hello", None)
     with pytest.raises(InvalidInput, match="hyphens"):

@@ -143,6 +143,7 @@ class Catalog:
             bytes_per_token=listing.bytes_per_token,
             efforts=listing.efforts,
             vision=listing.vision,
+            is_assumed=not (model in self._models or _SNAPSHOT.sub("", model) in self._models),
         )
 
     def cost(self, name: str, usage: Usage) -> Decimal:

@@ -5,6 +5,7 @@ What the bytes of an answer mean is the adapters' business.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -355,6 +356,11 @@ def translated(endpoint: Endpoint) -> Generator[None, None, None]:
         raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None
     except TimeoutError as error:
         raise ProviderFailed(provider, "timeout", "could not connect in time") from error
+    except aiohttp.ClientConnectorError as error:
+        number = error.os_error.errno
+        why = os.strerror(number) if number is not None else str(error.os_error)
+        told = excerpt(f"{error.host}:{error.port}: {why}", secret=endpoint.secret)
+        raise ProviderFailed(provider, "connection", f"cannot connect to {told}") from error
     except (aiohttp.ClientError, OSError) as error:
         told = excerpt(str(error) or type(error).__name__, secret=endpoint.secret)
         raise ProviderFailed(provider, "connection", f"the connection failed: {told}") from error

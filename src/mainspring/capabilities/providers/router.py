@@ -46,7 +46,10 @@ class _Refusals:
 
     said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
 
-    def summary(self, role: str) -> ProviderFailed:
+    def summary(self) -> ProviderFailed:
+        """The only failure as it is, or all of them in one."""
+        if len(self.said) == 1:
+            return next(iter(self.said.values()))
         hopeful = [failure for failure in self.said.values() if failure.retryable]
         kind = (hopeful or list(self.said.values()))[-1].kind
         waits = [
@@ -56,10 +59,7 @@ class _Refusals:
         ]
         listed = "; ".join(str(failure) for failure in self.said.values())
         return ProviderFailed(
-            role,
-            kind,
-            f"no model answered ({listed})",
-            retry_after_seconds=min(waits, default=None),
+            "no model answered", kind, listed, retry_after_seconds=min(waits, default=None)
         )
 
 
@@ -159,7 +159,7 @@ class Route:
                     yield item
             if candidate.id not in refusals.said:
                 return
-        raise refusals.summary(self._task.role)
+        raise refusals.summary()
 
     async def _order(self, request: Request) -> tuple[Candidate, ...]:
         if not self._candidates:

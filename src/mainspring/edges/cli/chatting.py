@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -248,7 +249,9 @@ class _Chat:
 
     async def _clear(self) -> None:
         """The next message begins a session of the agent as its files are then."""
-        found = await anyio.to_thread.run_sync(open_agent, self._settings, self._wanted)
+        facts = self._stage.runtime.models.facts
+        opened = partial(open_agent, self._settings, self._wanted, facts=facts)
+        found = await anyio.to_thread.run_sync(opened)
         self._agent = replace(found.agent, model=self._agent.model)
         left, self._session = self._session, None
         hint = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 import anyio
@@ -11,14 +10,15 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.edges.cli.approving import Approver, is_somebody_there, who_asks
 from mainspring.edges.cli.crew_tree import CrewTree
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
+from mainspring.edges.cli.piped import is_piped, read_piped
 from mainspring.edges.cli.render import Screen
-from mainspring.edges.cli.saying import say
+from mainspring.edges.cli.saying import require_no_command, say
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
 from mainspring.harness.reasons import Terminal
@@ -26,6 +26,7 @@ from mainspring.runtime.modes import mode_of
 from mainspring.runtime.outline import waiting
 from mainspring.runtime.sessions import Result, Session, unheard
 from mainspring.wiring.agents import Wanted
+from mainspring.wiring.models import hint_for
 
 __all__ = ["Wanted", "run"]
 
@@ -41,6 +42,8 @@ STATUS: dict[Terminal, int] = {
 }
 """Exit status; any other reason is a failure."""
 _CARRY_OUT = 'mainspring run --resume {} --mode default "go"'
+_PATIENCE = 3.0
+"""Seconds that a pipe beside a prompt has to begin with something."""
 _GO_ON = "go on: mainspring run --resume {}"
 
 
@@ -63,12 +66,36 @@ async def run(
 ) -> int:
     text = await _asked(prompt, required=resume is None)
     async with open_stage(settings, wanted, resume) as stage:
+        if text is not None:
+            require_no_command(stage.agent, text)
         session = stage.session or await stage.start()
         own = {await say(settings, stage.agent, session, text)} if text is not None else set[str]()
-        if json:
-            return await _as_json(settings, stage, session)
-        result = await attended(settings, session, own=own)
-        return await _report(settings, stage, session, result)
+        try:
+            return await _run(settings, stage, session, own, json=json)
+        except LeaseHeld:
+            if not own:
+                raise
+        return await _delivered(settings, session, json=json)
+
+
+async def _run(
+    settings: Settings, stage: Stage, session: Session, own: set[str], *, json: bool
+) -> int:
+    if json:
+        return await _as_json(settings, stage, session)
+    result = await attended(settings, session, own=own)
+    return await _report(settings, stage, session, result)
+
+
+async def _delivered(settings: Settings, session: Session, *, json: bool) -> int:
+    """Another process runs the session: the message is in its inbox, and that one answers it."""
+    if json:
+        Screen(settings).json(msgspec.json.encode({"type": "delivered", "session_id": session.id}))
+    notes = Screen(settings, stderr=True)
+    name = session.id if notes.width is None else short(session.id)
+    _say(notes, f"another process runs session {name}: it has your message and answers it", "")
+    _say(notes, f"watch it: mainspring log follow {name}", "dim")
+    return DONE
 
 
 async def attended(
@@ -94,10 +121,12 @@ async def attended(
 
 
 async def _asked(prompt: str | None, *, required: bool) -> str | None:
-    """The prompt, from the command line or from standard input."""
+    """The prompt, from the command line, from standard input, or both."""
     if prompt == "-" or (prompt is None and required):
-        piped = await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
-        prompt = piped.decode(errors="replace").strip()
+        prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)
+    elif prompt is not None and is_piped():
+        piped = await anyio.to_thread.run_sync(read_piped, _PATIENCE, abandon_on_cancel=True)
+        prompt = f"{prompt}\n\n<stdin>\n{piped}\n</stdin>" if piped else prompt
     if required and not prompt:
         nothing = InvalidInput("nothing was asked: standard input is empty")
         nothing.add_note("mainspring run 'what to do'")
@@ -188,6 +217,9 @@ async def report_end(notes: Screen, session: Session, result: Result) -> None:
             await _tell_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
             _say(notes, "interrupted", "yellow")
+        case "model_error" if result.detail:  # whose words were shown when it happened
+            if hint := hint_for(result.detail):
+                _say(notes, f"hint: {hint}", "dim")
         case reason:
             why = f": {result.detail}" if result.detail else ""
             _say(notes, f"{reason.replace('_', ' ')}{why}", "bold red")

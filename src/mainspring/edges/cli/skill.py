@@ -12,9 +12,11 @@ from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json, Yes
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import skill_acts
+    from mainspring.edges.cli import skill_acts, skill_find, skill_install
 else:
     skill_acts = LazyModule("mainspring.edges.cli.skill_acts")
+    skill_find = LazyModule("mainspring.edges.cli.skill_find")
+    skill_install = LazyModule("mainspring.edges.cli.skill_install")
 
 app = typer.Typer(
     help="Skills: write, install, look into, trust, remove.",
@@ -67,12 +69,13 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder, a .zip or .skill file, or a git repository: https://...[#REF].",
+            help="A folder, a .zip or .skill file, or a git repository: owner/repo, https://...[#REF].",
         ),
     ],
-    skill: Annotated[
-        str | None, typer.Option("--skill", metavar="NAME", help="Which one, if it has several.")
-    ] = None,
+    only: Annotated[
+        str, typer.Option("--only", "--skill", metavar="A,B", help="Which ones, if it has several.")
+    ] = "",
+    all_: Annotated[bool, typer.Option("--all", help="All skills that it has.")] = False,
     project: Project = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="In the place of an older one.")
@@ -81,16 +84,17 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
     anyway: Anyway = False,
     json: Json = False,
 ) -> Action:
-    """Fetch a skill, show what a scan finds in it, and keep it once you say so: from then on it is
-    trusted as it is. A scan is not a proof."""
-    wanted = skill_acts.Wanted(
+    """Fetch skills, show what a scan finds in them, and keep them once you say so: from then on
+    they are trusted as they are. A scan is not a proof."""
+    names = frozenset(name.strip() for name in only.split(",") if name.strip())
+    installation = skill_install.Installation(
         source=source,
-        name=skill,
+        choice=skill_install.Choice(names=names, takes_all=all_),
         is_project=project,
         replaces=replace,
         consent=_consent(yes, anyway),
     )
-    return partial(skill_acts.install, wanted=wanted, json=json)
+    return partial(skill_install.install, installation=installation, json=json)
 
 
 @app.command()
@@ -111,6 +115,36 @@ def scan(
 def remove(name: Name, project: Project = False, yes: Yes = False, json: Json = False) -> Action:
     """Delete an installed skill, and the trust in it."""
     return partial(skill_acts.remove, name=name, is_project=project, is_agreed=yes, json=json)
+
+
+@app.command()
+def disable(name: Name, json: Json = False) -> Action:
+    """Switch a skill or a command off in all projects; its files stay."""
+    return partial(skill_acts.switch, name=name, is_disabled=True, json=json)
+
+
+@app.command()
+def enable(name: Name, json: Json = False) -> Action:
+    """Switch a skill on again."""
+    return partial(skill_acts.switch, name=name, is_disabled=False, json=json)
+
+
+@app.command()
+def find(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="What it is to do.")],
+    catalogue: Annotated[
+        str,
+        typer.Option(
+            "--in",
+            metavar="PATH|URL",
+            envvar="MAINSPRING_SKILL_CATALOGUE",
+            help="A folder of skills, a marketplace.json, a JSON list; or the address of one.",
+        ),
+    ],
+    json: Json = False,
+) -> Action:
+    """Find skills in a catalogue by what they do; `skill install` gets them."""
+    return partial(skill_find.find, query=" ".join(words), catalogue=catalogue, json=json)
 
 
 @app.command()

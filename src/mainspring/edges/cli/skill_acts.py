@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -33,9 +32,9 @@ from mainspring.runtime.folder.frontmatter import read_head
 from mainspring.runtime.folder.json_file import is_inside
 from mainspring.runtime.folder.scopes import Place, Scope, Scopes
 from mainspring.runtime.skills import installing
-from mainspring.runtime.skills.catalogue import render_catalogue
+from mainspring.runtime.skills.catalogue import BYTES_PER_TOKEN, tokens_of
+from mainspring.runtime.skills.disabling import set_disabled
 from mainspring.runtime.skills.discovery import discover
-from mainspring.runtime.skills.fetching import is_remote
 from mainspring.runtime.skills.pins import PINS_FILE, Pin, Pins
 from mainspring.runtime.skills.reading import read_skill
 from mainspring.runtime.skills.scaffold import new_skill
@@ -46,9 +45,6 @@ from mainspring.runtime.skills.strict import check_strict
 from mainspring.runtime.skills.usage import SkillUse
 from mainspring.wiring.agents import scopes_of
 
-__all__ = ["Consent", "Wanted", "check", "install", "ls", "new", "remove", "scan", "show"]
-
-_BYTES_PER_TOKEN = 3.5
 _LEVELS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 Trust: TypeAlias = Literal["trusted", "changed", "not trusted"]
@@ -56,24 +52,15 @@ _TRUST_STYLES: dict[Trust, str] = {"trusted": "green", "changed": "bold red", "n
 CHANGED = "changed since you trusted it; scan it again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be installed, and where."""
-
-    source: str
-    name: str | None
-    is_project: bool
-    replaces: bool
-    consent: Consent
-
-
 class SkillView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     kind: str
     scope: Scope
     trust: Trust
-    tokens: int
+    idle_tokens: int
     """About: of the line that the model always sees."""
+    loaded_tokens: int
+    """About: of its text, which the model gets when it is used."""
     file: str
     description: str
     uses: int = 0
@@ -89,14 +76,6 @@ class ShownView(Struct, frozen=True, kw_only=True):
     body: str
 
 
-class InstalledView(Struct, frozen=True, kw_only=True):
-    installed: str
-    folder: str
-    source: str
-    commit: str
-    report: Report
-
-
 class FindingView(Struct, frozen=True, kw_only=True):
     level: str
     file: str
@@ -109,7 +88,7 @@ async def new(
     settings: Settings, *, name: str, description: str | None, is_project: bool, json: bool
 ) -> int:
     """Raises: InvalidInput, AlreadyThere."""
-    base = _base(settings, is_project=is_project)
+    base = base_of(settings, is_project=is_project)
     file = await to_thread.run_sync(new_skill, base, name, description)
     screen = Screen(settings)
     if json:
@@ -121,7 +100,7 @@ async def new(
 
 async def ls(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
-    scopes, pins = scopes_of(settings), _pins(settings)
+    scopes, pins = scopes_of(settings), pins_of(settings)
     found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.vouched))
     used = await usage_here(settings)
     views = await to_thread.run_sync(lambda: [_view(skill, pins, used) for skill in found.skills])
@@ -138,7 +117,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
         notes.whole(("no skills here; `mainspring skill new NAME` begins one", "dim"))
         return 0
     screen.table(
-        ["NAME", "SCOPE", "TRUST", "TOKENS", "USES", "WHERE", "DESCRIPTION"],
+        ["NAME", "SCOPE", "TRUST", "IDLE", "LOADED", "USES", "WHERE", "DESCRIPTION"],
         [_row(view, scopes) for view in views],
     )
     for view in views:
@@ -149,7 +128,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
 
 async def show(settings: Settings, *, name: str, json: bool) -> int:
     """Raises: InvalidInput, NotFound, TooLarge."""
-    pins = _pins(settings)
+    pins = pins_of(settings)
     skill = await to_thread.run_sync(_named, scopes_of(settings), pins, name)
     report = await to_thread.run_sync(look_into, _place(skill))
     text = await to_thread.run_sync(partial(Path(skill.file).read_text, errors="replace"))
@@ -172,42 +151,9 @@ async def show(settings: Settings, *, name: str, json: bool) -> int:
     return 0
 
 
-async def install(settings: Settings, *, wanted: Wanted, json: bool) -> int:
-    """Raises: InvalidInput, AlreadyThere, TooLarge."""
-    base = _base(settings, is_project=wanted.is_project)
-    pins, now = _pins(settings), clock.now()
-    source = _located(settings, wanted.source)
-    screen = Screen(settings)
-    with installing.workbench(base, now=now) as folder:
-        bench = Path(folder)
-        fetch = partial(installing.fetch, source, bench, name=wanted.name)
-        candidate = await to_thread.run_sync(fetch)
-        installing.check_free(base, candidate.skill.name, replaces=wanted.replaces)
-        if not json:
-            _introduce(screen, candidate)
-        question = f"Install {candidate.skill.name}, and trust it as it is?"
-        if not require_consent(settings, candidate.report, wanted.consent, question):
-            return 1
-        keep = partial(installing.keep, candidate, bench, base, replaces=wanted.replaces)
-        kept = await to_thread.run_sync(keep)
-        installing.vouch(candidate, kept, pins, now)
-    if json:
-        view = InstalledView(
-            installed=candidate.skill.name,
-            folder=str(kept),
-            source=candidate.source,
-            commit=candidate.commit,
-            report=candidate.report,
-        )
-        screen.json(msgspec.json.encode(view))
-    else:
-        screen.line(("installed ", "green"), (candidate.skill.name, "bold"), (f"  {kept}", "dim"))
-    return 0
-
-
 async def scan(settings: Settings, *, meant: str, consent: Consent | None, json: bool) -> int:
     """Raises: InvalidInput, TooLarge."""
-    pins = _pins(settings)
+    pins = pins_of(settings)
     place = await to_thread.run_sync(_meant, settings, pins, meant)
     report = await to_thread.run_sync(look_into, place)
     standing = await to_thread.run_sync(pins.standing, place)
@@ -232,7 +178,7 @@ async def remove(
     settings: Settings, *, name: str, is_project: bool, is_agreed: bool, json: bool
 ) -> int:
     """Raises: InvalidInput, NotFound."""
-    pins = _pins(settings)
+    pins = pins_of(settings)
     scopes = scopes_of(settings)
     if is_project:
         scopes = Scopes(folder=scopes.folder)
@@ -240,7 +186,7 @@ async def remove(
     _require_removable(skill)
     if not is_agreed and not agreed(settings, f"Delete {skill.folder}?"):
         return 1
-    base = _base(settings, is_project=skill.scope == "project")
+    base = base_of(settings, is_project=skill.scope == "project")
     with installing.workbench(base, now=clock.now()) as bench:
         await to_thread.run_sync(installing.remove, Path(skill.folder), Path(bench), pins)
     screen = Screen(settings)
@@ -248,6 +194,22 @@ async def remove(
         screen.json(msgspec.json.encode({"removed": name, "folder": skill.folder}))
     else:
         screen.line(("removed ", ""), (name, "bold"), (f"  {skill.folder}", "dim"))
+    return 0
+
+
+async def switch(settings: Settings, *, name: str, is_disabled: bool, json: bool) -> int:
+    """Raises: InvalidInput, NotFound."""
+    if is_disabled:
+        await to_thread.run_sync(_named, scopes_of(settings), pins_of(settings), name)
+    change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
+    has_changed = await to_thread.run_sync(change)
+    word = "disabled" if is_disabled else "enabled"
+    screen = Screen(settings)
+    if json:
+        screen.json(msgspec.json.encode({word: name, "changed": has_changed}))
+    else:
+        note = "" if has_changed else "  it was so already"
+        screen.line((f"{word} ", "green"), (name, "bold"), (note, "dim"))
     return 0
 
 
@@ -270,7 +232,7 @@ async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, js
     return 0 if is_well else 1
 
 
-def _base(settings: Settings, *, is_project: bool) -> Path:
+def base_of(settings: Settings, *, is_project: bool) -> Path:
     """Raises: InvalidInput: what a project brings would make us write elsewhere."""
     base = Path(settings.folder if is_project else settings.home)
     if is_project and not is_inside(base / installing.FOLDER, base):
@@ -278,14 +240,8 @@ def _base(settings: Settings, *, is_project: bool) -> Path:
     return base
 
 
-def _pins(settings: Settings) -> Pins:
+def pins_of(settings: Settings) -> Pins:
     return Pins(Path(settings.home) / PINS_FILE)
-
-
-def _located(settings: Settings, source: str) -> str:
-    if is_remote(source):
-        return source
-    return str(Path(settings.folder) / Path(source).expanduser())
 
 
 def _place(skill: Skill) -> Path:
@@ -332,7 +288,8 @@ def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
         kind=skill.kind,
         scope=skill.scope,
         trust=_trust(skill, pins),
-        tokens=round(len(render_catalogue([skill]).encode()) / _BYTES_PER_TOKEN),
+        idle_tokens=tokens_of(skill),
+        loaded_tokens=round(_size(skill) / BYTES_PER_TOKEN),
         file=skill.file,
         description=skill.description,
         uses=used[skill.name].uses if skill.name in used else 0,
@@ -341,23 +298,24 @@ def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
     )
 
 
+def _size(skill: Skill) -> int:
+    try:
+        return os.stat(skill.file).st_size
+    except OSError:
+        return 0
+
+
 def _row(view: SkillView, scopes: Scopes) -> list[Part]:
     return [
         (view.name if view.kind == "skill" else f"/{view.name}", "bold"),
         (view.scope, ""),
         (view.trust, _TRUST_STYLES[view.trust]),
-        (str(view.tokens), "dim"),
+        (str(view.idle_tokens), "dim"),
+        (str(view.loaded_tokens), "dim"),
         (str(view.uses), "dim"),
         (scopes.shown(Path(view.file)), "dim"),
         (cut(view.description), ""),
     ]
-
-
-def _introduce(screen: Screen, candidate: installing.Candidate) -> None:
-    at = f" at {candidate.commit[:12]}" if candidate.commit else ""
-    screen.line((candidate.skill.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
-    screen.whole((candidate.skill.description, ""))
-    print_report(screen, candidate.report)
 
 
 def _require_removable(skill: Skill) -> None:

@@ -6,20 +6,25 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
 
 from mainspring.config import Settings
+from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.model import Delta
 from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
+from mainspring.edges.cli.seen_warnings import new_warnings
 from mainspring.edges.cli.sessions import find_session, require_store
 from mainspring.harness.context.anatomy import cached_share
 from mainspring.harness.limits import prompt_tokens
+from mainspring.log.background import unwrapped
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
@@ -28,6 +33,10 @@ from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+ASSUMED_LABEL = (
+    "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
+    " .mainspring/models.toml can say more"
+)
 SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
 
 
@@ -51,6 +60,10 @@ class Stage:
         return await self.runtime.start(self.agent, metadata=self.origin)
 
 
+_SECOND_PRESS_SECONDS = 5.0
+"""A press of Ctrl-C after that is a first one again."""
+
+
 @asynccontextmanager
 async def open_stage(
     settings: Settings, wanted: Wanted, resume: str | None
@@ -72,15 +85,16 @@ async def open_stage(
     async with open_runtime(settings, wish=wish) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await outline(runtime.log, row)
-        found = await anyio.to_thread.run_sync(open_agent, settings, wanted, recorded)
+        opened = partial(open_agent, settings, wanted, recorded, facts=runtime.models.facts)
+        found = await anyio.to_thread.run_sync(opened)
         agent = found.agent
         scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
         for name, script in scripts.items():
             runtime.models.put(name, script)
             notes.whole((SCRIPT_LABEL.format(name), "yellow"))
         runtime.models.open(agent.model)
-        for warning in found.warnings:
-            notes.whole((f"warning: {warning}", "yellow"))
+        _warn_if_assumed(notes, runtime.models.facts(agent.model))
+        await _show_warnings(notes, found)
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE:
@@ -94,6 +108,19 @@ async def open_stage(
         )
 
 
+def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
+    if facts.is_assumed and facts.price.input:
+        notes.whole((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
+
+
+async def _show_warnings(notes: Screen, found: AgentFolder) -> None:
+    warnings = await anyio.to_thread.run_sync(new_warnings, found.folder, found.warnings)
+    for warning in warnings:
+        notes.whole((f"warning: {warning}", "yellow"))
+    if warnings:
+        notes.whole(("shown once; `mainspring validate` shows them again", "dim"))
+
+
 async def watched(
     session: Session,
     *,
@@ -101,16 +128,20 @@ async def watched(
     tell: Callable[[Event], None],
     say: Callable[[str], None],
 ) -> Result | Left | None:
-    """Run the session. Ctrl-C interrupts it, once more leaves it where it is."""
+    """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
     result: Result | Left | None = Left()
-    with anyio.open_signal_receiver(signal.SIGINT) as presses:
+    with anyio.open_signal_receiver(signal.SIGINT) as presses, unwrapped():
         async with anyio.create_task_group() as group:
 
             async def heed() -> None:
-                await anext(aiter(presses))
-                say("interrupting; Ctrl-C again leaves at once")
-                group.start_soon(session.interrupt)  # it may take its time; the next press counts
-                await anext(aiter(presses))
+                is_leaving = False
+                while not is_leaving:
+                    await anext(aiter(presses))
+                    say("interrupting; Ctrl-C again leaves at once")
+                    group.start_soon(session.interrupt)  # it may take its time
+                    with anyio.move_on_after(_SECOND_PRESS_SECONDS):
+                        await anext(aiter(presses))
+                        is_leaving = True
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()
 

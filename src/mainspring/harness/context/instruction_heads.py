@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.globs import expanded
@@ -17,9 +17,39 @@ class Terms:
     """It holds for these files; for all, if there are none."""
     is_read: bool = True
     note: str | None = None
+    offer: str = ""
+    """What it is about: only this is shown, and the model reads the file when it fits."""
 
 
 ALWAYS = Terms()
+
+
+def read_terms(
+    kind: Literal["rule", "steering", "cursor"], head: Mapping[str, object], name: str
+) -> Terms:
+    """Raises: InvalidInput."""
+    match kind:
+        case "rule":
+            return rule_terms(head)
+        case "steering":
+            return steering_terms(head, name)
+        case "cursor":
+            return cursor_terms(head)
+
+
+def cursor_terms(head: Mapping[str, object]) -> Terms:
+    """Of a rule as Cursor has them: `alwaysApply`, `globs`, `description`.
+
+    Raises: InvalidInput.
+    """
+    if head.get("alwaysApply") in (True, "true"):
+        return ALWAYS
+    if globs := _globs(head, "globs"):
+        return Terms(_anywhere(globs))
+    if description := str(head.get("description") or "").strip():
+        return Terms(offer=description)
+    how = "give it `globs`, a `description` or `alwaysApply: true`"
+    return Terms(is_read=False, note=f"is not read by itself: {how}")
 
 
 def rule_terms(head: Mapping[str, object]) -> Terms:
@@ -47,10 +77,14 @@ def steering_terms(head: Mapping[str, object], name: str) -> Terms:
             globs = _globs(head, "fileMatchPattern")
             if not globs:
                 raise InvalidInput("`inclusion: fileMatch` needs a `fileMatchPattern`")
-            # A name without a folder means files of that name wherever they are.
-            return Terms(tuple(glob if "/" in glob else f"**/{glob}" for glob in globs))
+            return Terms(_anywhere(globs))
         case other:
             raise InvalidInput(f"its `inclusion` is not known: {other}")
+
+
+def _anywhere(globs: tuple[str, ...]) -> tuple[str, ...]:
+    """A name without a folder means files of that name wherever they are."""
+    return tuple(glob if "/" in glob else f"**/{glob}" for glob in globs)
 
 
 def _globs(head: Mapping[str, object], key: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
-Kind: TypeAlias = Literal["plain", "persona", "rule", "steering"]
+Kind: TypeAlias = Literal["plain", "persona", "rule", "steering", "cursor"]
 Imports: TypeAlias = Literal[
     "mentions",  # `@path`
     "references",  # `#[[file:path]]`
@@ -17,6 +17,13 @@ Imports: TypeAlias = Literal[
 
 _RULES = (".mainspring/rules", ".claude/rules", ".agents/rules")
 _STEERING = ".kiro/steering"
+_CURSOR = ".cursor/rules"
+_GSD = tuple(
+    f"{folder}/{name}.md"
+    for folder in (".planning", ".gsd")
+    for name in ("PROJECT", "DECISIONS", "KNOWLEDGE", "ROADMAP", "STATE")
+)
+"""What get-shit-done keeps of a project; the state comes last, since it changes most often."""
 _PERSONA = ("SOUL.md", "IDENTITY.md", "USER.md")
 _SIGNS_OF_A_PERSONA = frozenset({"SOUL.md", "IDENTITY.md"})
 _BESIDE_A_PERSONA = ("TOOLS.md",)
@@ -157,7 +164,9 @@ class Candidates:
             yield from self._steering(folder, "project")
             own = ("rules",) if folder == self.places.agent else ()
             yield from self._rules(folder, (*own, *_RULES), "project")
+            yield from self._cursor(folder)
             yield Candidate(folder / "CLAUDE.local.md")
+            yield from (Candidate(folder / name, imports=None) for name in _GSD)
 
     def _persona(self, folder: PurePosixPath) -> Iterator[Candidate]:
         """Who it is comes before what it is to do, and is nowhere but in its own folder."""
@@ -180,6 +189,11 @@ class Candidates:
         for path in self._markdown_in(folder / _STEERING, scope, 1):
             yield Candidate(path, scope, "steering", "references", self._base(folder, scope))
 
+    def _cursor(self, folder: PurePosixPath) -> Iterator[Candidate]:
+        for path in self._files_in(folder / _CURSOR, "project", _MAX_DEPTH, ".mdc"):
+            base = self._base(folder, "project")
+            yield Candidate(path, "project", "cursor", imports=None, folder=base)
+
     def _base(self, folder: PurePosixPath, scope: Scope) -> str:
         if scope != "project" or folder == self.places.project:
             return ""  # the globs of the user are about the project as well
@@ -187,6 +201,11 @@ class Candidates:
 
     def _markdown_in(
         self, top: PurePosixPath, scope: Scope, max_depth: int
+    ) -> Iterator[PurePosixPath]:
+        return self._files_in(top, scope, max_depth, ".md")
+
+    def _files_in(
+        self, top: PurePosixPath, scope: Scope, max_depth: int, suffix: str
     ) -> Iterator[PurePosixPath]:
         """Files of a folder before those of the folders in it; no folder twice."""
         folders = deque([(top, max_depth)])
@@ -199,13 +218,15 @@ class Candidates:
                 continue
             seen.add(real)
             names = self._names(folder)
-            for name in (name for name in names if name.endswith(".md")):
+            for name in (name for name in names if name.endswith(suffix)):
                 found += 1
                 if found > _MAX_FOUND or len(seen) > _MAX_FOUND:
                     self._warn(top, f"has too much in it: {_MAX_FOUND} files are read")
                     return
                 yield folder / name
-            inner = [name for name in names if not name.startswith(".") and name[-3:] != ".md"]
+            inner = [
+                each for each in names if not each.startswith(".") and not each.endswith(suffix)
+            ]
             folders.extend((folder / name, depth - 1) for name in inner if depth > 1)
 
     def _may_list(self, folder: PurePosixPath, real: PurePosixPath, scope: Scope) -> bool:

@@ -15,7 +15,8 @@ from xml.sax.saxutils import quoteattr
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.frontmatter import read_head
 from mainspring.harness.context.globs import is_match
-from mainspring.harness.context.instruction_heads import ALWAYS, Terms, rule_terms, steering_terms
+from mainspring.harness.context.instruction_heads import ALWAYS, Terms, read_terms
+from mainspring.harness.context.instruction_limits import Limits, cut_point
 from mainspring.harness.context.instruction_places import (
     Candidate,
     Candidates,
@@ -48,16 +49,14 @@ __all__ = [
 ]
 
 MAX_IMPORT_DEPTH = 4
+_MAX_FILE_BYTES = 4_000_000
 _PUNCTUATION = ".,;:!?)]}>'\"*_"
 """What may follow a mention in a sentence."""
 _LOST = "\N{REPLACEMENT CHARACTER}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    max_file_chars: int = 40_000
-    max_total_chars: int = 200_000
-    max_files: int = 200
+_PACKAGE = re.compile(
+    r"@[a-z0-9~-][\w.~-]*/(?![\w.~-]*\.(?:md|mdx|mdc|txt)$)[a-z0-9~][\w.~-]*(?:@\S+)?"
+)
+_TERM_KEYS = ("paths", "inclusion", "globs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +210,7 @@ class _Reader:
         refuse = refuse or partial(self._tell_about, self.places.shown(path))
         if not self.places.allow(real, candidate.scope):
             return refuse("leads out of the project: not read")
-        max_bytes = 4 * self.limits.max_file_chars + 4  # UTF-8 at its longest
+        max_bytes = _MAX_FILE_BYTES
         try:
             content = self.files.read(real, max_bytes)
         except OSError as error:
@@ -236,18 +235,18 @@ class _Reader:
         head = read_head(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
-        for odd in head.oddities:
+        for odd in head.oddities if kind != "cursor" else ():  # Cursor's heads are not quite YAML
             self.tell(Oddity(file=file, line=odd.line, what=odd.what, fix=odd.fix))
-        line = next((head.lines[key] for key in ("paths", "inclusion") if key in head.lines), 1)
+        line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
-            is_rule, name = kind == "rule", document.candidate.path.stem
-            terms = rule_terms(head.fields) if is_rule else steering_terms(head.fields, name)
+            terms = read_terms(kind, head.fields, document.candidate.path.stem)
         except InvalidInput as error:
             terms = ALWAYS  # better a rule too often than never
             self.tell(Oddity(file=file, line=line, what=f"is read for all files: {error}"))
         if terms.note is not None:
             self.tell(Oddity(file=file, line=line, what=terms.note, is_note=True))
-        return replace(document, text=head.body.strip(), terms=terms)
+        text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
+        return replace(document, text=text.strip(), terms=terms)
 
     def _add_scoped(self, document: _Document) -> None:
         first, imported = len(self.sections), set(self.imported)
@@ -271,8 +270,7 @@ class _Reader:
         self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
-        text = self._cut(document.source, document.text, self.limits.max_file_chars)
-        self.sections.append(Section(document.source, text, document.candidate.scope))
+        self.sections.append(Section(document.source, document.text, document.candidate.scope))
 
     def _follow(self, document: _Document, depth: int) -> None:
         for spelling, paths in self._imports_of(document):
@@ -339,8 +337,9 @@ class _Reader:
             if refusals:
                 return self._tell_of(document, spelling, refusals[0])
         bare = spelling.rstrip(_PUNCTUATION)
-        # A bare word, as in "ask @alice", is a mention of somebody.
-        if "/" in bare or "." in bare or spelling.startswith("#"):
+        # A bare word, as in "ask @alice", is a mention of somebody; `@scope/x` is an npm package.
+        is_path = "/" in bare or "." in bare
+        if (is_path and _PACKAGE.fullmatch(bare) is None) or spelling.startswith("#"):
             fix = "mend the path, or put it in backticks if it is none"
             self._tell_of(document, spelling, "is not there to import", fix)
         return None
@@ -357,7 +356,7 @@ class _Reader:
 
     def _within_budget(self) -> tuple[Section, ...]:
         """When all is too much, the closest files stay whole; but none displaces a wider scope."""
-        left = self.limits.max_total_chars
+        left = self.limits.max_chars
         kept = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]
         ranks: tuple[Scope, ...] = ("managed", "user", "project")
@@ -372,12 +371,14 @@ class _Reader:
     def _cut(self, source: str, text: str, max_chars: int) -> str:
         if len(text) <= max_chars:
             return text
-        what = f"is too long: only its first {max_chars} characters hold"
+        kept = text[: cut_point(text, max_chars)].rstrip()
+        what = (
+            f"is too long: its first {len(kept):,} of {len(text):,} characters are used; all"
+            f" instruction files together may have {self.limits.max_chars:,}"
+        )
         self._tell_about(source, what, "shorten it, or move parts of it into rules with `paths`")
-        head = text[:max_chars]
-        whole_lines = head.rpartition("\n")[0] or head
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
-        return f"{whole_lines}\n{notice}".lstrip()
+        return f"{kept}\n{notice}".lstrip()
 
 
 def _has_only_imports(document: _Document) -> bool:

@@ -32,6 +32,7 @@ INWARD = frozenset(
         "history_search",
         "send_message",
         "skill",
+        "skill_search",
         "stop_agent",
         "think",
         "todo",

@@ -11,14 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.subagent import Subagent
-from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder import manifest, marketplace
 from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.instruction_checks import check_instructions
 from mainspring.runtime.folder.mcp_file import McpServer, McpServers
 from mainspring.runtime.folder.plugins import Installed, Plugin
 from mainspring.runtime.folder.reading import AgentFolder
-from mainspring.runtime.skills.discovery import IsPinned
+from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.folder.walking import Walk
+from mainspring.runtime.skills.discovery import IsPinned, manifests
 from mainspring.runtime.skills.skill import Skill
 
 _LONGEST = 80
@@ -106,6 +110,7 @@ def check_folder(
         _servers(servers),
         _plugins(plugins, found.agent, is_pinned),
         _planned(found.manifest),
+        _offered(folder, skills),
         Part(name="other files", ignored=tuple(_others(folder))),
     ]
 
@@ -133,7 +138,7 @@ def _instructions(found: AgentFolder) -> Part:
     return Part(
         name="instructions",
         honoured=(*dict.fromkeys((*sections, *rules)),),
-        findings=found.found["instructions"],
+        findings=(*found.found["instructions"], *check_instructions(told.sections)),
     )
 
 
@@ -227,6 +232,26 @@ def _planned(said: manifest.Manifest) -> Part:
     if said.outcome is not None:
         waiting.append(Ignored(f"outcome {_cut(said.outcome.description)}", _LATER))
     return Part(name="schedule and outcome", ignored=tuple(waiting))
+
+
+def _offered(folder: Path, skills: Iterable[Skill]) -> Part:
+    """What a folder has for others to install: it is not part of the agent that stands there."""
+    offers: list[str] = []
+    findings: list[Finding] = []
+    try:
+        if plugins := sorted(marketplace.offers(folder)):
+            names = _cut(", ".join(plugins))
+            how = "`mainspring plugin install . --plugin NAME`"
+            offers.append(f"a marketplace of {len(plugins)} plugins ({names}): {how}")
+    except InvalidInput as error:
+        findings.append(Finding(level="error", file=marketplace.FILE, what=str(error)))
+    own = {skill.file for skill in skills}
+    walk = Walk(Scopes(folder=folder))
+    files = walk.files(Place(folder, "project"), manifests)
+    if unused := [file for file in files if str(file) not in own]:
+        how = "`mainspring skill install . --all` installs them, `skill check` looks at them"
+        offers.append(f"{len(unused)} SKILL.md that are not part of this agent: {how}")
+    return Part(name="offered to others", honoured=tuple(offers), findings=tuple(findings))
 
 
 def _others(folder: Path) -> Iterator[Ignored]:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Files, Instructions, Oddity, Places, load
+from mainspring.harness.context.instructions import (
+    Files,
+    Instructions,
+    Limits,
+    Oddity,
+    Places,
+    load,
+)
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
 
@@ -31,12 +38,13 @@ def read_instructions(
     project: Path | None = None,
     cwd: Path | None = None,
     files: Files | None = None,
+    limits: Limits | None = None,
 ) -> Instructed:
     """Read them from the disk, unless other files are given; `project`, if the agent's folder
     stands in a larger one of which the instructions hold as well, and `cwd`, if the work is done
     further down."""
     places = places_of(scopes, project=project, cwd=cwd)
-    found = load(files or Disk(), places)
+    found = load(files or Disk(), places, limits)
     findings = tuple(finding_of(oddity) for oddity in found.oddities)
     return Instructed(instructions=found, places=places, findings=findings)
 

@@ -32,6 +32,8 @@ _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
 _FIELDS = {"agents": "crew", "subagents": "crew", "coordinator": "is_coordinator"}
 """Keys that are called otherwise here."""
+_FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
+"""Keys that mark an `agent.yaml` of another tool; ours has no version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ def read_manifest(file: Path, *, shown: str = FILE) -> Manifest:
             Finding(level="error", file=shown, what=str(error).removeprefix(f"{file}: "))
         )
         text = ""
-    node = reader.root(text)
+    node = _own_root(reader, text)
     values: dict[str, object] = {}
     if node is not None:
         try:
@@ -123,7 +125,7 @@ def settings_in(file: Path) -> dict[str, object]:
         InvalidInput: that part is wrong. Going on without it would permit what it forbids.
     """
     reader = Reader(str(file))
-    node = reader.root(_text(file))
+    node = _own_root(reader, _text(file))
     readers = _known(reader)
     parts: Readers = {key: readers[key] for key in ("permissions", "environment")}
     said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
@@ -137,6 +139,19 @@ def settings_in(file: Path) -> dict[str, object]:
     if said.get("environment"):
         settings["sandbox"] = said["environment"]
     return settings
+
+
+def _own_root(reader: Reader, text: str) -> Node | None:
+    """The root of the file, unless it belongs to another tool: that is reported and ignored."""
+    node = reader.root(text)
+    if node is None:
+        return None
+    foreign = next((key for key in _FOREIGN_KEYS if key in reader.lines(node)), None)
+    if foreign is None:
+        return node
+    what = f"has the key {foreign}, so it is another tool's file: it is ignored"
+    reader.note("warning", node, what, f"remove {foreign} if the file is meant for Mainspring")
+    return None
 
 
 def _text(file: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -15,9 +14,9 @@ from mainspring.runtime.folder.json_file import (
     is_inside,
     read_object,
 )
+from mainspring.runtime.skills.fetching import REPOSITORY
 
 FILE = ".claude-plugin/marketplace.json"
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]{0,100}/[A-Za-z0-9_.][\w.-]{0,100}")
 _ONLY_FOR_SHOPS = {"source", "category", "tags"}
 
 
@@ -98,7 +97,7 @@ def _remote(source: Object, name: str) -> tuple[str, object]:
         address = source.get("repo")
     if kind not in ("github", "url", "git", "git-subdir") or not isinstance(address, str):
         raise InvalidInput(f"{name}: a source of the kind {str(kind)[:50]!r} cannot be fetched")
-    if _REPOSITORY.fullmatch(address):
+    if REPOSITORY.fullmatch(address):
         address = f"https://github.com/{address}.git"
     if not address.startswith("https://"):
         raise InvalidInput(f"{name}: a marketplace may only name https:// addresses")

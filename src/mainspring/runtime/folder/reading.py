@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.context.instructions import Files, render
+from mainspring.harness.context.instructions import Files, Limits, render
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.built_in import BUILT_IN
 from mainspring.runtime.crew.files import discover_subagents
@@ -23,7 +23,12 @@ MOST_DEEP = 5
 MOST_AT_ONCE = 100
 """Whatever a folder says of how many subagents there may be."""
 
+LimitsFor: TypeAlias = Callable[[str], Limits]
 Source: TypeAlias = Literal["manifest", "instructions", "skills", "subagents"]
+
+
+def _default_limits(_model: str) -> Limits:
+    return Limits()
 
 
 def _nobody_vouches(_place: Path) -> bool | None:
@@ -67,14 +72,18 @@ def read_agent(
     is_pinned: IsPinned = _nobody_vouches,
     cache: Cache | None = None,
     files: Files | None = None,
+    limits_for: LimitsFor = _default_limits,
 ) -> AgentFolder:
     """Read a folder and what wider scopes add to it. `files` are those that instructions may be in
-    and may import; all of the disk's, unless given.
+    and may import; all of the disk's, unless given. `limits_for` says how long instructions may be
+    for the model that the manifest names, which may be none.
 
     Raises:
         InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
     """
-    found = look_at_agent(scopes, is_pinned=is_pinned, cache=cache, files=files)
+    found = look_at_agent(
+        scopes, is_pinned=is_pinned, cache=cache, files=files, limits_for=limits_for
+    )
     if (wrong := found.manifest.error) is not None:
         raise InvalidInput(str(wrong))
     return found
@@ -86,6 +95,7 @@ def look_at_agent(
     is_pinned: IsPinned = _nobody_vouches,
     cache: Cache | None = None,
     files: Files | None = None,
+    limits_for: LimitsFor = _default_limits,
 ) -> AgentFolder:
     """As `read_agent`, but what is wrong is only noted: to be shown, not to be run.
 
@@ -96,7 +106,7 @@ def look_at_agent(
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
     said = read_manifest(folder / FILE)
-    told = read_instructions(scopes, files=files)
+    told = read_instructions(scopes, files=files, limits=limits_for(said.model))
     skills = discover(scopes, is_pinned=is_pinned, cache=cache)
     helpers = discover_subagents(scopes)
     subagents, unknown = _crew(said, helpers.subagents)

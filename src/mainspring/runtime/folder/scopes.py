@@ -46,6 +46,8 @@ class Scopes:
     managed: Path | None = None
     plugins: tuple[Place, ...] = ()
     """What installed plugins bring, with the scope they were installed in: see `plugins`."""
+    disabled_skills: frozenset[str] = frozenset()
+    """Names of skills and commands that the user has switched off."""
 
     def places(self, part: Part) -> Iterator[Place]:
         """In order of precedence: the first one that has a name has it."""

@@ -17,6 +17,7 @@ from mainspring.harness.context.disk import Disk
 from mainspring.harness.context.instructions import (
     Files,
     Instructions,
+    Limits,
     Places,
     Section,
     load_nested,
@@ -78,7 +79,7 @@ class Surroundings:
         if not real.is_relative_to(places.project):
             return []
         name = real.relative_to(places.project).as_posix()
-        nested = load_nested(self._files, places, real)
+        nested = load_nested(self._files, places, real, Limits(max_chars=MAX_CHARS))
         rules = (*rules_for(self._instructions, [name]), *rules_for(nested, [name]))
         sections = [
             *nested.sections,

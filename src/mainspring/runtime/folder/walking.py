@@ -47,6 +47,10 @@ class Walk:
         what = f"is not used: {self.scopes.shown(Path(by))} is called {name}, too, and comes first"
         self.findings.append(Finding(level="note", file=self.scopes.shown(path), what=what))
 
+    def disabled(self, path: Path, name: str) -> None:
+        what = f"is not used: you have disabled {name}; `mainspring skill enable {name}`"
+        self.findings.append(Finding(level="note", file=self.scopes.shown(path), what=what))
+
     def warn(self, path: Path, what: str) -> None:
         self.findings.append(Finding(level="warning", file=self.scopes.shown(path), what=what))
 

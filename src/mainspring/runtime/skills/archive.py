@@ -31,6 +31,9 @@ class SkillLimits:
 
 
 LIMITS = SkillLimits()
+"""Of what comes through the API, and is held in memory."""
+DISK_LIMITS = SkillLimits(max_bytes=200_000_000, max_files=20_000)
+"""Of what a person installs, or has in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.skills.archive import LIMITS, SkillLimits
+from mainspring.runtime.skills.archive import DISK_LIMITS, SkillLimits
 
 _MAX_DEPTH = 32
 # A link that was put in a file's place is not followed, and a pipe is not waited for.
@@ -36,7 +36,7 @@ class Item:
     """A pipe, a socket, a device: nothing that a skill needs."""
 
 
-def read_contents(place: Path, limits: SkillLimits = LIMITS) -> tuple[Item, ...]:
+def read_contents(place: Path, limits: SkillLimits = DISK_LIMITS) -> tuple[Item, ...]:
     """Everything in a folder, links not followed, in the order of the paths; or a single file.
 
     Raises:
@@ -49,12 +49,12 @@ def read_contents(place: Path, limits: SkillLimits = LIMITS) -> tuple[Item, ...]
     try:
         for path in [root] if root.is_file() else _walked(root, 0):
             if len(items) == limits.max_files:
-                raise TooLarge(f"{place}: a skill has {limits.max_files} files at most")
+                raise TooLarge(f"{place.name}: a skill has {limits.max_files:,} files at most")
             name = path.name if path == root else path.relative_to(root).as_posix()
             item = _read(path, name, left)
             left -= len(item.content)
             if left < 0:
-                raise TooLarge(f"{place}: a skill has {limits.max_bytes} bytes at most")
+                raise TooLarge(f"{place.name}: a skill has {limits.max_bytes:,} bytes at most")
             items.append(item)
     except OSError as error:
         raise InvalidInput(f"{error.filename or place}: {error.strerror or error}") from error
@@ -78,7 +78,7 @@ def contents_hash(items: Iterable[Item]) -> str:
 
 def _walked(folder: Path, depth: int) -> Iterator[Path]:
     if depth > _MAX_DEPTH:
-        raise TooLarge(f"{folder}: more than {_MAX_DEPTH} folders deep")
+        raise TooLarge(f"{folder.name}: more than {_MAX_DEPTH} folders deep")
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:

@@ -64,7 +64,9 @@ def discover(scopes: Scopes, *, is_pinned: IsPinned, cache: Cache | None = None)
         for file in walk.files(place, choose, max_depth=max_depth):
             skill, findings = kept.read(file, place, scopes.shown(file), read)
             walk.findings += findings
-            if skill is not None and skill.name in taken:
+            if skill is not None and skill.name in scopes.disabled_skills:
+                walk.disabled(file, skill.name)
+            elif skill is not None and skill.name in taken:
                 walk.shadowed(file, skill.name, taken[skill.name].file)
             elif skill is not None:
                 taken[skill.name] = _vouched(skill, place, is_pinned)
@@ -72,15 +74,16 @@ def discover(scopes: Scopes, *, is_pinned: IsPinned, cache: Cache | None = None)
     return Found(skills=skills, findings=tuple(walk.findings))
 
 
-def _manifest(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
-    """What stands below a skill is its own: not looked into, however large."""
+def manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
+    """What stands below a skill is its own: not looked into, however large. One at the root of a
+    place may stand above others."""
     found = [each for each in ("SKILL.md", "skill.md") if each in names][:1]
     return found, depth == 0 or not found
 
 
 _PARTS: tuple[Part, ...] = ("skills", "commands")
 _KINDS: dict[Part, tuple[Choose, Read]] = {
-    "skills": (_manifest, read_skill),
+    "skills": (manifests, read_skill),
     "commands": (markdown, read_command),
 }
 

@@ -20,6 +20,8 @@ MAX_BYTES = 200_000_000
 _SECONDS = 180
 _SCHEMES = ("https", "ssh", "file")
 _SCP_LIKE = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}@[A-Za-z0-9][\w.-]{0,252}:(?!:)[^\s]{1,1000}")
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]{0,100}/[A-Za-z0-9_.][\w.-]{0,100}")
+"""`owner/repo`."""
 _REF = re.compile(r"[A-Za-z0-9_][\w./+-]{0,249}")
 _LOGIN = re.compile(r"(\w{1,20}://)[^/@\s]{1,500}@")
 _ADVICE = "\n\nPlease make sure"
@@ -73,6 +75,18 @@ def is_remote(source: str) -> bool:
         allowed = ", ".join(f"{each}://" for each in _SCHEMES)
         raise InvalidInput(f"{without_login(source)}: not a path, nor one of {allowed}")
     return True
+
+
+def located(source: str, folder: Path) -> str:
+    """A source as it can be fetched: relative paths are the folder's, and `owner/repo` is GitHub's
+    unless the folder has one of that name."""
+    if is_remote(source):
+        return source
+    path = folder / Path(source).expanduser()
+    repository, mark, ref = source.partition("#")
+    if not path.exists() and REPOSITORY.fullmatch(repository):
+        return f"https://github.com/{repository.removesuffix('.git')}.git{mark}{ref}"
+    return str(path)
 
 
 def without_login(source: str) -> str:

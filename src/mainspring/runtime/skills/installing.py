@@ -16,7 +16,14 @@ from mainspring.runtime.folder import workbench as whole_folders
 from mainspring.runtime.folder.scopes import Place, Scopes
 from mainspring.runtime.folder.walking import Walk
 from mainspring.runtime.folder.whole_file import read_bounded
-from mainspring.runtime.skills.archive import LIMITS, checked_files, unpacked
+from mainspring.runtime.skills.archive import (
+    DISK_LIMITS,
+    LIMITS,
+    SkillLimits,
+    checked_files,
+    unpacked,
+)
+from mainspring.runtime.skills.discovery import manifests
 from mainspring.runtime.skills.fetching import fetched, is_remote, without_login
 from mainspring.runtime.skills.pins import Pin, Pins
 from mainspring.runtime.skills.reading import read_skill
@@ -26,6 +33,7 @@ from mainspring.runtime.skills.skill import Skill
 FOLDER = ".mainspring/skills"
 _REPLACED = "replaced"
 _ARCHIVES = (".zip", ".skill")
+_ARCHIVE_LIMITS = SkillLimits(max_bytes=LIMITS.max_bytes, max_files=DISK_LIMITS.max_files)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME = 64
 _REFUSED = ("link-out", "special-file")
@@ -51,8 +59,27 @@ def workbench(base: Path, *, now: datetime) -> tempfile.TemporaryDirectory[str]:
     return whole_folders.workbench(base / FOLDER, now=now)
 
 
-def fetch(source: str, bench: Path, *, name: str | None = None) -> Candidate:
-    """Get a skill from a folder, an archive or a git repository, and look into it. Blocks.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which skills of a source are meant; without a word, the only one or the one at its root."""
+
+    names: frozenset[str] = frozenset()
+    takes_all: bool = False
+
+
+ONE = Choice()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a source has: the skills that were chosen, and the names of the others."""
+
+    candidates: tuple[Candidate, ...]
+    others: tuple[str, ...]
+
+
+def fetch(source: str, bench: Path, choice: Choice = ONE) -> Offer:
+    """Get skills from a folder, an archive or a git repository, and scan them. Blocks.
 
     Raises:
         InvalidInput: there is none, it cannot be had, or it leads elsewhere.
@@ -67,17 +94,25 @@ def fetch(source: str, bench: Path, *, name: str | None = None) -> Candidate:
     else:
         fetched(source, into)
     shown = without_login(source)
-    skill = _chosen(into, shown, name)
+    skills = _skills_in(into, shown)
+    chosen = _chosen(skills, into, shown, choice)
+    return Offer(
+        candidates=tuple(_scanned(skill, shown, commit) for skill in chosen),
+        others=tuple(sorted({skill.name for skill in skills} - {skill.name for skill in chosen})),
+    )
+
+
+def _scanned(skill: Skill, source: str, commit: str) -> Candidate:
     folder = Path(skill.folder)
     report = scan(folder)
     if refused := next((hit for hit in report.hits if hit.rule in _REFUSED), None):
         raise InvalidInput(f"{refused.excerpt}: {refused.why} It is not installed.")
-    return Candidate(skill=skill, folder=folder, report=report, source=shown, commit=commit)
+    return Candidate(skill=skill, folder=folder, report=report, source=source, commit=commit)
 
 
 def check_free(base: Path, name: str, *, replaces: bool) -> None:
     """Raises: AlreadyThere."""
-    if not replaces and os.path.lexists(base / FOLDER / name):
+    if not replaces and is_taken(base, name):
         taken = AlreadyThere(f"{name} is installed already")
         taken.add_note("--replace puts this one in its place")
         raise taken
@@ -95,6 +130,10 @@ def keep(candidate: Candidate, bench: Path, base: Path, *, replaces: bool = Fals
     check_free(base, name, replaces=replaces)
     whole_folders.put(candidate.folder, target, bench)
     return target
+
+
+def is_taken(base: Path, name: str) -> bool:
+    return os.path.lexists(base / FOLDER / name)
 
 
 def vouch(candidate: Candidate, kept: Path, pins: Pins, when: datetime) -> None:
@@ -138,8 +177,8 @@ def _stem(source: str) -> str:
 
 
 def _unpack(file: Path, into: Path) -> None:
-    content = read_bounded(file, max_bytes=LIMITS.max_bytes) or b""
-    files = checked_files(list(unpacked(file.name, content, LIMITS)), LIMITS)
+    content = read_bounded(file, max_bytes=_ARCHIVE_LIMITS.max_bytes) or b""
+    files = checked_files(list(unpacked(file.name, content, _ARCHIVE_LIMITS)), _ARCHIVE_LIMITS)
     for path, upload in files.items():
         target = into / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,34 +186,43 @@ def _unpack(file: Path, into: Path) -> None:
         target.chmod(0o755 if upload.is_executable else 0o644)
 
 
-def _chosen(root: Path, source: str, name: str | None) -> Skill:
+def _skills_in(root: Path, source: str) -> list[Skill]:
     walk = Walk(Scopes(folder=root))
     place = Place(root, "project")
-    found: list[Skill] = []
+    skills: dict[str, Skill] = {}
     why = ""
-    for file in walk.files(place, _manifests):
+    for file in walk.files(place, manifests):
         skill, findings = read_skill(file, place, file.relative_to(root).as_posix())
-        if skill is None:
-            why = f": {findings[-1]}" if findings else ""
-        elif name is None or name in (skill.name, file.parent.name):
-            found.append(skill)
-    if len(found) == 1:
-        check_name(found[0].name)
-        return found[0]
-    if not found:
-        wanted = "skill" if name is None else f"skill {name}"
-        raise InvalidInput(f"{source}: there is no {wanted} in it{why}")
-    several = InvalidInput(f"{source}: there are {len(found)} skills in it")
-    several.add_note(f"--skill chooses one: {_listed(found)}")
-    raise several
+        if skill is not None:
+            skills.setdefault(skill.name, skill)
+        elif findings:
+            why = f": {findings[-1]}"
+    if not skills:
+        raise InvalidInput(f"{source}: there is no skill in it{why}")
+    return list(skills.values())
+
+
+def _chosen(skills: Sequence[Skill], root: Path, source: str, choice: Choice) -> list[Skill]:
+    names = {name: skill for skill in skills for name in (Path(skill.folder).name, skill.name)}
+    if unknown := sorted(choice.names - set(names)):
+        missing = InvalidInput(f"{source}: there is no skill {unknown[0]} in it")
+        missing.add_note(f"there are {_listed(skills)}")
+        raise missing
+    if choice.takes_all:
+        chosen = [skill for skill in skills if Path(skill.folder) != root or len(skills) == 1]
+    elif choice.names:
+        chosen = [skill for skill in skills if skill in [names[name] for name in choice.names]]
+    elif len(skills) == 1 or Path(skills[0].folder) == root:
+        chosen = [skills[0]]
+    else:
+        several = InvalidInput(f"{source}: there are {len(skills)} skills in it")
+        several.add_note(f"--all installs them all, --only some: {_listed(skills)}")
+        raise several
+    for skill in chosen:
+        check_name(skill.name)
+    return chosen
 
 
 def _listed(skills: Sequence[Skill]) -> str:
     names = sorted(skill.name for skill in skills)
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-
-
-def _manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
-    del depth
-    found = [each for each in ("SKILL.md", "skill.md") if each in names][:1]
-    return found, not found

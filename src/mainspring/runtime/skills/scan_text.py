@@ -53,6 +53,8 @@ class Page:
     text: bytes
     is_script: bool
     is_prose: bool = False
+    written: bytes = b""
+    """The same text with its marks, if they were taken out; byte for byte as long."""
     told: str = ""
     """What an excerpt of it begins with."""
     numbers: Sequence[int] = ()
@@ -84,7 +86,7 @@ def page_of(path: str, text: str, *, is_script: bool, is_prose: bool) -> Page:
 
 def text_hits(page: Page) -> Iterator[Found]:
     yield from _hits(page, (*_RULES, OUT_OF_SIGHT), is_script=page.is_script)
-    words = replace(page, text=page.text.translate(_UNMARKED))
+    words = replace(page, text=page.text.translate(_UNMARKED), written=page.text)
     yield from _hits(words, INJECTION, is_script=page.is_script)
     yield from _pairs(page)
     yield from _blobs(page)
@@ -129,12 +131,29 @@ def _hits(page: Page, rules: Sequence[Rule], *, is_script: bool) -> Iterator[Fou
 
 
 def _severity(page: Page, rule: Rule, full: Severity, match: Match) -> Severity:
+    start, end = match.span()
+    if page.is_script and _is_comment(page.text, start):
+        return rule.prose or "note"
+    if page.written and full == "danger" and _is_quoted(page.written, start, end):
+        return "caution"  # it mentions such words, and does not say them
     if rule is not PIPED_TO_SHELL:
         return full
-    start, end = match.span()
     command = page.text[start:end]
     is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1
     return "caution" if is_known else full
+
+
+def _is_comment(text: bytes, at: int) -> bool:
+    line = text[text.rfind(b"\n", 0, at) + 1 : at + 3].lstrip()
+    return line.startswith((b"#", b"//")) and not line.startswith(b"#!")
+
+
+def _is_quoted(text: bytes, start: int, end: int) -> bool:
+    """Whether it stands between backticks or quotation marks, in one line."""
+    before = text[text.rfind(b"\n", 0, start) + 1 : start]
+    line_end = text.find(b"\n", end)
+    after = text[end : len(text) if line_end < 0 else line_end]
+    return any(before.count(mark) % 2 and mark in after for mark in (b"`", b'"'))
 
 
 def _pairs(page: Page) -> Iterator[Found]:

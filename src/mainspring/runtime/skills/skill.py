@@ -31,6 +31,9 @@ class Skill(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text count. Otherwise it is content, nothing more."""
     for_model: bool = True
     """Whether the model may use it by itself (`disable-model-invocation`)."""
+    is_listed: bool = True
+    """Whether the model's list of skills has room for it. Decided once for a session, so that the
+    prompt prefix stays stable; the rest are found with `skill_search`."""
     for_user: bool = True
     """Whether it can be called as `/name` (`user-invocable`)."""
     argument_hint: str = ""

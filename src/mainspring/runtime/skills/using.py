@@ -26,7 +26,9 @@ from mainspring.runtime.crew.built_in import GENERAL
 from mainspring.runtime.crew.calling import CALLING, Wanted, call_out, refused
 from mainspring.runtime.crew.crew import Crew
 from mainspring.runtime.skills.body import MAX_CHARS, body_of, filled
+from mainspring.runtime.skills.catalogue import is_in_catalogue
 from mainspring.runtime.skills.injecting import at_desk, has_commands, refusing
+from mainspring.runtime.skills.search import skill_search
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import Facts, Filling, with_facts
 from mainspring.runtime.skills.typed import as_called
@@ -59,10 +61,11 @@ _SPEC = ToolSpec(
 
 
 def skill_tools(crew: Crew, member: Member, agent: Agent) -> list[Tool]:
-    """The tool `skill`, for a thread that has any to use."""
+    """The tool `skill`, for a thread that has any to use; `skill_search`, if not all are listed."""
     if agent.is_coordinator or not any(map(_is_for_tool, agent.skills)):
         return []
-    return [_skill_tool(crew, member, agent)]
+    unlisted = [each for each in agent.skills if is_in_catalogue(each) and not each.is_listed]
+    return [_skill_tool(crew, member, agent), *([skill_search(unlisted)] if unlisted else [])]
 
 
 async def expand_command(

@@ -1,0 +1,147 @@
+"""What `mainspring skill install` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.edges.cli.render import Screen, counted
+from mainspring.edges.cli.skill_acts import base_of, pins_of
+from mainspring.edges.cli.skill_report import (
+    STYLES,
+    Consent,
+    agreed,
+    print_report,
+    require_consent,
+    summary,
+)
+from mainspring.runtime.skills import installing
+from mainspring.runtime.skills.fetching import located
+from mainspring.runtime.skills.installing import Candidate, Choice
+from mainspring.runtime.skills.scan import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What is to be installed, and where."""
+
+    source: str
+    choice: Choice = installing.ONE
+    is_project: bool
+    replaces: bool
+    consent: Consent
+
+
+class InstalledView(Struct, frozen=True, kw_only=True):
+    installed: str
+    folder: str
+    source: str
+    commit: str
+    report: Report
+
+
+async def install(settings: Settings, *, installation: Installation, json: bool) -> int:
+    """Exit status 1: nobody agreed, or some of several were left out.
+
+    Raises: InvalidInput, AlreadyThere, TooLarge.
+    """
+    base = base_of(settings, is_project=installation.is_project)
+    source = located(installation.source, Path(settings.folder))
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    with installing.workbench(base, now=clock.now()) as folder:
+        bench = Path(folder)
+        fetch = partial(installing.fetch, source, bench, installation.choice)
+        offer = await to_thread.run_sync(fetch)
+        if len(offer.candidates) == 1:
+            candidates = list(offer.candidates)
+            is_agreed = _is_one_agreed(settings, candidates[0], installation, base, json=json)
+        else:
+            candidates = list(_installable(notes, offer.candidates, installation, base))
+            is_agreed = bool(candidates) and _are_several_agreed(
+                settings, candidates, installation, json=json
+            )
+        if not is_agreed:
+            return 1
+        for candidate in candidates:
+            keep = partial(installing.keep, candidate, bench, base, replaces=installation.replaces)
+            kept = await to_thread.run_sync(keep)
+            installing.vouch(candidate, kept, pins_of(settings), clock.now())
+            _print_installed(screen, candidate, kept, json=json)
+    if offer.others and not (json or installation.choice.takes_all):
+        more = f"{counted(len(offer.others), 'more skill')} there: --all or --only installs them"
+        notes.whole((more, "dim"))
+    return 0 if len(candidates) == len(offer.candidates) else 1
+
+
+def _is_one_agreed(
+    settings: Settings, candidate: Candidate, installation: Installation, base: Path, *, json: bool
+) -> bool:
+    installing.check_free(base, candidate.skill.name, replaces=installation.replaces)
+    if not json:
+        screen = Screen(settings)
+        at = f" at {candidate.commit[:12]}" if candidate.commit else ""
+        screen.line((candidate.skill.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
+        screen.whole((candidate.skill.description, ""))
+        print_report(screen, candidate.report)
+    question = f"Install {candidate.skill.name}, and trust it as it is?"
+    return require_consent(settings, candidate.report, installation.consent, question)
+
+
+def _installable(
+    notes: Screen, candidates: Sequence[Candidate], installation: Installation, base: Path
+) -> Iterator[Candidate]:
+    """Of several, those that nothing speaks against; the rest is named with the reason."""
+    for candidate in candidates:
+        name = candidate.skill.name
+        if candidate.report.severity == "danger" and not installation.consent.covers_danger:
+            why = f"a scan finds {summary(candidate.report)}; `--only {name}` shows it"
+            notes.whole((f"{name} is left out: {why}", "yellow"))
+        elif not installation.replaces and installing.is_taken(base, name):
+            notes.whole((f"{name} is left out: it is installed already; --replace", "yellow"))
+        else:
+            yield candidate
+
+
+def _are_several_agreed(
+    settings: Settings, candidates: Sequence[Candidate], installation: Installation, *, json: bool
+) -> bool:
+    if not json:
+        Screen(settings).table(
+            ["NAME", "FILES", "SCAN", "DESCRIPTION"],
+            [
+                [
+                    (candidate.skill.name, "bold"),
+                    (str(len(candidate.report.files)), "dim"),
+                    (
+                        summary(candidate.report),
+                        STYLES[candidate.report.severity or "note"],
+                    ),
+                    (candidate.skill.description, ""),
+                ]
+                for candidate in candidates
+            ],
+        )
+    question = f"Install {counted(len(candidates), 'skill')}, and trust them as they are?"
+    return installation.consent.is_given or agreed(settings, question)
+
+
+def _print_installed(screen: Screen, candidate: Candidate, kept: Path, *, json: bool) -> None:
+    if not json:
+        screen.line(("installed ", "green"), (candidate.skill.name, "bold"), (f"  {kept}", "dim"))
+        return
+    view = InstalledView(
+        installed=candidate.skill.name,
+        folder=str(kept),
+        source=candidate.source,
+        commit=candidate.commit,
+        report=candidate.report,
+    )
+    screen.json(msgspec.json.encode(view))

@@ -1,0 +1,93 @@
+"""Instruction files of other tools, names that are no imports, and files that are too long."""
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from mainspring.harness.context.disk import Disk
+from mainspring.harness.context.instructions import Limits, Places, load, rules_for
+
+
+class Project:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, place: str, text: str) -> None:
+        file = self.root / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def load(self, limits: Limits | None = None):
+        folder = PurePosixPath(self.root)
+        return load(Disk(), Places(project=folder, cwd=folder), limits)
+
+    def texts(self, limits: Limits | None = None) -> list[str]:
+        return [section.text for section in self.load(limits).sections]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_a_long_file_is_cut_before_a_heading(project: Project):
+    parts = [f"## Part {number}\n" + "word " * 20 for number in range(9)]
+    project.write("AGENTS.md", "\n".join(parts))
+    [text] = project.texts(Limits(max_chars=600))
+    kept, _, notice = text.rpartition("\n")
+    assert kept == "\n".join(parts[:5]).rstrip()
+    assert notice.startswith("[AGENTS.md is too long")
+
+
+def test_instructions_may_take_a_share_of_the_window():
+    assert Limits.of_window(200_000) == Limits()
+    assert Limits.of_window(32_000).max_chars == 16_800
+
+
+def test_rules_of_cursor_hold_always_for_files_or_are_offered(project: Project):
+    rules = ".cursor/rules"
+    project.write(f"{rules}/style.mdc", "---\nalwaysApply: true\nglobs:\n---\nBe brief.")
+    project.write(
+        f"{rules}/web/css.mdc", "---\nglobs: *.css,src/**/*.scss\nalwaysApply: false\n---\nUse rem."
+    )
+    project.write(
+        f"{rules}/db.mdc", "---\ndescription: migrations of the database\n---\nAlways reversible."
+    )
+    project.write(f"{rules}/manual.mdc", "---\nalwaysApply: false\n---\nOnly by name.")
+    project.write(f"{rules}/README.md", "not a rule")
+    found = project.load()
+    assert [section.text for section in found.sections] == [
+        "Read .cursor/rules/db.mdc before you work on this: migrations of the database",
+        "Be brief.",
+    ]
+    assert [rule.text for rule in rules_for(found, ["a/b.css"])] == ["Use rem."]
+    assert [rule.text for rule in rules_for(found, ["a/b.py"])] == []
+    assert found.warnings == ()
+
+
+def test_what_get_shit_done_keeps_of_a_project_is_read(project: Project):
+    project.write(".planning/STATE.md", "Phase 3.")
+    project.write(".planning/PROJECT.md", "A shop.")
+    project.write(".planning/SUMMARY.md", "not read")
+    assert project.texts() == ["A shop.", "Phase 3."]
+
+
+def test_a_name_of_an_npm_package_is_no_import(project: Project):
+    names = "@types/node @babel/core@7.2.1 @vue/compiler-sfc @scope/x.y"
+    project.write("CLAUDE.md", f"We use {names}. See @docs/missing.md and @./lost/file.")
+    assert project.load().warnings == (
+        "CLAUDE.md:1: @docs/missing.md is not there to import",
+        "CLAUDE.md:1: @./lost/file is not there to import",
+    )
+
+
+def test_a_long_file_is_cut_at_a_line_and_says_so(project: Project):
+    project.write("AGENTS.md", "line\n" * 100)
+    found = project.load(Limits(max_chars=23))
+    assert [section.text for section in found.sections] == [
+        "line\nline\nline\nline\n[AGENTS.md is too long and was cut here; the rest is in the file]"
+    ]
+    assert found.warnings == (
+        "AGENTS.md: is too long: its first 19 of 499 characters are used; all instruction files"
+        " together may have 23",
+    )

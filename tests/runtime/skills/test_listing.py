@@ -1,0 +1,89 @@
+"""The list of skills in the prompt: capped, chosen once for a session, the rest found by search."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.runtime.skills.workshop import results, site
+
+from mainspring import Scripted, calls, says
+from mainspring.core.model import Request
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.skills.catalogue import (
+    BYTES_PER_TOKEN,
+    max_list_tokens,
+    render_catalogue,
+    with_room,
+)
+from mainspring.runtime.skills.skill import Skill
+
+TASKS = ("invoices", "charts", "releases", "translations", "backups")
+
+
+def skill(number: int, task: str = "things") -> Skill:
+    said = f"Works on {task}, the kind that has number {number}. " + "Use it with care. " * 10
+    name = f"skill-{number:03}"
+    return Skill(name=name, description=said, file=f"/{name}", folder="/", hash=str(number))
+
+
+MANY = [skill(number, TASKS[number % len(TASKS)]) for number in range(300)]
+
+
+@given(
+    skills=st.lists(st.integers(0, 299), unique=True).map(lambda at: [MANY[each] for each in at]),
+    window=st.integers(8_000, 2_000_000),
+)
+def test_the_list_never_exceeds_its_share_of_the_window(skills: list[Skill], window: int):
+    listed = with_room(skills, window=window)
+    notice = 100
+    assert len(render_catalogue(listed)) <= max_list_tokens(window) * BYTES_PER_TOKEN + notice
+    assert [each.name for each in listed] == [each.name for each in skills]
+    assert render_catalogue(listed) == render_catalogue(with_room(skills[::-1], window=window))
+
+
+def test_the_cap_is_a_share_of_the_window_within_bounds():
+    assert [max_list_tokens(window) for window in (32_000, 200_000, 2_000_000)] == [
+        1_000,
+        2_000,
+        8_000,
+    ]
+
+
+def test_what_is_used_most_is_listed_first_and_then_what_fits():
+    listed = with_room(MANY, window=32_000, uses={"skill-299": 3}, query="make charts")
+    names = [each.name for each in listed if each.is_listed]
+    assert "skill-299" in names
+    assert {each.description.split(",")[0] for each in listed if each.is_listed} == {
+        "Works on charts",
+        "Works on backups",  # skill-299
+    }
+    assert 10 < len(names) < 60
+
+
+async def test_the_list_stays_the_same_for_a_session_and_the_rest_is_found_by_search(
+    tmp_path: Path,
+):
+    asked: list[Request] = []
+
+    def look(request: Request):
+        asked.append(request)
+        is_first = len(asked) == 1
+        return calls("skill_search", query="translations number 298") if is_first else says("done")
+
+    who = Agent(name="lead", skills=MANY, version="1")
+    async with site(tmp_path, Scripted(otherwise=look)) as played:
+        session = await played.played(who, "please make charts")
+        await session.send("now the backups")
+        resumed = await played.runtime.resume(who, session.id)
+        await resumed.run()
+        events = await session.log.read(session.id)
+    systems = {request.system for request in asked}
+    assert len(systems) == 1
+    [system] = systems
+    listed = "\n".join(system)
+    assert listed.count("<skill name=") < 60
+    assert 'name="skill-001"' in listed  # charts: what the first message is about
+    assert "more skills are not listed" in listed
+    assert "skill-298" not in listed
+    assert results(events)[0].startswith("- skill-298: Works on translations")
+    assert "skill_search" in [tool.name for tool in asked[0].tools]
