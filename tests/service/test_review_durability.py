@@ -21,6 +21,7 @@ from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
+from mainspring.core.sender import Origin
 from mainspring.log.records import Change, Put, Record, Records, Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -171,7 +172,7 @@ async def created(house: House) -> str:
     )
     environment = await house.shelves.environments.create(TENANT, CreateEnvironment(name="ci"))
     asked = CreateSession(agent=agent.id, environment_id=environment.id)
-    return (await house.talk.sessions.create(WHO, asked)).id
+    return (await house.talk.sessions.create(WHO, asked, origin=Origin(type="api"))).id
 
 
 class DyingLog(SessionLog):
