@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from mainspring.core.sender import Sender
-
 FOLDER = ".mainspring"
 DATABASE = "mainspring.db"
 VAULT = "vault.json"
@@ -75,11 +73,6 @@ class Settings:
 
     user: str = ""
     """Who runs this process, as the system knows them."""
-
-    @property
-    def sender(self) -> Sender:
-        """Whoever uses the command line or the library in this process."""
-        return Sender(kind="person", id=f"cli:{self.user}")
 
     @property
     def place(self) -> str:

@@ -146,3 +146,17 @@ async def plant(
         )
     )
     await ear.answer(credentials.retrieve(made.id, vault_id=vault_id))
+
+
+@pytest.mark.parametrize("value", ["swordfish", "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"])
+async def test_an_error_does_not_repeat_the_value_that_it_refuses(api: Served, value: str):
+    async with api.client() as client:
+        vault = await client.beta.vaults.create(display_name="Ada")
+        with pytest.raises(anthropic.BadRequestError, match=r"type: invalid value") as refused:
+            await client.beta.vaults.credentials.create(
+                vault.id, auth=cast("Auth", {"type": value})
+            )
+        assert value not in str(refused.value)
+        with pytest.raises(anthropic.NotFoundError) as missing:
+            await client.beta.vaults.retrieve(f"{value}/{value}" if "_" in value else "none")
+        assert "ghp_" not in str(missing.value)

@@ -32,6 +32,7 @@ from mainspring.runtime.replies import (
     Waiting,
 )
 from mainspring.runtime.skills.skill import Skill
+from mainspring.testing.senders import TESTER
 
 SKILLS = (
     Skill(name="review", description="Reviews.", file="", folder="", hash="", argument_hint="FILE"),
@@ -65,7 +66,10 @@ async def waiting(folder: Path) -> AsyncGenerator[tuple[Session, At], None]:
     async with staged(folder, troupe({"begin": lead, "part ship": ship})) as runtime:
         session = await runtime.start(AGENT, "begin")
         await session.run()
-        yield session, At(log=session.log, session_id=session.id, agent=AGENT, window=1000)
+        yield (
+            session,
+            At(log=session.log, session_id=session.id, agent=AGENT, sender=TESTER, window=1000),
+        )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ async def test_what_a_session_took_and_is_made_of_can_be_asked(tmp_path: Path):
 async def test_a_mode_is_set_by_name_and_plan_takes_its_task_along(tmp_path: Path):
     async with staged(tmp_path, troupe({"": lambda request: says(newest(request))})) as runtime:
         session = await runtime.start(LEAD)
-        at = At(log=session.log, session_id=session.id, agent=LEAD)
+        at = At(log=session.log, session_id=session.id, agent=LEAD, sender=TESTER)
         assert isinstance(await perform(at, "mode"), Said)
         for wrong in ("bold", "bubble"):
             with pytest.raises(InvalidInput):

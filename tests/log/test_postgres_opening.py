@@ -108,7 +108,7 @@ async def test_a_database_of_version_1_keeps_all_it_held_and_gets_records(
         assert await store.blob("sha256:0") == b"\1\2"
         await store.records.write(Put(record=AGENT))
     assert await standing(postgres_url) == Standing(NEWEST, NEWEST)
-    with pytest.raises(StoreMismatch, match="cannot go back from 2: that would lose data"):
+    with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
         await migrated(postgres_url, 1)
 
 

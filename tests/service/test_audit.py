@@ -166,6 +166,7 @@ async def _handle(_call: Call[object, object]) -> None:
 
 
 POST = Route(method="POST", path="/v1/agents/{agent_id}", handle=_handle, summary="")
+HEARTBEAT = replace(POST, path="/v1/environments/{environment_id}/work/{work_id}/heartbeat")
 WORKER = Principal(tenant="acme", key_id="key_2", role="user", environment_id="env_1")
 
 
@@ -191,7 +192,8 @@ def answered(method: Method = "POST", status: int = 200) -> Answered:
         (replace(answered("GET", 401), who=None), True),
         (answered(status=429), False),
         (replace(answered(status=404), route=None), False),
-        (replace(answered(), who=WORKER), False),
+        (replace(answered(), who=WORKER), True),
+        (replace(answered(), route=HEARTBEAT, who=WORKER), False),
         (replace(answered(status=403), who=WORKER), True),
     ],
 )

@@ -21,6 +21,7 @@ from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
+from mainspring.core.sender import Origin, Sender
 from mainspring.log.records import Change, Put, Record, Records, Wanted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -171,7 +172,7 @@ async def created(house: House) -> str:
     )
     environment = await house.shelves.environments.create(TENANT, CreateEnvironment(name="ci"))
     asked = CreateSession(agent=agent.id, environment_id=environment.id)
-    return (await house.talk.sessions.create(WHO, asked)).id
+    return (await house.talk.sessions.create(WHO, asked, origin=Origin(type="api"))).id
 
 
 class DyingLog(SessionLog):
@@ -186,9 +187,10 @@ class DyingLog(SessionLog):
         at: int | None = None,
         title: str | None = None,
         fork_id: str | None = None,
+        sender: Sender | None = None,
     ) -> SessionRow:
         if self.is_forked:
-            await super().fork(session_id, at=at, title=title, fork_id=fork_id)
+            await super().fork(session_id, at=at, title=title, fork_id=fork_id, sender=sender)
         raise Crash
 
 

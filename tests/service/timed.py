@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.sender import Origin
 from mainspring.log.records import Put, Record, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -99,7 +100,9 @@ class CountedSessions:
             raise Crash
         return f"sesn_{tenant}_{list(self.orders).index(order.key)}"
 
-    async def send(self, tenant: str, session_id: str, text: str, *, key: str) -> None:
+    async def send(
+        self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
+    ) -> None:
         if session_id in self.ended:
             raise InvalidInput("it has ended")
         self.sent.setdefault(key, (session_id, text))

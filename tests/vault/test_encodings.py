@@ -30,15 +30,20 @@ def in_pieces(content: bytes, cuts: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
-def test_a_value_is_found_in_every_encoding(encode: Encoding, value: str):
+def test_a_value_is_found_in_every_encoding(value: str):
+    for name, encode in ENCODINGS.items():
+        is_found(name, encode, value)
+
+
+def is_found(name: str, encode: Encoding, value: str) -> None:
     written = encode(value.encode())
     clean = PLACEHOLDERS.clean(b"<a>\n" + written + b"\n</a>")
-    assert TOKENS[value] in clean
+    assert TOKENS[value] in clean, name
     left = [written[at : at + 12 + len(written) // 20] for at in range(8, len(written) * 2 // 3)]
-    assert [each for each in left if each in clean and b"." not in each] == []
-    cuts = list(range(0, len(written), 11))
-    assert in_pieces(written, cuts) == PLACEHOLDERS.clean(written)
+    assert [each for each in left if each in clean and b"." not in each] == [], name
+    if value == VALUES[0]:
+        cuts = list(range(0, len(written), 11))
+        assert in_pieces(written, cuts) == PLACEHOLDERS.clean(written), name
 
 
 @given(

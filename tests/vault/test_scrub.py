@@ -24,18 +24,18 @@ def test_there_are_more_than_fifty_kinds():
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-@pytest.mark.parametrize("wrap", ["{}", "x\n{}\n", "\x1b[31m{}\x1b[0m", "a\t{}"])
-def test_a_secret_of_every_kind_is_taken_out_of_text_and_of_json(kind: str, wrap: str):
+def test_a_secret_of_every_kind_is_taken_out_of_text_and_of_json(kind: str):
     text, secret = PLANTED[kind]
-    said = wrap.replace("{}", text)
-    assert secret.encode() not in scrub(said.encode())
-    body = msgspec.json.encode({"type": "user.message", "content": [{"text": said}]})
-    clean = scrub(body)
-    assert secret not in json.dumps(json.loads(clean), ensure_ascii=False)
-    nested = msgspec.json.encode({"text": json.dumps({"said": said})})  # JSON within JSON
-    assert json.dumps(secret)[1:-1] not in json.loads(scrub(nested))["text"]
-    for content in (said.encode(), body, nested):
-        assert scrub(scrub(content)) == scrub(content)
+    for wrap in ("{}", "x\n{}\n", "\x1b[31m{}\x1b[0m", "a\t{}"):
+        said = wrap.replace("{}", text)
+        assert secret.encode() not in scrub(said.encode())
+        body = msgspec.json.encode({"type": "user.message", "content": [{"text": said}]})
+        clean = scrub(body)
+        assert secret not in json.dumps(json.loads(clean), ensure_ascii=False)
+        nested = msgspec.json.encode({"text": json.dumps({"said": said})})  # JSON within JSON
+        assert json.dumps(secret)[1:-1] not in json.loads(scrub(nested))["text"]
+        for content in (said.encode(), body, nested):
+            assert scrub(scrub(content)) == scrub(content)
 
 
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)

@@ -13,6 +13,7 @@ from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.http import Http
 from mainspring.config import FOLDER, Settings, read_settings
 from mainspring.core.model import Delta, Model
+from mainspring.core.sender import at_machine
 from mainspring.harness.budget import Purse
 from mainspring.harness.gates import Gates, OpenGates
 from mainspring.runtime.agent import Agent
@@ -52,7 +53,7 @@ async def open_runtime(
         Bench(settings, is_unsandboxed=wish.is_unsandboxed) as bench,
     ):
         outfit = Outfitter(settings, shelf, bench, always(wish), gates or OpenGates())
-        yield Runtime(log, shelf, outfit=outfit, purse=purse, sender=settings.sender)
+        yield Runtime(log, shelf, outfit=outfit, purse=purse, sender=at_machine(settings.user))
 
 
 def run(

@@ -240,7 +240,7 @@ PASSWORDS: tuple[Detector, ...] = (
         "passphrase",
         rf"(?i)(?:{PASSWORD_NAMES})[\\\"'\]]*\s*(?:[:=])",
         rf"(?i)(?:{PASSWORD_NAMES}){_BETWEEN}"
-        r"""([a-z]{3,12}(?: [a-z]{3,12}){3,11})(?:[\s"'\\]|$)""",
+        r"""([a-z]{3,12}(?: [a-z]{3,12}){3,11})(?:[\s\x1b"'\\]|$)""",
         is_passphrase,
     ),
     Detector(

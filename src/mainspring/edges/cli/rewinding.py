@@ -16,6 +16,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import HandsError, InvalidInput
 from mainspring.core.hands import Change, Changed, Snapshots
+from mainspring.core.sender import at_machine
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Part, Screen, brief, counted
 from mainspring.edges.cli.sessions import existing_log, find_session
@@ -88,7 +89,11 @@ async def rewind(settings: Settings, *, meant: str, wanted: Wanted, json: bool) 
                 done = await restore(log, plan.past, plan.back)
                 plan, undo = replace(plan, changed=done.changed), done.left
             if plan.forks:
-                fork = (await log.fork(plan.past.session_id, at=plan.to, sender=settings.sender)).id
+                fork = (
+                    await log.fork(
+                        plan.past.session_id, at=plan.to, sender=at_machine(settings.user)
+                    )
+                ).id
     if json:
         view = RewindView(
             session_id=plan.past.session_id,

@@ -14,7 +14,7 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
 from mainspring.core.lazy import LazyModule
-from mainspring.core.sender import Origin
+from mainspring.core.sender import Origin, at_machine
 from mainspring.edges.cli.gist import cut, short
 from mainspring.edges.cli.render import Part, Screen, ago, dollars
 from mainspring.edges.cli.sessions import every_session, existing_log, find_session
@@ -141,7 +141,7 @@ async def fork(
     screen = Screen(settings)
     async with existing_log(settings) as log:
         session = await find_session(log, meant)
-        forked = await log.fork(session.id, at=at, title=title, sender=settings.sender)
+        forked = await log.fork(session.id, at=at, title=title, sender=at_machine(settings.user))
     if json:
         view = {"id": forked.id, "parent": session.id, "parent_seq": forked.parent_seq}
         screen.json(msgspec.json.encode(view))
@@ -159,7 +159,7 @@ async def cancel(settings: Settings, *, meant: str) -> int:
         session = await find_session(log, meant)
         stands = await outline(log, session)
         if stands.status in ("running", "unfinished"):
-            await log.submit(session.id, UserInterrupt(), sender=settings.sender)
+            await log.submit(session.id, UserInterrupt(), sender=at_machine(settings.user))
     if stands.status == "unfinished":
         async with wiring.open_runtime(settings) as runtime:
             with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
@@ -186,7 +186,7 @@ async def answer(
         await log.submit(
             session.id,
             UserToolConfirmation(tool_use_id=found.id, result=verdict, deny_message=message),
-            sender=settings.sender,
+            sender=at_machine(settings.user),
             client_id=f"answer-{found.id}-{found.call_hash}",  # of just what was shown
         )
         left = len(waiting) - 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mainspring.core.errors import Forbidden
-from mainspring.core.sender import Sender
+from mainspring.core.sender import Sender, at_machine
 
 Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
 """Each may do what those before it may: look; run sessions; change agents and environments, answer
@@ -48,8 +48,9 @@ class Principal:
             return Sender(kind="worker", id=self.key_id, on_behalf_of=(self.environment_id,))
         if self.acting_agent is not None:
             return Sender(kind="agent", id=self.acting_agent, on_behalf_of=(self.key_id,))
-        is_operator = self.key_id == AT_THE_MACHINE
-        return Sender(kind="person", id=f"cli:{self.name}" if is_operator else self.key_id)
+        if self.key_id == AT_THE_MACHINE:
+            return at_machine(self.name)
+        return Sender(kind="person", id=self.key_id)
 
     def is_at_least(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
