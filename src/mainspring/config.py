@@ -65,7 +65,7 @@ class Settings:
     machines need the same one."""
     admin_key: str | None = field(default=None, repr=False)
     """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
-    user: str | None = None
+    service_user: str | None = None
     """What MAINSPRING_USER says: whom `serve` and `worker` become when root starts them."""
     allow_root: bool = False
     """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
@@ -101,7 +101,7 @@ def read_settings(
         vault_in_keyring=environ.get("MAINSPRING_VAULT_KEYRING", "0") not in ("", "0"),
         workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
         admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
-        user=environ.get("MAINSPRING_USER") or None,
+        service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
     )
 
