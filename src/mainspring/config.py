@@ -66,7 +66,7 @@ class Settings:
     machines need the same one."""
     admin_key: str | None = field(default=None, repr=False)
     """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
-    run_as: str | None = None
+    service_user: str | None = None
     """What MAINSPRING_USER says: whom `serve` and `worker` become when root starts them."""
     allow_root: bool = False
     """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
@@ -106,7 +106,7 @@ def read_settings(
         workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
         admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
         user=_user(),
-        run_as=environ.get("MAINSPRING_USER") or None,
+        service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
     )
 

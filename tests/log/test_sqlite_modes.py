@@ -1,12 +1,17 @@
 """The files of a SQLite store are for their owner only, whatever the umask was or is."""
 
 import os
+import sqlite3
 import stat
+import sys
+from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mainspring.log.sqlite import open_sqlite
+from mainspring.log.sqlite.connect import close_to_others
 
 
 def modes(store: Path) -> set[int]:
@@ -36,3 +41,24 @@ async def test_a_store_that_others_could_read_is_closed_to_them(
     async with open_sqlite(store):
         assert modes(store) == {0o600}
     assert f"{store} could be read by other users" in caplog.text
+
+
+async def test_closing_it_to_others_takes_no_lock_away_from_connections_of_this_process(
+    tmp_path: Path,
+):
+    """Closing any descriptor of a file releases all locks that the process has on it."""
+    store = tmp_path / "log.db"
+    async with open_sqlite(store):
+        pass
+    with closing(sqlite3.connect(store, isolation_level=None)) as ours:
+        ours.execute("pragma journal_mode = delete")  # whose locks are on the file itself
+        ours.execute("begin exclusive")
+        store.chmod(0o644)
+        close_to_others(store)
+        assert modes(store) == {0o600}
+        another = (
+            "import sqlite3, sys;"
+            " sqlite3.connect(sys.argv[1], timeout=0).execute('select count(*) from session')"
+        )
+        tried = await anyio.run_process([sys.executable, "-c", another, str(store)], check=False)
+        assert b"database is locked" in tried.stderr

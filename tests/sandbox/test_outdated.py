@@ -17,7 +17,6 @@ from mainspring.capabilities.sandbox.cage import Site
 from mainspring.capabilities.sandbox.client import KeptSandbox
 from mainspring.capabilities.sandbox.outdated import end_keeper_unless, end_outdated_keepers, stamp
 from mainspring.capabilities.sandbox.services import Services
-from mainspring.capabilities.sandbox.wire import STAMP
 from mainspring.core.hands import Exec
 
 
@@ -41,9 +40,9 @@ async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
         for noted in ("another-version 0", None):
             before = keeper_of(site)
             if noted is None:
-                (site.state / STAMP).unlink()  # as before there were stamps
+                (site.state / "stamp").unlink()  # as before there were stamps
             else:
-                (site.state / STAMP).write_text(noted)
+                (site.state / "stamp").write_text(noted)
             assert (await sh(sandbox, "echo new")).stdout.head == b"new\n"
             assert is_dead(before)
             assert keeper_of(site) != before
@@ -61,7 +60,7 @@ async def test_at_the_start_only_what_other_code_has_made_is_ended(
         begun = Exec(key="service", argv=("sleep", "600"), wall_seconds=600)
         await services.start("web", begun)
         assert await to_thread.run_sync(end_outdated_keepers, hands) == 0
-        [noted] = old.state.glob(f"services/*/{STAMP}")
+        [noted] = old.state.glob("services/*/stamp")
         noted.write_text("another-version 0")
         with anyio.fail_after(60):
             assert await to_thread.run_sync(end_outdated_keepers, hands) == 1

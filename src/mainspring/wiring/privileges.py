@@ -39,7 +39,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> U
     """
     if sys.platform == "win32":
         return None
-    wanted = user or settings.run_as
+    wanted = user or settings.service_user
     is_root = 0 in _own_uids()
     if wanted is None:
         if is_root and not (allow_root or settings.allow_root):

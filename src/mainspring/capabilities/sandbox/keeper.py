@@ -17,7 +17,7 @@ from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
 from mainspring.capabilities.sandbox.sentry import Quota, Sentry
 from mainspring.capabilities.sandbox.shelf import Shelf
 from mainspring.capabilities.sandbox.visitor import Visitor
-from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, STAMP, unpack
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -343,17 +343,13 @@ def main() -> None:
         return
     if os.path.lexists(SOCKET):
         os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
-    _note_stamp(orders.stamp)
+    Shelf(orders.state).note_stamp(orders.stamp)
     keeper = Keeper(orders, cell)
     os.write(1, READY)
     _leave_streams()
     keeper.run()
 
 
-def _note_stamp(stamp: bytes) -> None:
-    descriptor = os.open(STAMP, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
-    os.write(descriptor, stamp)
-    os.close(descriptor)
 
 
 def _close_what_is_not_ours() -> None:

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.wire import SOCKET, STAMP, frame
+from mainspring.capabilities.sandbox.shelf import Shelf
+from mainspring.capabilities.sandbox.wire import SOCKET, frame
 
 _SECONDS = 5.0
 _CREDENTIALS = 3 * 4
@@ -39,7 +40,7 @@ def stamp(fingerprint: str) -> str:
 
 def end_keeper_unless(stamp: str, state: Path, *, seconds: float = _SECONDS) -> None:
     """The keeper of this folder, with all that runs in its sandbox, if its stamp is another."""
-    if (state / SOCKET).exists() and _noted(state) != stamp:
+    if (state / SOCKET).exists() and Shelf(str(state)).stamp() != stamp:
         _end(state, seconds)
 
 
@@ -47,7 +48,7 @@ def end_outdated_keepers(folder: Path, *, seconds: float = _SECONDS) -> int:
     """Those below a folder of sessions' states that other code has made; how many there were."""
     count = 0
     for state in _states(folder):
-        if _noted(state).partition(" ")[0] != version():
+        if Shelf(str(state)).stamp().partition(" ")[0] != version():
             count += _end(state, seconds)
     return count
 
@@ -56,14 +57,6 @@ def _states(folder: Path) -> Iterator[Path]:
     for pattern in (f"*/{SOCKET}", f"*/services/*/{SOCKET}"):
         for found in sorted(folder.glob(pattern)):
             yield found.parent
-
-
-def _noted(state: Path) -> str:
-    """Empty for one that is older than stamps are."""
-    try:
-        return (state / STAMP).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _end(state: Path, seconds: float) -> bool:

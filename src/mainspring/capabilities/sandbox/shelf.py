@@ -25,6 +25,7 @@ class Shelf:
         self._results = os.path.join(state, "results")
         self._starts = os.path.join(state, "starts")
         self._boot = os.path.join(state, "boot")
+        self._stamp = os.path.join(state, "stamp")
         self._started: set[bytes] = set()
         self._read_to = 0
 
@@ -44,6 +45,14 @@ class Shelf:
         of this was forced to the disk, except that there is a shelf at all."""
         made_in = _read(self._boot)
         return made_in is None or (made_in != b"" and made_in == boot_id())
+
+    def note_stamp(self, stamp: bytes) -> None:
+        """Which code has started its keeper, and how tight its sandbox is."""
+        _write(self._stamp, stamp)
+
+    def stamp(self) -> str:
+        """Empty for a keeper that is older than stamps are."""
+        return (_read(self._stamp) or b"").decode("ascii", "replace")
 
     def mark_started(self, name: str) -> int:
         """When that was, in nanoseconds of the file system's own clock."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 SOCKET = "keeper.sock"
 """In the keeper's folder."""
-STAMP = "stamp"
-"""A file beside it: what made the keeper, and how tight its sandbox is."""
 READY, HELD = b"ready", b"held"
 """What a new keeper says of itself: programs can be run; there is another one already."""
 

@@ -131,25 +131,39 @@ def _make_place(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     if sys.platform != "win32":
         for suffix in ("", "-wal", "-shm"):
-            _close_to_others(Path(f"{path}{suffix}"))
+            close_to_others(Path(f"{path}{suffix}"))
 
 
-def _close_to_others(file: Path) -> None:
-    """A copy, or a version of ours that was not careful, may have left it open to other users."""
+def close_to_others(file: Path) -> None:
+    """A copy, or a version of ours that was not careful, may have left it open to other users.
+
+    The file is named and never opened: closing it would take away every lock that connections of
+    this process have on it (fcntl(2)), and with them the log.
+    """
     try:
-        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return  # not there, a link to elsewhere, or not ours to read: SQLite says so
+        found = file.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode) or not found.st_mode & OTHERS:
+        return
+    if found.st_uid != os.geteuid():
+        _LOG.warning("%s can be read by other users: chmod 600 it", file)
+        return
+    _set_mode(file, found)
+    _LOG.warning("%s could be read by other users; its mode is 0600 now", file)
+
+
+def _set_mode(file: Path, found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode) & ~OTHERS
+    if sys.platform != "linux":
+        os.chmod(file, mode, follow_symlinks=False)
+        return
+    named = os.open(file, os.O_PATH | os.O_NOFOLLOW)  # which has no locks to lose
     try:
-        found = os.fstat(opened)
-        if stat.S_ISREG(found.st_mode) and found.st_mode & OTHERS:
-            if found.st_uid != os.geteuid():
-                _LOG.warning("%s can be read by other users: chmod 600 it", file)
-                return
-            os.fchmod(opened, found.st_mode & 0o700)
-            _LOG.warning("%s could be read by other users; its mode is 0600 now", file)
+        if os.path.samestat(os.fstat(named), found):
+            os.chmod(f"/proc/self/fd/{named}", mode)
     finally:
-        os.close(opened)
+        os.close(named)
 
 
 def _claim(path: Path, connection: sqlite3.Connection) -> None:
