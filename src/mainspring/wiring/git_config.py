@@ -57,7 +57,7 @@ class _Search:
             if len(self.read) == _MOST_FILES:
                 raise InvalidInput(f"{config}: includes over {_MOST_FILES} git configurations")
             self.read.add(each)
-            content = await to_thread.run_sync(read_bounded, each)
+            content = await to_thread.run_sync(_content, each)
             try:
                 entries = await config_entries(content) if content else []
             except HandsError as error:
@@ -133,6 +133,11 @@ async def named_by_git(
         for config in _configurations(folder, home):
             await search.look(config)
     return tuple(found)
+
+
+def _content(config: Path) -> bytes | None:
+    """Raises: InvalidInput: it cannot be read, or is too long."""
+    return None if config.is_dir() else read_bounded(config)
 
 
 def _git_folders(tree: Path) -> list[Path]:

@@ -26,14 +26,14 @@ from mainspring.harness.permissions.protected import (
     protected_names,
 )
 
+_NEVER_MEANT = "commondir"
+"""Has git believe another config. It makes one in linked worktrees only, which are elsewhere."""
 PROTECTED = (
-    *(f".git/{name}" for name in IN_GIT),
+    *(f".git/{name}" for name in IN_GIT if name != _NEVER_MEANT),
     *sorted(PROJECT_FOLDERS | PROJECT_FILES),
     *PROJECT_PATHS,
 )
 """What programs may read and not change: it runs later, or steers what runs."""
-_NEVER_MEANT = "commondir"
-"""Has git believe another config. It makes one in linked worktrees only, which are elsewhere."""
 _LOOKS_LIKE_GIT = frozenset(("HEAD", "objects", "refs"))
 _LOOKS_LIKE_WORKTREE = frozenset(("HEAD", "commondir", "gitdir"))
 """In the repository that a linked worktree is of: what it keeps of that one."""

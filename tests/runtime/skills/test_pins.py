@@ -43,7 +43,7 @@ def test_a_skill_is_trusted_once_somebody_has_vouched_and_until_they_take_it_bac
 ):
     assert (pins.is_pinned(skill), pins.vouched(skill)) == (False, None)
     trusted(pins, skill)
-    assert (pins.is_pinned(skill), pins.vouched(skill)) == (True, True)
+    assert (pins.is_pinned(skill), bool(pins.vouched(skill))) == (True, True)
     assert pins.unpin(skill)
     assert not pins.unpin(skill)
     assert pins.standing(skill) == "unknown"
