@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,8 +18,8 @@ _SKILL = b"---\nname: one\ndescription: A skill.\n---\nRead more.txt.\n"
 
 
 async def race_api(scene: Scene, until: float) -> None:
-    folder = scene.root / "service"
-    folder.mkdir(mode=0o755)
+    folder = Path(tempfile.mkdtemp(prefix="service-", dir=scene.root))
+    folder.chmod(0o755)
     async with staged(folder, MAINSPRING_ALLOW_ROOT="1") as stage:
         settings = {"sandbox": {"backend": scene.sandbox, "allowDegraded": True}}
         (folder / "home/.mainspring").mkdir()

@@ -20,7 +20,7 @@ async def race_cli(scene: Scene, until: float) -> None:
     workspace = scene.workspace("project")
     home = scene.root / "cli-home"
     settings = {"sandbox": {"backend": scene.sandbox, "allowDegraded": True}}
-    (home / ".mainspring").mkdir(parents=True)
+    (home / ".mainspring").mkdir(parents=True, exist_ok=True)
     (home / ".mainspring/settings.json").write_text(json.dumps(settings))
     with serving() as model:
         model.otherwise = lambda request: _answer(scene, request)

@@ -31,7 +31,7 @@ _OPENED = 5
 async def race_runtime(scene: Scene, until: float) -> None:
     workspace = scene.workspace("work")
     home = scene.root / "home"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     own = read_settings(
         store=str(scene.root / "own/log.db"), environ={"HOME": str(home)}, folder=workspace
     )

@@ -79,7 +79,8 @@ class Scene:
 
     def workspace(self, name: str) -> Path:
         """A project with all that somebody would like to have links in the place of."""
-        place = repository(self.root / name)
+        self.counts["workspaces"] += 1
+        place = repository(self.root / f"{name}-{self.counts['workspaces']}")
         for path in (*hostile.FILES, "src/deep/more.txt"):
             if path.startswith((".git/", ".gitmodules")):
                 continue

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import anyio
 import pytest
 from tests.repositories import git, repository
 
 from mainspring.core.errors import HandsError
 from mainspring.runtime.kit import Closed, Worktree
+from mainspring.wiring import careful_git
 from mainspring.wiring.worktrees import GitWorktrees
 
 
@@ -215,18 +215,18 @@ class Fate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = -1
-        self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = anyio.run_process
+        self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = careful_git.run_confined
         self._rmtree: Callable[..., None] = shutil.rmtree
-        monkeypatch.setattr(anyio, "run_process", self.run_process)
+        monkeypatch.setattr(careful_git, "run_confined", self.run_confined)
         monkeypatch.setattr(shutil, "rmtree", self.rmtree)
 
-    async def run_process(self, command: list[str], **more: object) -> CompletedProcess[bytes]:
+    async def run_confined(self, command: list[str], *more: object) -> CompletedProcess[bytes]:
         if command[1] in self.STEPS and self._dies():
             raise Killed
-        return await self._process(command, **more)
+        return await self._process(command, *more)
 
-    def rmtree(self, path: Path, **more: object) -> None:
-        if path.exists() and self._dies():
+    def rmtree(self, path: Path | str, **more: object) -> None:
+        if ("dir_fd" in more or Path(path).exists()) and self._dies():
             raise Killed
         self._rmtree(path, **more)
 

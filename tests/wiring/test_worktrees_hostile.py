@@ -60,7 +60,7 @@ async def test_nothing_runs_that_a_repository_names(
     ]
     for setting in settings:
         git(workspace, "config", *setting.split(" = "))
-    only = tmp_path / "only-there"
+    only = workspace / ".git/only-there"
     only.write_text(f'[filter "hidden"]\n\tsmudge = {program}\n\tclean = {program}\n')
     git(workspace, "config", "includeIf.onbranch:mainspring/**.path", str(only))
 

@@ -12,14 +12,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from subprocess import DEVNULL, CompletedProcess
+from subprocess import CompletedProcess
 
-import anyio
 from anyio import to_thread
 
 from mainspring.core.errors import HandsError
+from mainspring.wiring.confined import Confined, run_confined
 
-_SECONDS = 300.0
 _TOLD_CHARACTERS = 500
 _WHO = {
     f"GIT_{role}_{what}": value
@@ -66,10 +65,13 @@ class Git:
     common: Path
     """The same for all trees of the repository."""
     settings: Mapping[str, str]
+    beside: tuple[Path, ...] = ()
+    """Where else it may make files: worktrees."""
 
     async def run(self, *arguments: str, given: bytes = b"") -> CompletedProcess[bytes]:
         where = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.top)}
-        return await _run(arguments, self.top, where, self.settings, given)
+        places = (self.top, self.folder, self.common, *self.beside)
+        return await _run(arguments, self.top, where, self.settings, Confined(places, given))
 
     async def said(self, *arguments: str, given: bytes = b"") -> str:
         """
@@ -126,7 +128,10 @@ async def open_repository(workspace: Path) -> Git:
     is_bare, folder, common = os.fsdecode(done.stdout).splitlines()
     if is_bare == "true":
         raise HandsError(f"{folder} is a bare repository: work in a clone of it")
-    found = await to_thread.run_sync(_checked, workspace, Path(folder), workspace / common)
+    try:
+        found = await to_thread.run_sync(_checked, workspace, Path(folder), workspace / common)
+    except OSError as error:
+        raise HandsError(f"{folder} cannot be looked at: {error.strerror}") from error
     return await _without_programs(found)
 
 
@@ -194,23 +199,16 @@ async def _run(
     at: Path,
     where: Mapping[str, str],
     settings: Mapping[str, str],
-    given: bytes = b"",
+    confined: Confined | None = None,
 ) -> CompletedProcess[bytes]:
     program = shutil.which("git")
     if program is None:
         raise HandsError("git is not installed on this machine")
     environment = {"PATH": os.defpath, **_SAFE, **where, **_by_environment(settings)}
     try:
-        with anyio.fail_after(_SECONDS):
-            if given:
-                return await anyio.run_process(
-                    [program, *arguments], cwd=at, env=environment, input=given, check=False
-                )
-            return await anyio.run_process(
-                [program, *arguments], cwd=at, env=environment, stdin=DEVNULL, check=False
-            )
+        return await run_confined([program, *arguments], at, environment, confined or Confined())
     except TimeoutError:
-        raise HandsError(f"git {arguments[0]} took more than {_SECONDS:.0f} s") from None
+        raise HandsError(f"git {arguments[0]} took too long") from None
     except OSError as error:
         raise HandsError(f"git cannot be run in {at}: {error.strerror}") from error
 

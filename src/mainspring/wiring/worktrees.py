@@ -19,6 +19,7 @@ from anyio import to_thread
 
 from mainspring.config import FOLDER
 from mainspring.core.errors import HandsError
+from mainspring.core.openat import open_absolute
 from mainspring.runtime.kit import Closed, Worktree
 from mainspring.wiring.careful_git import (
     Git,
@@ -180,7 +181,8 @@ class GitWorktrees:
     async def _found(self, name: str) -> _Tree:
         if not _NAME.fullmatch(name):
             raise HandsError(f"{name!r} is no name for a worktree")
-        repository = await open_repository(self.workspace.resolve())
+        found = await open_repository(self.workspace.resolve())
+        repository = replace(found, beside=(self.place.resolve(),))
         top = self.place.resolve() / name
         folder = await to_thread.run_sync(worktree_folder, repository.common, top)
         tip = await repository.commit_of(f"refs/heads/{_BRANCHES}{name}")
@@ -242,10 +244,19 @@ class GitWorktrees:
             if found.top.exists():
                 found.top.rename(found.top.with_name(gone))
             if found.folder is not None:
-                shutil.rmtree(found.folder)
+                _remove_tree(found.folder)
         except OSError as error:
             raise HandsError(f"{found.top} cannot be removed: {error.strerror}") from error
         remove_below(self.place, gone)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Through no link: programs can change the repository that it is in."""
+    above = open_absolute(str(folder.parent), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        shutil.rmtree(folder.name, dir_fd=above)
+    finally:
+        os.close(above)
 
 
 async def _stage(found: _Tree) -> _Staged | None:

@@ -33,6 +33,9 @@ _MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK, _TRUNCATE, _IOCTL_DEV = (
 _ALL_FILES = (1 << 16) - 1
 _ALL_NETWORK = 0b11
 _ALL_SCOPES = 0b11
+_FIRST_THAT_MOVES = 2
+"""Before, nothing could be moved from one folder to another."""
+_RIGHTS_OF_ABI = {2: 14, 3: 15, 4: 15}
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 READ = _EXECUTE | _READ_FILE | _READ_DIR
@@ -58,6 +61,18 @@ def files_ruleset(allowed: Iterable[tuple[int, int]]) -> int:
     ruleset = _ruleset(_ALL_FILES, _ALL_NETWORK, _ALL_SCOPES)
     for place, rights in allowed:
         _allow(ruleset, place, rights)
+    return ruleset
+
+
+def paths_ruleset(allowed: Iterable[tuple[int, int]]) -> int | None:
+    """The same for files and nothing else, by kernels from 5.19 on; `None` where there is none."""
+    abi = landlock_abi()
+    if abi < _FIRST_THAT_MOVES:
+        return None
+    known = (1 << _RIGHTS_OF_ABI.get(abi, 16)) - 1
+    ruleset = _ruleset(known, 0, 0)
+    for place, rights in allowed:
+        _allow(ruleset, place, rights & known)
     return ruleset
 
 
