@@ -350,8 +350,6 @@ def main() -> None:
     keeper.run()
 
 
-
-
 def _close_what_is_not_ours() -> None:
     """The harness may have had files open that it did not mean to give away."""
     for name in os.listdir("/dev/fd"):
