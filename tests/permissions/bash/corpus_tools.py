@@ -53,6 +53,9 @@ DESTRUCTIVE_TOOLS: dict[str, tuple[str, ...]] = {
         "sed -n --expression='e rm x' f",
         "sed -i s/a/b/ f",
         "sed -n 's#a#b#e' f",
+        "sed -n 's/[/]/g;s/p;w out/x/' f",
+        "sed -n 'b\nw out' f",
+        "sed -n '1!\nw out' f",
     ),
     "awk *": (
         "awk 'BEGIN { system(\"rm x\") }'",

@@ -174,7 +174,7 @@ def _is_risky(name: str, value: str, letters: frozenset[str]) -> bool:
     if spelled in risky:
         return True
     if spelled.startswith("--"):
-        return len(spelled) > 3 and any(each.startswith(spelled) for each in risky)
+        return len(spelled) > 2 and any(each.startswith(spelled) for each in risky)
     return name not in _SINGLE_DASH and not letters.isdisjoint(_bundle(value))
 
 

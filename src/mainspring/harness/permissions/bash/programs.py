@@ -248,7 +248,7 @@ PROGRAMS: dict[str, str] = {
 VERSIONED = names(
     """
     aws bash bun cargo clang cmake curl deno docker dotnet emacs ffmpeg fish g++ gcc gdb gem gh
-    git go gpg gzip helm java javac jq kubectl less lua make mypy mysql nginx node npm npx
+    git go gpg gzip helm java javac jq less lua make mypy mysql nginx node npm npx
     nvim openssl perl php pip pip3 podman psql python python3 rg rsync ruby ruff rustc rustup
     sqlite3 ssh strace swift tar tmux tsc unzip uv valgrind vim wget xz zip zsh
     """

@@ -43,7 +43,7 @@ _FOLLOWING: dict[str, tuple[str, ...]] = {
     "tree": ("-l",),
 }
 """Options by which links in a folder are followed, wherever they lead."""
-_EXPANDING = names("c++filt nm objdump readelf size strings unzip zipinfo")
+_EXPANDING = names("c++filt lsof nm objdump readelf size strings unzip zipinfo")
 _WITH_SUBCOMMANDS = frozenset(first for first, *_ in SUBCOMMANDS)
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
 _FILE_COMPARISONS = names("-nt -ot -ef")
@@ -99,9 +99,11 @@ def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
 
 
 def _is_expanded(name: str, text: str) -> bool:
-    """By the program itself: `strings @file` takes arguments from a file, unzip knows globs."""
-    globs = name in {"unzip", "zipinfo"}
-    return any(each in text for each in "*?[") if globs else text.startswith("@")
+    """By the program itself: `strings @file` takes arguments from a file, unzip knows globs, and
+    `lsof -i@host` asks who that is."""
+    if name in {"unzip", "zipinfo"}:
+        return any(each in text for each in "*?[")
+    return "@" in text
 
 
 def reading(command: Command) -> Reading:

@@ -43,7 +43,7 @@ SYSTEM: dict[str, str] = {
     " --highlight-all --highlight-pid= --long --numeric-sort --ns-sort= --show-pids"
     " --show-parents --thread-names --hide-threads --uid-changes --unicode",
     "pwdx": "text",
-    "ss": "text -046aEHbehilmnoOprstuwx --numeric --resolve --all --listening --options"
+    "ss": "none -046aEHbehilmnoOprstuwx --numeric --resolve --all --listening --options"
     " --extended --memory --processes --info --summary --ipv4 --ipv6 --tcp --udp --raw --unix"
     " --no-header --oneline",
     "timedatectl": "none",
@@ -59,7 +59,7 @@ SYSTEM: dict[str, str] = {
     "whatis": "text",
     "whereis": "text any -bmslu",
     "which": "text any -as --all",
-    "who": "files any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login --lookup"
+    "who": "files any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login"
     " --process --count --runlevel --short --time --mesg --users --message --writable",
     "whoami": "none",
     "yes": "text free",

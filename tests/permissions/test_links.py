@@ -1,0 +1,86 @@
+"""Paths through links are judged by where they lead, whatever their words say."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.permissions.cases import decided, rules
+
+from mainspring.core.tool import Traits
+from mainspring.harness.permissions.judged import after, judged_call
+from mainspring.harness.permissions.policy import Policy
+from mainspring.harness.permissions.standing import Standing
+from mainspring.wiring.policies import place_of
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    work = tmp_path / "work"
+    for folder in ("secrets", "src", "other", "nest/.git"):
+        (work / folder).mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (work / "src/deep").symlink_to("../other")
+    (work / "away").symlink_to("../outside")
+    (work / "here").symlink_to("/proc/self/cwd")
+    (work / "own").symlink_to("src")
+    (work / "theirs").symlink_to("nest")
+    policy = rules(allow=("Bash",), deny=("Read(./secrets/**)",))
+    home = str(tmp_path)
+    return Policy(
+        workspace=os.path.realpath(work),
+        home=home,
+        rules=tuple(rule for rule in policy.rules if rule.behavior == "deny"),
+    )
+
+
+def decision_on(policy: Policy, *commands: str, mode: Standing | None = None) -> str:
+    place = after(commands[:-1], place_of(policy))
+    judged = judged_call("bash", {"command": commands[-1]}, Traits(), place)
+    return decided(judged, policy, mode).decision
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("cat src/deep/../secrets/key",),
+        ("cat src/deep/.././secrets/key",),
+        ("cd src/deep && cat ../secrets/key",),
+        ("cd src/deep", "cat ../secrets/key"),
+        ("cat away/../work/secrets/key",),
+        ("cat away/x",),
+        ("cat away/../x",),
+        ("cat here/secrets/key",),
+        ("cat /dev/fd/../cwd/secrets/key",),
+        ("cat /./proc/self/cwd/secrets/key",),
+        ("grep -R x src",),
+        ("git -C theirs status",),
+        ("cd theirs && git status",),
+        ("cd theirs", "git status"),
+    ],
+)
+def test_what_leads_to_a_denied_file_or_away_does_not_pass(
+    policy: Policy, commands: tuple[str, ...]
+):
+    assert decision_on(policy, *commands) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["touch src/deep/../../z", "cp x away/../z", "rm -rf src/deep/../../work", "touch here/z"],
+)
+def test_edits_that_lead_away_do_not_pass(policy: Policy, command: str):
+    assert decision_on(policy, command, mode=Standing(mode="acceptEdits")) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat own/a",
+        "cat src/../x",
+        "cd src && git status",
+        "git -C own log --oneline",
+        "ls src/deep",
+    ],
+)
+def test_what_stays_in_the_workspace_passes(policy: Policy, command: str):
+    assert decision_on(policy, command) == "allow"
