@@ -25,9 +25,10 @@ from mainspring.core.events import Permission
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.bash import split
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Judged, Place, after, judged_call
+from mainspring.harness.permissions.judged import Judged, after, judged_call
 from mainspring.harness.permissions.policy import HeldRule, Policy
 from mainspring.harness.permissions.standing import Standing
+from mainspring.wiring.policies import place_of
 
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 # What a program runs that is named in a text: its parts, not somebody else's choice.
@@ -62,10 +63,6 @@ _HARMLESS_TARGETS = re.compile(
     r"/dev/(?:null|tty|stdout|stderr|fd/\d+|pts/\d+)|/proc/(?:self|\d+)/fd/\d+"
 )
 _MAX_RUNS = 60
-
-
-def _names(folder: str) -> list[str]:
-    return os.listdir(folder) if os.path.isdir(folder) else []
 
 
 def _is_part_of(path: str, edited: str) -> bool:
@@ -116,15 +113,8 @@ class Differential:
     def __init__(self, root: Path, path: str | None = None) -> None:
         self.workspace = TrapWorkspace(root)
         self._tracer = Tracer(root, path) if path else Tracer(root)
-        self._place = Place(
-            workspace=str(self.workspace.root),
-            cwd=str(self.workspace.root),
-            home=str(self.workspace.home),
-            resolve=os.path.realpath,
-            is_folder=os.path.isdir,
-            names=_names,
-        )
         plain, denying = self._policy(), self._policy(deny=DENY_RULES)
+        self._place = place_of(plain)
         self._sets = {
             "none": plain,
             "deny": denying,

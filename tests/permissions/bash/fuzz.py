@@ -8,6 +8,7 @@ argument is a PATH of further programs to run.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
@@ -348,5 +349,5 @@ def _tell(line: str) -> None:
 if __name__ == "__main__":
     given = [*sys.argv[1:], "0", ""] if len(sys.argv) == 2 else [*sys.argv[1:], ""]
     tally, counts = run(int(given[0]), int(given[1]), given[2])
-    _tell(f"{tally}\n{counts}")
+    _tell(f"{tally}\n{counts}, {sum(os.times()[:4]):.0f} s of CPU")
     sys.exit(bool(counts.violations))
