@@ -22,6 +22,7 @@ from report import Measure, median, percentile
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import AgentMessage, UserMessage
+from mainspring.core.sender import Origin
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.edges.api.routes.events import EventRoutes
@@ -246,6 +247,9 @@ class _Everybody:
     async def admit(self, knock: Knock, route: Route) -> Admission:
         return Admission(who=_WHO)
 
+    async def check_named(self, *_named: object) -> None:
+        """Everybody may name everything."""
+
 
 class _Unsealed:
     def seal(self, plain: bytes, context: str) -> bytes:
@@ -286,7 +290,11 @@ class _Hosted:
 
     async def make(self, call: Call[Nothing, _Count]) -> list[str]:
         asked = CreateSession(agent=self.agent_id, environment_id=self.environment_id)
-        return [(await self.sessions.create(_WHO, asked)).id for _ in range(call.body.count)]
+        origin = Origin(type="api")
+        return [
+            (await self.sessions.create(_WHO, asked, origin=origin)).id
+            for _ in range(call.body.count)
+        ]
 
     async def append(self, _call: Call[Any, Any]) -> int:
         rows = await self.sessions.log.sessions(limit=BUSY)

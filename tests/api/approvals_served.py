@@ -37,7 +37,7 @@ def erasing(*files: str) -> Scripted:
     return Scripted(asked, otherwise=says("Done."))
 
 
-def person(name: str = "olga", role: Role = "user", **more: str) -> Principal:
+def person(name: str = "olga", role: Role = "user", **more: Any) -> Principal:
     return Principal(tenant="acme", key_id=f"key_{name}", role=role, name=name, **more)
 
 

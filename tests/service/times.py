@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from mainspring.service.access.principal import Principal, Role
 
@@ -24,5 +25,5 @@ class Time:
         self.passed += seconds
 
 
-def person(tenant: str = "acme", role: Role = "admin", **more: str) -> Principal:
+def person(tenant: str = "acme", role: Role = "admin", **more: Any) -> Principal:
     return Principal(tenant=tenant, key_id="cli", role=role, name="olga", **more)
