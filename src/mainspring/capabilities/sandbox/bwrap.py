@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
@@ -88,7 +88,7 @@ class Bubblewrap:
             argv=argv,
             files=tuple(files.contents),
             sources=tuple(str(path) for _, path in sources),
-            uid=session_uid(site.session_id) if self.owns_uid else None,
+            uid=_uid(site.session_id) if self.owns_uid else None,
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
                 "HOME": str(site.workspace),
@@ -119,6 +119,10 @@ class Bubblewrap:
         if "--hostname" not in self.omitted:
             flags += ["--hostname", "sandbox"]
         return flags
+
+
+_uid = lru_cache(session_uid)
+"""A session keeps its uid for as long as it is there."""
 
 
 def find_bubblewraps() -> list[str]:

@@ -9,7 +9,6 @@ import os
 import select
 import sys
 import time
-from functools import partial
 
 from mainspring.capabilities.sandbox.idmap import mapped, start_as
 from mainspring.capabilities.sandbox.sentry import family_of
@@ -61,8 +60,9 @@ class Cell:
                 self.pid = _spawned(orders, moved, log_fd)
             else:
                 plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
-                become = partial(_become, orders, plain, log_fd)
-                self.pid = start_as(uid, lent, become, log_fd)
+                self.pid = start_as(
+                    uid, lent, lambda places: _become(orders, plain, log_fd, places), log_fd
+                )
         finally:
             _offer_to_oom_killer(previous)
             for descriptor in (*sources, *moved, log_fd):
@@ -169,7 +169,8 @@ def _launch(orders: Orders) -> Cell:
     uid, trees = orders.uid, []
     if uid is not None:
         try:
-            trees = mapped(sources, os.stat(orders.workspace).st_uid, uid)
+            workspace = sources[orders.sources.index(orders.workspace)]
+            trees = mapped(sources, os.fstat(workspace).st_uid, uid)
         except OSError:  # not on this file system: then it has to be our own
             uid = None
     if uid is not None:

@@ -6,9 +6,10 @@ Like the keeper it imports only what is quick to import.
 
 from __future__ import annotations
 
-import ctypes
+import _ctypes  # ctypes itself would take longer to import than all that is done here
 import os
 import stat
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,17 +20,14 @@ else:
 
 REFUSED = 125
 _NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
+_RTLD_NOW = 2
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
 _ONTO_WHAT_IS_OPEN = 0x04 | 0x40
 _MAP_IDS, _PRIVATE = 0x100000, 1 << 18
 _AT = "/tmp"
 """Covered by an empty folder for the launcher alone: everyone may pass through it."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class _Attributes(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "users"))
+_LIBRARY = _ctypes.dlopen("libc.so.6", _RTLD_NOW)
 
 
 def mapped(sources: list[int], owner: int, uid: int) -> list[int]:
@@ -44,9 +42,8 @@ def mapped(sources: list[int], owner: int, uid: int) -> list[int]:
     try:
         for source in sources:
             flags = _CLONE | _CLOSE_ON_EXEC | _EMPTY_PATH | _RECURSIVE
-            tree = _called(_LIBC.syscall(_OPEN_TREE, source, b"", flags), "open_tree")
-            trees.append(tree)
-            _set(tree, b"", _EMPTY_PATH, _Attributes(_MAP_IDS, 0, 0, users))
+            trees.append(_call("syscall", _OPEN_TREE, source, b"", flags))
+            _set(trees[-1], b"", _EMPTY_PATH, (_MAP_IDS, 0, 0, users))
     except OSError:
         for tree in trees:
             os.close(tree)
@@ -63,9 +60,9 @@ def start_as(uid: int, trees: list[int], become: Callable[[list[int]], None], lo
         return process
     try:
         os.dup2(log, 2)
-        _called(_LIBC.unshare(_NEW_MOUNTS), "unshare")
-        _set(-100, b"/", 0, _Attributes(0, 0, _PRIVATE, 0))
-        _called(_LIBC.mount(b"tmpfs", _AT.encode(), b"tmpfs", 0, b"mode=755,size=64k"), "mount")
+        _call("unshare", _NEW_MOUNTS)
+        _set(-100, b"/", 0, (0, 0, _PRIVATE, 0))
+        _call("mount", b"tmpfs", _AT.encode(), b"tmpfs", 0, b"mode=755,size=64k")
         places = [_placed(tree, f"{_AT}/{number}") for number, tree in enumerate(trees)]
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -83,8 +80,7 @@ def _placed(tree: int, path: str) -> int:
     else:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o444))
     place = os.open(path, os.O_PATH)
-    moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
-    _called(moved, "move_mount")
+    _call("syscall", _MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
     return os.open(path, os.O_PATH)
 
 
@@ -93,10 +89,13 @@ def _user_namespace(owner: int, uid: int) -> int:
     begun, begin = os.pipe()
     process = os.fork()
     if process == 0:
-        made = _LIBC.unshare(_NEW_USERS)
-        os.write(begin, b"1" if made == 0 else b"0")
-        _signal.pause()
-        os._exit(0)
+        try:
+            _call("unshare", _NEW_USERS)
+            os.write(begin, b"1")
+            _signal.pause()
+        finally:
+            os.write(begin, b"0")
+            os._exit(0)
     try:
         if os.read(begun, 1) != b"1":
             raise OSError("no user namespace could be made")
@@ -111,14 +110,14 @@ def _user_namespace(owner: int, uid: int) -> int:
         os.close(begin)
 
 
-def _set(place: int, path: bytes, flags: int, wanted: _Attributes) -> None:
-    size = ctypes.c_size_t(ctypes.sizeof(wanted))
-    how = flags | _RECURSIVE
-    changed = _LIBC.syscall(_MOUNT_SETATTR, place, path, how, ctypes.byref(wanted), size)
-    _called(changed, "mount_setattr")
+def _set(place: int, path: bytes, flags: int, attributes: tuple[int, int, int, int]) -> None:
+    """`attributes`: what to set, to clear, how to propagate, and whose ids."""
+    packed = b"".join(each.to_bytes(8, sys.byteorder) for each in attributes)
+    _call("syscall", _MOUNT_SETATTR, place, path, flags | _RECURSIVE, packed, len(packed))
 
 
-def _called(result: int, what: str) -> int:
+def _call(function: str, *arguments: int | bytes) -> int:
+    result = _ctypes.call_function(_ctypes.dlsym(_LIBRARY, function), arguments)
     if result < 0:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise OSError(f"{function} {arguments[0]!r} was refused")
     return result
