@@ -16,6 +16,7 @@ from pathlib import Path
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Ran
 from mainspring.core.ids import new_id
+from mainspring.core.openat import open_absolute
 
 PROTECTED = (
     *(".git/hooks", ".git/config", ".git/info", ".git/config.worktree"),
@@ -43,7 +44,7 @@ def find_repositories(workspace: Path, hidden: Collection[str]) -> tuple[str, ..
     while pending and looked < _MOST_FOLDERS and repositories < _MOST_REPOSITORIES:
         looked += 1
         at = pending.popleft()
-        folders, files = _listed(workspace / at)
+        folders, files = _listed(workspace, at)
         if folders | files >= _LOOKS_LIKE_GIT:
             repositories += 1
             found += [os.path.join(at, name) for name in _IN_GIT]
@@ -54,13 +55,18 @@ def find_repositories(workspace: Path, hidden: Collection[str]) -> tuple[str, ..
     return tuple(found)
 
 
-def _listed(folder: Path) -> tuple[set[str], set[str]]:
-    """The names of its folders, and of all else."""
+def _listed(workspace: Path, path: str) -> tuple[set[str], set[str]]:
+    """The names of folders in a folder, and of all else; nothing, if a link leads there."""
     folders: set[str] = set()
     files: set[str] = set()
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
+    with suppress(OSError):
+        opened = open_absolute(str(workspace / path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
+        finally:
+            os.close(opened)
     return folders, files
 
 
@@ -119,7 +125,7 @@ class Lookout:
 
     def _in_git(self) -> Iterator[str]:
         yield from (f".git/{name}" for name in _IN_GIT)
-        modules, _ = _listed(self.workspace / ".git/modules")
+        modules, _ = _listed(self.workspace, ".git/modules")
         yield from (f".git/modules/{name}" for name in modules)
 
     def _kind(self, path: str) -> str | None:
