@@ -36,12 +36,11 @@ async def race(scene: Scene, seconds: float, parts: list[str]) -> None:
 async def _until_lost(
     act: Callable[[Scene, float], Awaitable[None]], scene: Scene, until: float
 ) -> None:
-    """What a slow machine does not get to start in time is no win, and no failure."""
     while time.monotonic() < until and not scene.wins:
         try:
             await act(scene, until)
-        except TimeoutError:
-            scene.counts["late"] += 1
+        except TimeoutError as error:
+            scene.late(str(error))
 
 
 def main() -> int:

@@ -60,7 +60,7 @@ async def _session(scene: Scene, stage: Stage, client: AsyncAnthropic, until: fl
     )
     workspace = stage.workspaces / session.id
     await _idle(scene, client, session.id, 1)
-    with scene.stand_in(workspace, (workspace / "whose").lstat().st_uid):
+    with scene.stand_in(workspace, scene.owner(workspace)):
         for number in range(10):
             if time.monotonic() > until or scene.wins:
                 break
@@ -117,5 +117,5 @@ async def _idle(scene: Scene, client: AsyncAnthropic, session_id: str, times: in
                     if not times:
                         break
     except TimeoutError:
-        scene.failed("service", f"{session_id} does not come to rest: {events[-3:]}")
+        scene.late(f"{session_id} has not come to rest: {events[-1:]}")
     return events

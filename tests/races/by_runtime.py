@@ -51,7 +51,7 @@ async def _session(scene: Scene, settings: Settings, workspace: Path, until: flo
             session = await runtime.start(lead, "begin")
             await _run(scene, session)
             with ExitStack() as stack:
-                stack.enter_context(scene.stand_in(workspace, _owner(workspace)))
+                stack.enter_context(scene.stand_in(workspace, scene.owner(workspace)))
                 for _ in range(20):
                     if time.monotonic() > until or scene.wins:
                         break
@@ -61,6 +61,8 @@ async def _session(scene: Scene, settings: Settings, workspace: Path, until: flo
                     await _look(scene, session, model, workspace)
     except MainspringError as error:
         scene.refused(error)
+    except TimeoutError:
+        raise
     except BaseExceptionGroup as group:
         if group.subgroup(lambda error: not isinstance(error, MainspringError)):
             scene.failed("runtime", group)
@@ -84,7 +86,7 @@ async def _run(scene: Scene, session: Session) -> None:
             for event in events
             if event.type.endswith("tool_use") and event.id not in ended
         ]
-        scene.failed("runtime", f"a round took more than {SECONDS} s, waiting for {calls}")
+        scene.late(f"a round, with {calls}")
 
 
 async def _rewind(scene: Scene, settings: Settings, runtime: Runtime, session: Session) -> None:
@@ -108,11 +110,6 @@ async def _look(scene: Scene, session: Session, model: Scripted, workspace: Path
     said += map(repr, model.requests)
     model.requests.clear()
     await anyio.to_thread.run_sync(scene.look, said, workspace, scene.root / "own")
-
-
-def _owner(workspace: Path) -> int:
-    """Who a program of the session is outside: it has left a file."""
-    return (workspace / "whose").lstat().st_uid
 
 
 def _answer(scene: Scene, request: Request) -> Answer:

@@ -25,7 +25,9 @@ async def race_worktrees(scene: Scene, until: float) -> None:
             for name in range(_ROUNDS):
                 if time.monotonic() < until and not scene.wins:
                     await _round(scene, worktrees, f"tree{name}")
-                    await anyio.to_thread.run_sync(scene.look, [], workspace, worktrees.place)
+                    await anyio.to_thread.run_sync(
+                        scene.look, list[str](), workspace, worktrees.place
+                    )
 
 
 async def _round(scene: Scene, worktrees: GitWorktrees, name: str) -> None:
@@ -41,6 +43,8 @@ async def _round(scene: Scene, worktrees: GitWorktrees, name: str) -> None:
             scene.counts[closed.outcome] += 1
     except MainspringError as error:
         scene.refused(error)
+    except TimeoutError:
+        scene.late("a worktree")
     except Exception as error:  # noqa: BLE001 (whatever comes out is a failure)
         scene.failed("worktrees", error)
 

@@ -166,6 +166,22 @@ class Scene:
         said = error if isinstance(error, str) else "".join(traceback.format_exception(error))
         self.failures.append(f"{where}: {said[-3000:]}")
 
+    def late(self, why: str) -> None:
+        """A machine with too much to do is no win, and no failure of the product's."""
+        self.counts["late"] += 1
+        self.reasons[f"late: {why}"[:300]] += 1
+
+    def owner(self, workspace: Path) -> int:
+        """Who a program of the session is outside: it has left a file.
+
+        Raises:
+            TimeoutError: it did not get to it.
+        """
+        try:
+            return (workspace / "whose").lstat().st_uid
+        except FileNotFoundError as error:
+            raise TimeoutError(f"no program has run in {workspace.name}") from error
+
     def refused(self, error: BaseException) -> None:
         self.counts["refused"] += 1
         self.reasons[f"{type(error).__name__}: {error}"[:300]] += 1
@@ -180,10 +196,7 @@ class Scene:
             f"sandbox={self.sandbox} uid={os.geteuid()} seed={self.seed}"
             f" seconds={time.monotonic() - begun:.0f} {counts}"
             f" wins={len(self.wins)} failures={len(self.failures)}",
-            *(
-                f"refused {number} times: {why}"
-                for why, number in self.reasons.most_common(_MOST_TOLD)
-            ),
+            *(f"{number} times {why}" for why, number in self.reasons.most_common(_MOST_TOLD)),
             *(f"WIN {each}" for each in self.wins[:_MOST_TOLD]),
             *(f"FAILURE {each}" for each in self.failures[:_MOST_TOLD]),
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,7 +137,7 @@ def without_denied(places: Places, policy: Policy) -> Places:
         is_covered = folder in covered
         for name in (*folders, *files):
             path = os.path.join(folder, name)
-            target = os.path.realpath(path) if os.path.islink(path) else path
+            target = _target(path)
             if is_hidden(policy, path, target):
                 hidden.append(os.path.relpath(path, places.workspace))
             elif is_covered:
@@ -153,6 +154,13 @@ def without_denied(places: Places, policy: Policy) -> Places:
         _refuse_many(hidden, "read")
         _refuse_many(protected, "edit")
     return replace(places, hidden=(*places.hidden, *hidden), protected=tuple(protected))
+
+
+def _target(path: str) -> str:
+    """Where a link leads; programs may be changing it."""
+    with suppress(OSError):
+        return os.path.realpath(path) if os.path.islink(path) else path
+    return path
 
 
 def _refuse_many(found: list[str], access: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.hands import Ran
 from mainspring.core.ids import new_id
+from mainspring.core.openat import open_absolute
 from mainspring.harness.permissions.protected import (
     IN_GIT,
     PROJECT_FILES,
@@ -71,7 +72,7 @@ def find_repositories(workspace: Path, hidden: Collection[str]) -> Repositories:
     while pending and looked < _MOST_FOLDERS and len(kept) < _MOST_REPOSITORIES:
         looked += 1
         at = pending.popleft()
-        folders, files = _listed(workspace / at)
+        folders, files = _listed(workspace, at)
         names = folders | files
         if names >= _LOOKS_LIKE_GIT:
             kept.append(at)
@@ -88,13 +89,18 @@ def find_repositories(workspace: Path, hidden: Collection[str]) -> Repositories:
     return Repositories(tuple(steering), tuple(trees), tuple(kept))
 
 
-def _listed(folder: Path) -> tuple[set[str], set[str]]:
-    """The names of its folders, and of all else."""
+def _listed(workspace: Path, path: str) -> tuple[set[str], set[str]]:
+    """The names of folders in a folder, and of all else; nothing, if a link leads there."""
     folders: set[str] = set()
     files: set[str] = set()
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
+    with suppress(OSError):
+        opened = open_absolute(str(workspace / path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
+        finally:
+            os.close(opened)
     return folders, files
 
 
@@ -157,11 +163,11 @@ class Lookout:
     def _listed(self) -> Iterator[str]:
         """By the names that there are: those that count can be spelled in many ways."""
         for tree in dict.fromkeys(("", *self.repositories.trees)):
-            folders, files = _listed(self.workspace / tree)
+            folders, files = _listed(self.workspace, tree)
             for name in protected_names(folders | files, is_root=not tree):
                 yield os.path.join(tree, name)
         yield from (f".git/{name}" for name in IN_GIT)
-        modules, _ = _listed(self.workspace / ".git/modules")
+        modules, _ = _listed(self.workspace, ".git/modules")
         yield from (f".git/modules/{name}" for name in modules)
 
     def _rebase_programs(self, git_folder: str) -> dict[str, str]:
