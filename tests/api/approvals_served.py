@@ -37,8 +37,8 @@ def erasing(*files: str) -> Scripted:
     return Scripted(asked, otherwise=says("Done."))
 
 
-def person(name: str = "olga", role: Role = "user", **more: Any) -> Principal:
-    return Principal(tenant="acme", key_id=f"key_{name}", role=role, name=name, **more)
+def person(name: str = "olga", role: Role = "user") -> Principal:
+    return Principal(tenant="acme", key_id=f"key_{name}", role=role, name=name)
 
 
 class NamedTags(AgentTags):

@@ -10,7 +10,7 @@ from mainspring.core.tool import Traits
 from mainspring.harness.permissions.judged import after, judged_call
 from mainspring.harness.permissions.policy import Policy
 from mainspring.harness.permissions.standing import Standing
-from mainspring.wiring.policies import place_of
+from mainspring.wiring.command_place import place_of
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ async def test_another_process_knows_within_seconds(records: Records):
 
 async def test_an_agent_may_stop_itself_but_not_let_itself_go_on(records: Records):
     halts = Halts(records)
-    agent = person(acting_agent="a1")
+    agent = replace(person(), acting_agent="a1")
     await halts.halt("acme", agent, CreateHalt(agent_id="a1"))
     with pytest.raises(Forbidden):
         await halts.resume("acme", agent, "a1")

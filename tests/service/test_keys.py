@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -107,9 +108,9 @@ async def test_a_key_that_expires_makes_only_keys_that_expire_no_later(records: 
     "who",
     [
         person(role="operator"),
-        person(agent_id="agent_1"),
-        person(environment_id="env_1"),
-        person(acting_agent="agent_1"),
+        replace(person(), agent_id="agent_1"),
+        replace(person(), environment_id="env_1"),
+        replace(person(), acting_agent="agent_1"),
     ],
     ids=["operator", "of an agent", "worker", "agent"],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from mainspring.service.access.principal import Principal, Role
 
@@ -25,5 +24,5 @@ class Time:
         self.passed += seconds
 
 
-def person(tenant: str = "acme", role: Role = "admin", **more: Any) -> Principal:
-    return Principal(tenant=tenant, key_id="cli", role=role, name="olga", **more)
+def person(tenant: str = "acme", role: Role = "admin") -> Principal:
+    return Principal(tenant=tenant, key_id="cli", role=role, name="olga")

@@ -37,6 +37,7 @@ from mainspring.runtime.skills.by_path import brought_by_path
 from mainspring.runtime.skills.using import folders_of, reading_rules
 from mainspring.wiring.adopted import Adopted, adopt, with_rules
 from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, workspace_tools
+from mainspring.wiring.command_place import place_of
 from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
     Environment,
@@ -51,7 +52,6 @@ from mainspring.wiring.environment import (
 from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
-from mainspring.wiring.policies import place_of
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes

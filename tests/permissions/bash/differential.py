@@ -28,7 +28,7 @@ from mainspring.harness.permissions.decide import decide
 from mainspring.harness.permissions.judged import Judged, after, judged_call
 from mainspring.harness.permissions.policy import HeldRule, Policy
 from mainspring.harness.permissions.standing import Standing
-from mainspring.wiring.policies import place_of
+from mainspring.wiring.command_place import place_of
 
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 # What a program runs that is named in a text: its parts, not somebody else's choice.

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mainspring.capabilities.sandbox.cage import CONTROL_FD, MIB, Launch, Site, rlimits_of
 from mainspring.capabilities.sandbox.interpreter import agent_interpreter
+from mainspring.capabilities.sandbox.private_paths import Identity, holders, identity_of
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
@@ -89,6 +90,7 @@ class Bubblewrap:
             files=tuple(files.contents),
             sources=tuple(str(path) for _, path in sources),
             uid=_uid(site.session_id) if self.owns_uid else None,
+            forbidden=_forbidden(site),
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
                 "HOME": str(site.workspace),
@@ -132,6 +134,12 @@ def find_bubblewraps() -> list[str]:
     if wheel is not None and wheel.origin is not None:
         found.append(str(Path(wheel.origin).parent / "_bin" / "bwrap"))
     return [path for path in found if os.access(path, os.X_OK)]
+
+
+def _forbidden(site: Site) -> tuple[Identity, ...]:
+    """What may not be mounted: it would show the operator's files. The workspace may: what is
+    private in it is hidden there."""
+    return tuple(holders(site.private).keys() - {identity_of(site.workspace)})
 
 
 def find_bubblewrap() -> str | None:

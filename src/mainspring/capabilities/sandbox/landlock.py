@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
+from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources, rlimits_of
 from mainspring.capabilities.sandbox.interpreter import agent_interpreter
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
@@ -67,7 +67,7 @@ class Landlock:
         python = agent_interpreter()
         system = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
         system += [str(python.home)] if python.home else []
-        readable = [*([str(site.share)] if site.share else []), *map(str, site.read_only)]
+        readable = [str(real) for real in readable_sources(site).values()]
         tmp = _TMP / f"mainspring-{hashlib.sha256(os.fsencode(site.state)).hexdigest()[:16]}"
         filter_ = seccomp_program(machine, (), has_namespaces=False)
         rlimits = rlimits_of(site.limits)

@@ -27,7 +27,8 @@ from mainspring.harness.permissions.retrial import Retried, retry_calls, traits_
 from mainspring.harness.permissions.standing import Standing
 from mainspring.log.session_log import SessionLog
 from mainspring.wiring import trust as trusting
-from mainspring.wiring.policies import LoadedPolicy, load_policy, place_of, read_policy
+from mainspring.wiring.command_place import place_of
+from mainspring.wiring.policies import LoadedPolicy, load_policy, read_policy
 
 STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
 _STYLES: Mapping[Permission | None, str] = {"allow": "green", "ask": "yellow", "deny": "bold red"}

@@ -1,8 +1,6 @@
 """May a call run? A pure function of the call, the rules, the mode and what people have granted.
 
-In order: deny rules, the mode plan, ask rules, what is never approved without a person, what a rule
-may be about though nobody can tell, the other modes, allow rules and grants, and what needs no rule.
-All else is asked about.
+The order is `_STEPS`, at the end of this file. What no step decides is asked about.
 """
 
 from __future__ import annotations
@@ -16,7 +14,15 @@ from mainspring.harness.gates import Decision
 from mainspring.harness.permissions import bash
 from mainspring.harness.permissions.doubts import doubts
 from mainspring.harness.permissions.judged import Judged
-from mainspring.harness.permissions.names import EDITING, READING, theirs
+from mainspring.harness.permissions.names import (
+    EDITING,
+    INWARD,
+    NEEDS_A_PERSON,
+    OUTWARD,
+    READ_ANYTHING,
+    READING,
+    theirs,
+)
 from mainspring.harness.permissions.paths import Touched, is_inside, is_meant
 from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, is_guarded, parsed
 from mainspring.harness.permissions.rules import ON_FILES, Rule, forbids, is_about, permits
@@ -24,29 +30,6 @@ from mainspring.harness.permissions.standing import CLASSIFIER, Standing
 
 PROTECTED = "protected path"
 """The `rule` of decisions about those."""
-NEEDS_A_PERSON = frozenset(("ask_user",))
-INWARD = frozenset(
-    (
-        "agent",
-        "close_worktree",
-        "history_read",
-        "history_search",
-        "send_message",
-        "skill",
-        "skill_search",
-        "stop_agent",
-        "think",
-        "todo",
-        "tool_search",
-    )
-)
-"""Tools that change nothing but the session itself; what a subagent does is judged on its own."""
-_OUTWARD = frozenset(("web_fetch", "web_search"))
-"""They only read, but to ask is to tell."""
-
-
-_READ_ANYTHING = frozenset(("python",))
-"""They only read, and nobody can tell beforehand what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +66,7 @@ class _Case:
             return only_reads and (is_held or not judged.verdict.opaque)
         if judged.tool.startswith("mcp__"):
             return False  # that it is read-only is only the word of whoever runs the server
-        if judged.tool in _READ_ANYTHING and self.has_secrets:
+        if judged.tool in READ_ANYTHING and self.has_secrets:
             return False
         is_inward = judged.tool in INWARD and not judged.paths  # a merge is an edit
         return judged.traits.read_only or is_inward
@@ -212,7 +195,7 @@ def _perhaps_changed(case: _Case) -> tuple[Touched, ...]:
         # a command that writes may first go to a folder that it only names
         return (*judged.paths, *judged.surely_written)
     # a sandbox keeps programs from changing what they only name
-    named = judged.surely_written if judged.tool not in INWARD | _OUTWARD | NEEDS_A_PERSON else ()
+    named = judged.surely_written if judged.tool not in INWARD | OUTWARD | NEEDS_A_PERSON else ()
     written = () if judged.verdict else (each for each in judged.paths if each.access == "write")
     return (*written, *named)
 
@@ -339,7 +322,7 @@ def _allowing_paths(case: _Case, readable: Sequence[tuple[HeldRule, Rule]]) -> s
 
 
 def _harmless(case: _Case) -> Decision | None:
-    if case.judged.tool in _OUTWARD or not case.is_read_only or case.outside:
+    if case.judged.tool in OUTWARD or not case.is_read_only or case.outside:
         return None
     where = "sandbox" if case.judged.verdict and case.judged.verdict.opaque else "workspace"
     return Decision(decision="allow", gate="default", reason=f"it only reads, in the {where}")

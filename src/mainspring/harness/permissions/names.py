@@ -31,6 +31,27 @@ READING = frozenset(("read", "glob", "grep"))
 EDITING = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
 SHELLS = frozenset(("bash", "service_start"))
 """Tools whose `command` is run by a shell."""
+NEEDS_A_PERSON = frozenset(("ask_user",))
+INWARD = frozenset(
+    (
+        "agent",
+        "close_worktree",
+        "history_read",
+        "history_search",
+        "send_message",
+        "skill",
+        "skill_search",
+        "stop_agent",
+        "think",
+        "todo",
+        "tool_search",
+    )
+)
+"""Tools that change nothing but the session itself; what a subagent does is judged on its own."""
+OUTWARD = frozenset(("web_fetch", "web_search"))
+"""They only read, but to ask is to tell."""
+READ_ANYTHING = frozenset(("python",))
+"""They only read, and nobody can tell beforehand what."""
 _FOREIGN = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}
 _FAMILIES = {"read": READING, "edit": EDITING, "bash": SHELLS}
 """A rule for one of these is a rule for all that do the same."""

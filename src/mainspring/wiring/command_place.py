@@ -1,0 +1,61 @@
+"""Where commands run and what is on the disk there, for whoever judges them."""
+
+from __future__ import annotations
+
+import os
+
+from mainspring.harness.permissions.judged import Place
+from mainspring.harness.permissions.policy import Policy
+
+
+def place_of(policy: Policy) -> Place:
+    """Where the commands of a session run, by what is on the disk now."""
+    return Place(
+        workspace=policy.workspace,
+        cwd=policy.workspace,
+        home=policy.home,
+        resolve=_resolve,
+        is_folder=os.path.isdir,
+        names=_names,
+    )
+
+
+def _resolve(path: str) -> str:
+    """
+    Raises:
+        OSError: it leads through /proc, where each process finds something else, or in circles.
+    """
+    current, waiting, links_left = "/", path.split("/")[::-1], 40
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            current = os.path.dirname(current)
+        if part in ("", ".", ".."):
+            continue
+        current = os.path.join(current, part)
+        if current.startswith("/proc/"):
+            raise OSError(f"{path} leads through /proc")
+        link = _link(current)
+        if link is not None:
+            links_left -= 1
+            if links_left < 0:
+                raise OSError(f"{path} leads in circles")
+            current = "/" if link.startswith("/") else os.path.dirname(current)
+            waiting.extend(link.split("/")[::-1])
+    return current
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, ValueError):
+        return [".git"]  # what cannot be looked into may be a repository
