@@ -1,8 +1,8 @@
 """May a call run? A pure function of the call, the rules, the mode and what people have granted.
 
 In order: deny rules, the mode plan, ask rules, what is never approved without a person, what a rule
-may be about though nobody can tell, the other modes, allow rules and grants, and what needs no rule.
-All else is asked about.
+may be about though nobody can tell, the other modes, allow rules and grants, and what needs no
+rule. All else is asked about.
 """
 
 from __future__ import annotations
