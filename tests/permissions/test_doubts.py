@@ -47,6 +47,8 @@ READS = (
     "jq \"$x\" f",
     "cd - && cat key",
     "cat /proc/self/cwd/secrets/key",
+    "cat //proc/self/cwd/secrets/key",
+    "xmllint --noout file:///work/.env",
     "ln -s . d; cat d/secrets/key",
     "env -C secrets cat key",
     # git's objects

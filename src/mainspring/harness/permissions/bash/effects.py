@@ -116,8 +116,9 @@ def _is_told(word: Word) -> bool:
 
 def _is_of_process(path: str) -> bool:
     """Links to wherever a process stands: no other can tell where they lead."""
-    plain = posixpath.normpath(path)
-    return plain.startswith("/proc/") or (path.startswith("/dev/") and ".." in path)
+    plain = re.sub("^/+", "/", posixpath.normpath(path))
+    is_device = path.startswith("/") and "/dev/" in path
+    return plain.startswith("/proc/") or (is_device and ".." in path)
 
 
 def note(command: Command, effects: Effects, where: Where) -> None:

@@ -43,7 +43,7 @@ _FOLLOWING: dict[str, tuple[str, ...]] = {
     "tree": ("-l",),
 }
 """Options by which links in a folder are followed, wherever they lead."""
-_EXPANDING = names("c++filt lsof nm objdump readelf size strings unzip zipinfo")
+_EXPANDING = names("c++filt lsof nm objdump readelf size strings unzip xmllint zipinfo")
 _WITH_SUBCOMMANDS = frozenset(first for first, *_ in SUBCOMMANDS)
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
 _FILE_COMPARISONS = names("-nt -ot -ef")
@@ -103,6 +103,8 @@ def _is_expanded(name: str, text: str) -> bool:
     `lsof -i@host` asks who that is."""
     if name in {"unzip", "zipinfo"}:
         return any(each in text for each in "*?[")
+    if name == "xmllint":
+        return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) is not None  # it fetches URLs
     return "@" in text
 
 
