@@ -33,7 +33,7 @@ from mainspring.wiring.command_place import place_of
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 # What a program runs that is named in a text: its parts, not somebody else's choice.
 _HELPERS = {
-    "git": "git git-submodule basename sed uname sh",
+    "git": "git git-submodule basename sed uname sh gettext envsubst expr",
     "egrep": "grep",
     "fgrep": "grep",
     "xargs": "echo",
