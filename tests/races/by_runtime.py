@@ -53,12 +53,12 @@ async def _session(scene: Scene, settings: Settings, workspace: Path, until: flo
             with ExitStack() as stack:
                 stack.enter_context(scene.stand_in(workspace, scene.owner(workspace)))
                 for _ in range(20):
-                    if time.monotonic() > until or scene.wins:
-                        break
                     await session.send("play a round")
                     await _run(scene, session)
                     await _rewind(scene, settings, runtime, session)
                     await _look(scene, session, model, workspace)
+                    if time.monotonic() > until or scene.wins:
+                        break
     except MainspringError as error:
         scene.refused(error)
     except TimeoutError:

@@ -227,8 +227,10 @@ class Hostile:
         for name in ("prompt.txt", "server.db"):
             with suppress(OSError):
                 opened = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK)
-                with open(opened, "rb") as file:
-                    content = file.read(_MOST_BYTES)
+                try:
+                    content = os.read(opened, _MOST_BYTES)
+                finally:
+                    os.close(opened)
                 if MARK in content:
                     _write(self._root, f"{LOOT}{self.actions}", content)
 

@@ -158,9 +158,12 @@ class Scene:
     def _look_at(self, path: str, name: str, folder: int) -> None:
         with suppress(OSError):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(name, flags, dir_fd=folder), "rb") as file:
-                if self.canaries.is_in(file.read(_MOST_BYTES)):
+            opened = os.open(name, flags, dir_fd=folder)
+            try:
+                if self.canaries.is_in(os.read(opened, _MOST_BYTES)):
                     self.wins.append(f"brought in: {path}")
+            finally:
+                os.close(opened)
 
     def failed(self, where: str, error: BaseException | str) -> None:
         said = error if isinstance(error, str) else "".join(traceback.format_exception(error))
