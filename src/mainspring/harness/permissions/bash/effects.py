@@ -88,12 +88,15 @@ class Effects:
             if not _is_told(word):
                 self.opaque = True
             else:
-                (self.writes if write else self.reads).extend(self.places(word.pathlike))
+                (self.writes if write else self.reads).extend(
+                    self.places(word.pathlike, write=write)
+                )
             if _is_of_process(word.pathlike):
                 self.opaque = self.hides_reads = True
 
-    def places(self, path: str) -> list[str]:
-        if not path or path == "-" or "://" in path:
+    def places(self, path: str, *, write: bool = False) -> list[str]:
+        """`-` is standard input to whoever reads, and a file to `mv` and the like."""
+        if not path or (path == "-" and not write) or "://" in path:
             return []
         if path.startswith(("/", "~")):
             return [path]

@@ -200,7 +200,7 @@ PROGRAMS: dict[str, str] = {
     " --group? --skip-fields= --skip-chars= --check-chars= --zero-terminated",
     "wc": "files any -Lclmw --bytes --chars --lines --max-line-length --words",
     "xmllint": "files --noout --format --xpath= --html --recover --nowarning --encode=",
-    "xxd": "one unbundled -abeEiu -p -c= -g= -l= -o= -s= -n=",
+    "xxd": "one + unbundled -abeEiu -p -c= -g= -l= -o= -s= -n=",
     "xzcat": "files -q",
     "zcat": "files -f",
     "zcmp": "files -ls",
