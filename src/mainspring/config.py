@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import pwd
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
+
+if sys.platform != "win32":
+    import pwd
 
 FOLDER = ".mainspring"
 DATABASE = "mainspring.db"
@@ -112,7 +115,9 @@ def read_settings(
 
 
 def _user() -> str:
-    """By the process's own uid: variables may say anything."""
+    """By the process's own uid, where there is one: variables may say anything."""
+    if sys.platform == "win32" or not hasattr(os, "getuid"):
+        return os.environ.get("USERNAME", "")
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -32,6 +34,8 @@ from mainspring.service.keeping.drawer import Listing
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 T = TypeVar("T")
+WHO = f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+"""By the uid, whatever USER says."""
 DIFF = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old words\n+new words"
 
 
@@ -115,12 +119,12 @@ def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: P
     assert denied.stdout.startswith("denied edit")
     [said] = inbox(store, waiting)
     assert (said.tool_use_id, said.result) == (one["tool_use_id"], "deny")
-    assert (said.deny_message, said.answered_by) == ("not that", "cli:olga")
+    assert (said.deny_message, said.answered_by) == ("not that", WHO)
     closed, left = listed(mainspring, "--all")
     assert (closed["status"], left["status"]) == ("answered", "waiting")
     again = mainspring("approvals", "allow", one["id"], USER="vera")
     assert again.returncode == 1
-    assert "answered already: deny by cli:olga" in again.stderr
+    assert f"answered already: deny by {WHO}" in again.stderr
     assert len(inbox(store, waiting)) == 1
 
     async def noted(log: SessionLog) -> list[str]:

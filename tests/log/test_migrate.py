@@ -155,12 +155,12 @@ async def test_a_new_file_and_its_folder_are_their_owners_only(tmp_path: Path):
     assert modes == {"log.db": 0o600, "log.db-wal": 0o600, "log.db-shm": 0o600}
 
 
-async def test_who_may_read_an_existing_file_is_left_as_it_was(tmp_path: Path):
+async def test_an_existing_file_is_closed_to_others(tmp_path: Path):
     path = tmp_path / "log.db"
     await aged(path)
     path.chmod(0o640)
     await aged(path)
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_going_back_over_a_step_that_would_lose_something_is_refused(tmp_path: Path):

@@ -219,9 +219,8 @@ async def config_entries(content: bytes) -> list[tuple[str, str]]:
     Raises:
         HandsError: it is none that git would read, or git is not there to read it.
     """
-    done = await _run(
-        ("config", "--file", "-", "--no-includes", "--list", "-z"), Path("/"), {}, {}, content
-    )
+    arguments = ("config", "--file", "-", "--no-includes", "--list", "-z")
+    done = await _run(arguments, Path("/"), {}, {}, Confined(given=content))
     if done.returncode != 0:
         raise HandsError(f"git cannot read it: {complaint(done)}")
     entries = (entry.partition("\n") for entry in split_names(os.fsdecode(done.stdout)))

@@ -22,6 +22,7 @@ from mainspring.core.model import Effort
 
 Table: TypeAlias = dict[str, object]
 
+_NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
@@ -117,7 +118,9 @@ class Catalog:
         """
         name = self._aliases.get(name, name)
         provider, colon, _ = name.partition(":")
-        if name in self._models or (colon and provider in self._providers):
+        if name in self._models:
+            return name
+        if colon and provider in self._providers and not self._misspelled(name):
             return name
         if colon and _SNAPSHOT.sub("", name) in self._models:
             return name
@@ -196,6 +199,11 @@ class Catalog:
         ):
             for key, table in added.items():
                 known[key] = {**known.get(key, {}), **table}
+
+    def _misspelled(self, name: str) -> bool:
+        """Very close to a listed name; one with other numbers is another model."""
+        close = difflib.get_close_matches(name, self._models, n=1, cutoff=0.9)
+        return bool(close) and _NUMBER.findall(close[0]) == _NUMBER.findall(name)
 
     def _unknown(self, name: str) -> str:
         names = [*self._models, *self._aliases]
