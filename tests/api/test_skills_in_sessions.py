@@ -65,7 +65,8 @@ def test_a_session_has_the_skills_of_its_agent(client: anthropic.Anthropic):
     client.beta.skills.delete(skill.id)  # what a session has got, it keeps
     events = said(client, session.id, f'call bash {{"command": "sh {folder}/scripts/boil.sh"}}')
     assert "the kettle boils" in results(events)[0]
-    events = said(client, session.id, f'call bash {{"command": "echo x > {folder}/SKILL.md"}}')
+    writing = "python3 -c 'open(chr(120), chr(119))'"  # the words of which name no path
+    events = said(client, session.id, f'call bash {{"command": "cd {folder}; {writing}"}}')
     assert "ead-only" in results(events)[0] or "denied" in results(events)[0]
     events = said(client, session.id, "/tea-making lemon")
     assert [each.content[0].text for each in events if each.type == "agent.message"] == [

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from mainspring.capabilities.hooks.scripts import digest
 from mainspring.config import Settings
+from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder.plugin import Plugin
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.skills.pins import PINS_FILE, Pins
 from mainspring.wiring.policies import HookSettings
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks import scripts
+else:
+    scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most plugins have no hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ def plugin_hooks(settings: Settings, folder: Path) -> PluginHooks:
         settings=tuple(hooks for plugin in trusted for hooks in _of(plugin)),
         roots=tuple(str(plugin.root) for plugin in trusted),
         scripts={
-            str(plugin.root / item.path): digest(item.content)
+            str(plugin.root / item.path): scripts.digest(item.content)
             for plugin in trusted
             for item in vouched[plugin.root] or ()
             if item.link is None and not item.is_special
