@@ -116,7 +116,16 @@ def _inner_link(entry: Path, other: Path) -> None:
     (entry / "refs").symlink_to(other / ".git/refs")
 
 
-@pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link])
+def _linked(entry: Path, other: Path) -> None:
+    folder = entry.with_name("folder")
+    folder.mkdir()
+    entry.write_text(f"gitdir: {folder}\n")
+    (folder / "gitdir").write_text(f"{entry}\n")
+    (folder / "commondir").write_text(f"{other}/.git\n")
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+
+
+@pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link, _linked])
 async def test_a_workspace_cannot_have_another_repository_changed(
     tmp_path: Path, lead: Callable[[Path, Path], None]
 ):

@@ -147,7 +147,8 @@ def _checked(workspace: Path, folder: Path, common: Path) -> Git:
     if entry.is_dir():
         is_own = folder == entry == common and not _has(entry / "commondir")
     else:
-        is_own = entry in (_leads_to(folder / "gitdir"), _work_tree(folder) / ".git")
+        is_linked = folder.parent == common / "worktrees" and _leads_to(folder / "gitdir") == entry
+        is_own = is_linked or (folder == common and _work_tree(folder) / ".git" == entry)
     if not is_own:
         raise HandsError(f"{entry} leads to {folder}, which is the repository of another folder")
     return Git(top=top, folder=folder, common=common, settings=_SETTINGS)
@@ -220,7 +221,11 @@ async def config_entries(content: bytes) -> list[tuple[str, str]]:
         HandsError: it is none that git would read, or git is not there to read it.
     """
     done = await _run(
-        ("config", "--file", "-", "--no-includes", "--list", "-z"), Path("/"), {}, {}, content
+        ("config", "--file", "-", "--no-includes", "--list", "-z"),
+        Path("/"),
+        {},
+        {},
+        Confined(given=content),
     )
     if done.returncode != 0:
         raise HandsError(f"git cannot read it: {complaint(done)}")
