@@ -185,3 +185,25 @@ async def test_more_headers_than_anybody_needs_are_refused():
                 many = b"".join(b"x-%d: y\r\n" % number for number in range(500))
                 await stream.send(b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + many + b"\r\n")
                 assert b" 400 " in await all_of(stream)
+
+
+UPGRADE = b"GET /v1/things HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /v1/things HTTP/1.1\r\nhost: x\r\nx-api-key sk-secret\r\n\r\n",
+        b"sk-secret\r\n\r\n",
+        UPGRADE + b"sk-secret" * 1000,
+    ],
+)
+async def test_what_is_not_http_is_not_repeated_in_the_log(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    async with served(HASTY) as (host, port), await anyio.connect_tcp(host, port) as stream:
+        await stream.send(sent)
+        with anyio.fail_after(60):
+            assert b" 400 Bad Request" in await all_of(stream)
+    assert "sk-secret" not in caplog.text

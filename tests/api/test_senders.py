@@ -4,6 +4,7 @@ came from outside says who sent it, in the log, in what is exported, and in the 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,29 @@ async def test_a_worker_sends_results_of_its_calls_and_nothing_else(tmp_path: Pa
         assert said == sent["session.created"]
         assert sent["agent.message"] is None  # the session's own
         assert (await verify(here.log, made.id)).ok
+
+
+async def test_a_key_of_a_request_that_was_checked_takes_no_other_request_in(tmp_path: Path):
+    """Many at once: some find that the key was accepted, before what it was accepted for is in."""
+    checked: Any = {"type": "user.interrupt"}
+    other: Any = {"type": "user.tool_result", "tool_use_id": "sevt_not_asked", "content": TEXT}
+    async with site(tmp_path, Scripted(says("Done."))) as here, here.client() as client:
+        made = await hosted(client, "go")
+        await here.until(made.id, "session.status_idle")
+        taken: set[str] = set()
+
+        async def send(event: Any, key: str) -> None:  # noqa: ANN401 (any event)
+            with suppress(anthropic.BadRequestError):
+                await client.beta.sessions.events.send(
+                    made.id, events=[event], extra_headers={"idempotency-key": key}
+                )
+                taken.add(event["type"])
+
+        for number in range(60):
+            async with anyio.create_task_group() as group:
+                for event in (checked, other, other, other, other, other):
+                    group.start_soon(send, event, str(number))
+        assert taken == {"user.interrupt"}
 
 
 async def test_a_worker_shows_the_model_no_file_that_its_session_does_not_have(api: Whole):

@@ -146,6 +146,24 @@ async def test_a_listener_inside_can_be_served_from_outside(site: Site, bubblewr
     told.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees the descriptors of the agent")
+async def test_the_agent_holds_nothing_of_what_it_has_hidden(site: Site, bubblewrap: Bubblewrap):
+    (site.workspace / "hidden").mkdir()
+    inside = replace(site, hidden=(Path("hidden"),))
+    async with KeptSandbox(inside, bubblewrap) as sandbox:
+        assert (await sh(sandbox, "true")).status == 0
+        held = [_leads(each) for each in Path("/proc").glob("[0-9]*/fd/*")]
+        working = [_leads(each) for each in Path("/proc").glob("[0-9]*/cwd")]
+    assert str(site.workspace) in working
+    assert str(site.workspace / "hidden") not in held
+
+
+def _leads(link: Path) -> str:
+    with suppress(OSError):
+        return os.readlink(link)
+    return ""
+
+
 async def test_hidden_paths_are_not_there_and_protected_ones_cannot_be_changed(
     site: Site, bubblewrap: Bubblewrap
 ):

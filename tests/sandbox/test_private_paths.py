@@ -51,6 +51,18 @@ def test_another_name_of_such_a_folder_is_known(site: Site, tmp_path: Path, targ
             refuse_private(replace(site, **shown))
 
 
+@pytest.mark.parametrize("place", ["/usr/local/mainspring", "/lib/mainspring"])
+def test_no_key_is_in_what_every_program_is_shown_of_the_system(site: Site, place: str):
+    with pytest.raises(SandboxFailed, match="is shown to programs"):
+        refuse_private(replace(site, private=(*site.private, Path(place, "vault.key"))))
+
+
+def test_a_workspace_below_a_folder_of_the_system_hides_its_own_store(site: Site):
+    workspace = Path("/usr/local")
+    store = workspace / ".mainspring/log.db"
+    refuse_private(replace(site, workspace=workspace, hidden=(store.parent,), private=(store,)))
+
+
 def test_a_second_name_of_the_key_itself_is_known(site: Site, tmp_path: Path):
     (tmp_path / "copy").hardlink_to(tmp_path / "home/.mainspring/vault.key")
     with pytest.raises(SandboxFailed, match=r"vault\.key is in it"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from tests.repositories import git, repository
 
 from mainspring.core.errors import HandsError
+from mainspring.wiring.confined import Confined, run_confined
 from mainspring.wiring.worktrees import GitWorktrees
 
 merge = partial(GitWorktrees.close, merge=True, message="did it")
@@ -116,7 +119,16 @@ def _inner_link(entry: Path, other: Path) -> None:
     (entry / "refs").symlink_to(other / ".git/refs")
 
 
-@pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link])
+def _linked(entry: Path, other: Path) -> None:
+    folder = entry.with_name("folder")
+    folder.mkdir()
+    entry.write_text(f"gitdir: {folder}\n")
+    (folder / "gitdir").write_text(f"{entry}\n")
+    (folder / "commondir").write_text(f"{other}/.git\n")
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+
+
+@pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link, _linked])
 async def test_a_workspace_cannot_have_another_repository_changed(
     tmp_path: Path, lead: Callable[[Path, Path], None]
 ):
@@ -156,3 +168,26 @@ async def test_a_worktree_that_says_it_is_of_another_repository_is_not_believed(
     assert (await merge(worktrees, opened)).outcome == "merged"
     assert git(other, "branch", "--format=%(refname:short)") == "main"
     assert sorted(path.name for path in (other / ".git/objects").iterdir()) == before
+
+
+async def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(
+    worktrees: GitWorktrees, workspace: Path
+):
+    folder = workspace / ".git/worktrees/pipes"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "commondir")
+    pipe = os.open(folder / "commondir", os.O_RDWR)
+    ending = threading.Timer(30, os.close, (pipe,))  # whoever waits by then, goes on
+    ending.start()
+    opened = await worktrees.open("helper")
+    assert ending.is_alive()
+    ending.cancel()
+    os.close(pipe)
+    assert (opened.path / "a.txt").is_file()
+
+
+async def test_git_has_so_much_memory_and_no_more(tmp_path: Path):
+    told = await run_confined(
+        ["sh", "-c", "read line; ulimit -d"], tmp_path, {}, Confined(given=b"\n")
+    )
+    assert told.stdout == b"2097152\n"

@@ -16,7 +16,8 @@ from subprocess import CompletedProcess
 
 from anyio import to_thread
 
-from mainspring.core.errors import HandsError
+from mainspring.core.errors import HandsError, InvalidInput
+from mainspring.runtime.folder.whole_file import read_bounded
 from mainspring.wiring.confined import Confined, run_confined
 
 _TOLD_CHARACTERS = 500
@@ -147,7 +148,8 @@ def _checked(workspace: Path, folder: Path, common: Path) -> Git:
     if entry.is_dir():
         is_own = folder == entry == common and not _has(entry / "commondir")
     else:
-        is_own = entry in (_leads_to(folder / "gitdir"), _work_tree(folder) / ".git")
+        is_linked = folder.parent == common / "worktrees" and _leads_to(folder / "gitdir") == entry
+        is_own = is_linked or (folder == common and _work_tree(folder) / ".git" == entry)
     if not is_own:
         raise HandsError(f"{entry} leads to {folder}, which is the repository of another folder")
     return Git(top=top, folder=folder, common=common, settings=_SETTINGS)
@@ -159,18 +161,22 @@ def _has(path: Path) -> bool:
 
 def _leads_to(file: Path) -> Path | None:
     """Where git says, in a file of a worktree's, that its tree is."""
+    said = _text(file)
+    return None if said is None else (file.parent / said.strip()).resolve()
+
+
+def _text(file: Path) -> str | None:
+    """Programs may have put anything in its place: a pipe, a device without end."""
     try:
-        return (file.parent / file.read_text().strip()).resolve()
-    except (OSError, UnicodeDecodeError):
+        content = read_bounded(file)
+        return None if content is None else content.decode()
+    except (InvalidInput, UnicodeDecodeError):
         return None
 
 
 def _work_tree(folder: Path) -> Path:
     """Of a submodule: its repository says where its tree is."""
-    try:
-        config = (folder / "config").read_text()
-    except (OSError, UnicodeDecodeError):
-        return folder
+    config = _text(folder / "config") or ""
     said = re.search(r"^[ \t]{0,20}worktree[ \t]{0,20}=[ \t]{0,20}(\S.*)$", config, re.MULTILINE)
     return folder if said is None else (folder / said[1].strip()).resolve()
 

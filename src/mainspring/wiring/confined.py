@@ -7,6 +7,7 @@ they are meant to work in. Where there is no Landlock, nothing does.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,11 @@ from mainspring.capabilities.sandbox.landlock_rules import (
 )
 from mainspring.core.openat import open_absolute
 
+if sys.platform == "linux":
+    from resource import RLIMIT_DATA, prlimit
+
 _SECONDS = 300.0
+_MOST_MEMORY = 2 << 30
 _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store"),
     *("/etc/ld.so.cache", "/etc/passwd", "/etc/nsswitch.conf", "/etc/localtime"),
@@ -75,6 +80,7 @@ def _started(
             started.append(
                 Popen(command, cwd=at, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE)
             )
+            _limit(started[0].pid)
         except OSError as error:
             failed.append(error)
 
@@ -86,6 +92,13 @@ def _started(
     if failed:
         raise failed[0]
     return started[0]
+
+
+def _limit(process: int) -> None:
+    """A link to a device without end may stand where it reads a whole file."""
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):
+            prlimit(process, RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
 
 
 def _ruleset(places: Sequence[Path]) -> int | None:

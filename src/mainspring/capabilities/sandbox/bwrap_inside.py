@@ -66,7 +66,7 @@ def main() -> None:
         workspace = _guarded(orders)
         _give_up_capabilities()
         _install(orders.filter)
-        os.closerange(ORDERS_FD, os.dup(CONTROL_FD) + 1)
+        os.closerange(ORDERS_FD, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     except OSError as error:
         os.write(2, f"sandbox: {error}\n".encode("utf-8", "surrogateescape"))
         os._exit(REFUSED)

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.interpreter import agent_interpreter
 from mainspring.core.errors import SandboxFailed
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/homebrew")
+"""What every program is shown, by one backend or another."""
 
 
 def holders(paths: Iterable[Path]) -> dict[Identity, Path]:
@@ -40,14 +43,18 @@ def refuse_private(site: Site) -> None:
     Raises:
         SandboxFailed: programs would be shown a private file; it says which, and by what.
     """
-    held = holders(site.private)
-    for folder in (*site.read_only, *([site.share] if site.share else [])):
-        if (path := held.get(identity_of(folder) or (0, 0))) is not None:
-            raise SandboxFailed(
-                f"not run: {folder} is shown to programs, and {path} is in it: keep that elsewhere,"
-                " or name narrower folders under `readOnly`"
-            )
     workspace = identity_of(site.workspace)
+    elsewhere = [path for path in site.private if workspace not in holders([path])]
+    home = agent_interpreter().home
+    named = (*site.read_only, *([site.share] if site.share else []))
+    for folders, private in ((named, site.private), ((*SYSTEM, home or "/usr"), elsewhere)):
+        held = holders(private)
+        for folder in folders:
+            if (path := held.get(identity_of(Path(folder)) or (0, 0))) is not None:
+                raise SandboxFailed(
+                    f"not run: {folder} is shown to programs, and {path} is in it: keep that"
+                    " elsewhere, or name narrower folders under `readOnly`"
+                )
     hidden = {identity_of(site.workspace / each) for each in site.hidden}
     for path in filter(Path.exists, site.private):
         above = holders([path])

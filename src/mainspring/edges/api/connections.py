@@ -4,6 +4,7 @@ hold before anybody knows who it is.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import anyio
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+
+_LOG = logging.getLogger("mainspring.api")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,14 @@ class _Connection(web.RequestHandler):
             self._stop_waiting()
         elif self._head_timer is None and not (self._request_in_progress or self._messages):
             self._await_head()
+
+    def log_exception(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 (aiohttp's own)
+        """What is not HTTP is not repeated in the log: it may be long, and have a key in it."""
+        error = more.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            _LOG.info("a request that is not HTTP: %s", type(error).__name__)
+        else:
+            super().log_exception(*args, **more)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()

@@ -94,7 +94,7 @@ async def open_stage(
             notes.whole((SCRIPT_LABEL.format(name), "yellow"))
         runtime.models.open(agent.model)
         _warn_if_assumed(notes, runtime.models.facts(agent.model))
-        await _show_warnings(notes, found)
+        await _show_warnings(notes, Path(settings.home), found)
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE:
@@ -113,8 +113,8 @@ def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
         notes.whole((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
 
 
-async def _show_warnings(notes: Screen, found: AgentFolder) -> None:
-    warnings = await anyio.to_thread.run_sync(new_warnings, found.folder, found.warnings)
+async def _show_warnings(notes: Screen, home: Path, found: AgentFolder) -> None:
+    warnings = await anyio.to_thread.run_sync(new_warnings, home, found.folder, found.warnings)
     for warning in warnings:
         notes.whole((f"warning: {warning}", "yellow"))
     if warnings:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 from mainspring.core.errors import InvalidInput
 
 MAX_BYTES = 1_000_000
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+"""Waits for nobody: a pipe may have been put in a file's place."""
 
 
 def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
@@ -19,13 +23,17 @@ def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
         InvalidInput: it cannot be read, or is no file, or too long.
     """
     try:
-        if not file.exists():
-            return None
-        if not file.is_file():
-            raise InvalidInput(f"{file}: not a file")
-        with file.open("rb") as opened:
-            content = opened.read(max_bytes + 1)
+        descriptor = os.open(file, _OPEN)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidInput(f"{file}: not a file")
+            with open(descriptor, "rb", closefd=False) as opened:
+                content = opened.read(max_bytes + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
         raise InvalidInput(f"{file}: {error.strerror or error}") from error
     if len(content) > max_bytes:
         raise InvalidInput(f"{file}: longer than {max_bytes} bytes")

@@ -70,6 +70,8 @@ class Accepted(Struct, frozen=True, kw_only=True):
     session_id: str
     client_ids: tuple[str | None, ...]
     """Under which its events go into the inbox, once; `None`: each time anew."""
+    about: tuple[str, ...] = ()
+    """What was checked of each event, its type and what it answers: no others are taken."""
 
 
 def tabs(session: SessionRecord) -> Tabs:

@@ -87,6 +87,8 @@ class Sending:
             for index, each in enumerate(asked)
         ]
         accepted = await self._accepted_as(who.tenant, standing, payloads, key)
+        if accepted.about != tuple(map(_about, payloads)):
+            raise InvalidInput(_GIVEN_BEFORE)
         if any(isinstance(each, _SPOKEN) for each in payloads):
             await self._speakers.note(who, standing.record)
         items = await self._submit(who, standing, payloads, accepted)
@@ -133,7 +135,8 @@ class Sending:
             _client_id(standing.digest, payload) or (f"{id_}:{index}" if id_ else None)
             for index, payload in enumerate(payloads)
         )
-        accepted = Accepted(id=id_, session_id=session_id, client_ids=client_ids)
+        about = tuple(map(_about, payloads))
+        accepted = Accepted(id=id_, session_id=session_id, client_ids=client_ids, about=about)
         if not id_:
             return accepted
         try:
@@ -148,8 +151,6 @@ class Sending:
         payloads: Sequence[ClientPayload],
         accepted: Accepted,
     ) -> list[InboxItem]:
-        if len(accepted.client_ids) != len(payloads):
-            raise InvalidInput(_GIVEN_BEFORE)
         try:
             return await self._sessions.submit(
                 who,
@@ -313,6 +314,14 @@ def _addressee(digest: SessionDigest, payload: ClientPayload) -> str | None:
         case _:
             found = digest.call(result_of(payload) or "")
     return None if found is None else found[0]
+
+
+def _about(payload: ClientPayload) -> str:
+    match payload:
+        case UserToolConfirmation(tool_use_id=target) | UserInterrupt(session_thread_id=target):
+            return f"{payload_type(payload)} {target}"
+        case _:
+            return f"{payload_type(payload)} {result_of(payload)}"
 
 
 def _request_id(session_id: str, key: str) -> str:
