@@ -143,3 +143,6 @@ def test_modules_of_the_workspace_are_not_run_for_one_of_python():
     assert decision_on("python3 -m json.tool a.json") == "allow"
     for name in ("json", "json.py", "argparse.py", "runpy.cpython-311-x86_64-linux-gnu.so"):
         assert decision_on("python3 -m json.tool a.json", names={WORKSPACE: {name}}) == "ask"
+    assert decision_on("python3 -m pip list") == "allow"
+    for name in ("pip", "pip.py", "json.py"):
+        assert decision_on("python3 -m pip list", names={WORKSPACE: {name}}) == "ask"

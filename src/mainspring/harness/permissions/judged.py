@@ -26,6 +26,8 @@ _LONGEST_PATH = 4096
 _FIELDS = ("file_path", "notebook_path", "path")
 _OBSCURE = frozenset((".", "eval", "popd", "source"))
 """They take the shell elsewhere, and do not say where."""
+_MODULES = sys.stdlib_module_names | {"pip"}
+"""What `python -m` may load, of the commands that are taken to only look."""
 _SEARCHES = frozenset(("glob", "grep"))
 _ON_FILES = READING | EDITING | {"artifact"}
 
@@ -155,7 +157,7 @@ def _is_repository(found: Collection[str]) -> bool:
 
 def _has_modules(place: Place) -> bool:
     found = place.names(place.cwd)
-    return any(each.partition(".")[0] in sys.stdlib_module_names for each in found)
+    return any(each.partition(".")[0] in _MODULES for each in found)
 
 
 def after(commands: Sequence[str], place: Place) -> Place:
