@@ -145,7 +145,7 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
         ("sh scripts/gate", 'cd "$CLAUDE_PROJECT_DIR"\n. ./lib/common\n', "lib/common"),
         (
             "python3 scripts/gate",
-            "import sys\nsys.path.insert(0, sys.path[0] + '/..')\nfrom lib import (\n    rules,\n)\n",
+            "import sys\nsys.path.insert(0, sys.path[0] + '/..')\nfrom lib import (\n  rules,\n)\n",
             "lib/rules.py",
         ),
         ("python3 scripts/gate", "import rules.deep as x\n", "scripts/rules/deep.py"),
