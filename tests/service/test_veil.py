@@ -41,6 +41,8 @@ PLANTED = [
     "password: swordfishes\n",
     "Bearer q8w7e6r5t4y3u2i1",
     "passphrase: velvet tractor lantern pigeon\n",
+    "echo marmalades | sudo -S true",
+    "\n".join(f"{at}: {line}" for at, line in enumerate(KEY_LINES)),
     "<db_password>\n  marmalade\n</db_password>",
 ]
 TELLTALE = [

@@ -16,9 +16,11 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.-]{16}[\\$^M\s]*$")
 """A line that ends with one may be a line of a key, or a token may begin in it."""
 _OPEN_SECRET = re.compile(
     r"(?i)(?:pass|pwd|pw|contrase)[^\n]{0,40}[:=][^\n]{0,200}\Z"
+    r"|\b(?:echo|printf)\b[^\n]{0,200}\Z"
     r"|<[^<>\n]{0,40}(?:pass|pwd|pw|secret|token|credential|key)[^<>\n]{0,40}>[^<]{0,200}\Z"
 )
-"""A passphrase of which the last words are still to come; an element that has no end yet."""
+"""A passphrase of which the last words are still to come; what a program that takes a password may
+be given (`echo ... | sudo -S`); an element that has no end yet."""
 _OPEN_CHARS = 300
 _STEP = 500
 """All that was said is judged anew each time: the more that is, the more must have been added."""
@@ -80,13 +82,15 @@ class Veil:
 
 
 def _before_open_lines(said: str) -> int:
-    """Where the lines begin that a secret of several lines may be made of, at the end."""
-    at = len(said)
+    """Where the lines begin that a secret of several lines may be made of, at the end. Of a line
+    that has no end yet, only what tools put before it may be there."""
+    last = at = said.rfind("\n") + 1
     while True:
         begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
         if begin >= at or _LONG_WORD.search(said, begin, at) is None:
-            return at
+            break
         at = begin
+    return at if at < last or _LONG_WORD.search(said, last) else len(said)
 
 
 def _before_secret(said: str) -> int:
