@@ -138,6 +138,35 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
         assert "mainspring policy trust" in (ruling.reason or "")
 
 
+@pytest.mark.parametrize(
+    ("command", "text", "rewritten"),
+    [
+        ("sh scripts/gate", '. "$(dirname "$0")/../lib/common"\n', "lib/common"),
+        ("sh scripts/gate", 'cd "$CLAUDE_PROJECT_DIR"\n. ./lib/common\n', "lib/common"),
+        (
+            "python3 scripts/gate",
+            "import sys\nsys.path.insert(0, sys.path[0] + '/..')\nfrom lib import (\n  rules,\n)\n",
+            "lib/rules.py",
+        ),
+        ("python3 scripts/gate", "import rules.deep as x\n", "scripts/rules/deep.py"),
+        ("python3 -B scripts", "", "scripts/__main__.py"),
+    ],
+)
+async def test_a_module_or_a_library_without_a_suffix_is_vouched_for_with_its_script(
+    project: Path, command: str, text: str, rewritten: str
+):
+    script(project / "scripts/gate", text)
+    (project / rewritten).parent.mkdir(parents=True, exist_ok=True)
+    (project / rewritten).write_text("")
+    around = vouch(project, command)
+    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, Ruling), reply
+    (project / rewritten).write_text("exit\n")
+    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, Failed)
+    assert f"{rewritten}, which has changed since it was trusted" in reply.reason
+
+
 async def test_a_script_that_nobody_has_seen_does_not_run(project: Path):
     project.mkdir()
     around = vouch(project, "./later.sh")

@@ -198,6 +198,10 @@ def protected_writes(draw: st.DrawFn) -> Judged:
         "bash": {"command": f"echo x | tee {path}"},
         "service_start": {"command": f"true && echo x > {path}"},
         "mcp__files__put": {"where": {"path": path}},
+        "mcp__files__put_all": {"files": {path: "content"}},
+        "mcp__files__put_line": {"path": f" {path}\n"},
+        "mcp__files__put_around": {"path": f"a\nb\t/../{path}"},
+        "mcp__files__put_url": {"uri": f"File:{WORKSPACE}/{path}".replace(".", "%2e")},
         "deploy": {"target": [f"file://{WORKSPACE}/{path}"]},
     }
     tool = draw(st.sampled_from(sorted(given)))

@@ -143,3 +143,12 @@ def test_modules_of_the_workspace_are_not_run_for_one_of_python():
     assert decision_on("python3 -m json.tool a.json") == "allow"
     for name in ("json", "json.py", "argparse.py", "runpy.cpython-311-x86_64-linux-gnu.so"):
         assert decision_on("python3 -m json.tool a.json", names={WORKSPACE: {name}}) == "ask"
+    assert decision_on("python3 -m pip list") == "allow"
+    for name in ("pip", "pip.py", "json.py"):
+        assert decision_on("python3 -m pip list", names={WORKSPACE: {name}}) == "ask"
+
+
+def test_a_symbolic_reference_is_shown_and_not_set():
+    assert decision_on("git symbolic-ref --short HEAD") == "allow"
+    for words in ("HEAD refs/heads/x", "HEA*", "-d HEAD", "$x"):
+        assert decision_on(f"git symbolic-ref {words}") == "ask"

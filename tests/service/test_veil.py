@@ -40,10 +40,14 @@ PLANTED = [
     "\n".join(KEY_LINES),
     "password: swordfishes\n",
     "Bearer q8w7e6r5t4y3u2i1",
+    "passphrase: velvet tractor lantern pigeon\n",
+    "echo marmalades | sudo -S true",
+    "\n".join(f"{at}: {line}" for at, line in enumerate(KEY_LINES)),
+    "<db_password>\n  marmalade\n</db_password>",
 ]
 TELLTALE = [
     *("s3cr3t", "battery", "second", TOKEN[:10], CLAIM[:10], KEY_LINE[:10], "Zx81", "q8w7"),
-    *("swordfish", TOKEN[24:], *KEY_LINES),
+    *("swordfish", "velvet", "tractor", "marmalade", TOKEN[24:], *KEY_LINES),
 ]
 """What there would be of each of them, had it come through."""
 

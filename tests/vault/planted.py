@@ -342,6 +342,11 @@ HARMLESS = {
     "values of examples": 'password="test" api_key: "your-api-key" secret = "changeme" pwd: "xxx"',
     "prose about passwords": "the password is incorrect; your password was changed, so the "
     "password is required and a passphrase is optional. The password is stored hashed.",
+    "prose about passing": "the arguments to pass to parseconfigure, a final pass to normalize; the"
+    " password to decrypt files; username and password to include in the request",
+    "attributes": "user.password = form.password\nself._password = handler.password\n"
+    "assert found.password == password_1\nif pwd != old_password2:\n",
+    "placeholders that a refusal proposes": "password='changeme', token=\"test-password\"",
     "options in a help text": "--password TEXT  The password\n-p, --password PASSWORD",
     "sums": "\n".join(
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" for _ in "1234"

@@ -13,7 +13,8 @@ _LABEL = re.compile(rb"\[redacted:[a-z0-9_]+\]")
 _WHY = (
     "Not done: {} stands in the place of what looks like a secret, and would be written or run like"
     " that. Leave out the secret, or have the program take it from a variable of its environment;"
-    " change a part of a file rather than the whole."
+    " in tests and examples write a placeholder, such as `changeme` or `test-password`; change a"
+    " part of a file rather than the whole."
 )
 
 

@@ -32,6 +32,7 @@ _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _MENTIONED = re.compile(rb"[\w.-]{2,}")
 _PATHS_INSIDE = re.compile(rb"[\w./-]*/[\w./-]+")
+_IMPORTS = re.compile(rb"(?:from\s+\.*([\w.]*)\s+)?import\s+(\([^)]*\)|[^\n;]*)")
 _WHOLE_FOLDER = "hooks"
 _SKIPPED = frozenset(("__pycache__", "node_modules", ".git"))
 _REDIRECTION = re.compile(r">[>|&]?\s*(?:\"[^\"]*\"|'[^']*'|[^\s;&|'\"])+")
@@ -40,6 +41,8 @@ _DATA = (
     *(".html", ".ini", ".cfg", ".env"),
 )
 _RUNNABLE = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php")
+_ENDINGS = ("", *_RUNNABLE, "/__init__.py", "/__main__.py", "/index.js", "/index.mjs", "/index.ts")
+"""What interpreters add to the name of a module."""
 
 
 class Scripts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,7 +207,8 @@ def _named(text: str, root: Path, project: Path, pinned: Collection[str] = ()) -
     folders = [path for word in words if os.path.isdir(path := _path(word, project))]
     bases = (project, *map(Path, folders))
     paths = (_path(w if base == project else w.lstrip("/"), base) for base in bases for w in words)
-    own = dict.fromkeys(_inside(filter(_is_run, paths), root))
+    run = (path for word in words for path in _mains(word, marked, project))
+    own = dict.fromkeys(_inside(filter(_is_run, (*paths, *run)), root))
     own |= dict.fromkeys(name for name in pinned if os.path.basename(name) in text)
     known = {os.path.basename(name) for name in own}
     own |= dict.fromkeys(
@@ -213,6 +217,13 @@ def _named(text: str, root: Path, project: Path, pinned: Collection[str] = ()) -
         if os.path.basename(name) not in known
     )
     return _Named(tuple(own), tuple(_inside(folders, root)))
+
+
+def _mains(word: str, text: str, project: Path) -> Iterator[str]:
+    """What runs if an interpreter is given a folder."""
+    if re.search(rf"\b(?:python[\d.]*|node|bun)(?:\s+-\S+)*\s+[\"']?{re.escape(word)}", text):
+        for name in ("__main__.py", "index.js"):
+            yield f"{_path(word, project)}/{name}"
 
 
 def _is_spelled(word: str) -> bool:
@@ -241,7 +252,7 @@ def _brought(name: str, content: bytes, root: Path) -> Iterator[str]:
     if _WHOLE_FOLDER in above:
         top = Path(*above[: above.index(_WHOLE_FOLDER) + 1])
         yield from (path.as_posix() for path in _walk(root, top))
-    if _is_runnable(root / name):
+    if _is_run(str(root / name)):
         yield from _mentioned(name, content, root)
 
 
@@ -252,11 +263,23 @@ def _mentioned(name: str, content: bytes, root: Path) -> Iterator[str]:
         known = {os.fsencode(path.name), os.fsencode(path.stem)}
         if _is_run(str(root / path)) and not known.isdisjoint(words):
             yield path.as_posix()
-    for said in _PATHS_INSIDE.findall(content):
-        for base in (Path(name).parent, Path()):
-            path = os.path.normpath(base / os.fsdecode(said).lstrip("/"))
-            if not path.startswith("..") and _is_runnable(root / path):
-                yield path
+    for said in {*_PATHS_INSIDE.findall(content), *_imported(content)}:
+        for base in Path(name).parents:
+            start = os.path.normpath(base / os.fsdecode(said).lstrip("/"))
+            for path in (f"{start}{ending}" for ending in _ENDINGS):
+                if not path.startswith("..") and _is_run(str(root / path)):
+                    yield path
+
+
+def _imported(content: bytes) -> Iterator[bytes]:
+    """The modules of Python that a script may load, as paths; also the packages they are in."""
+    for package, listed in _IMPORTS.findall(content):
+        start = package.replace(b".", b"/")
+        for module in (package, *re.findall(rb"[\w.]+", listed)):
+            parts = module.split(b".")
+            for length in range(1, len(parts) + 1):
+                yield b"/".join(parts[:length])
+                yield b"/".join((start, *parts[:length]))
 
 
 def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
@@ -264,10 +287,6 @@ def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
         folders[:] = sorted(each for each in folders if is_deep and each not in _SKIPPED)
         for each in sorted(files):
             yield Path(at, each).relative_to(root)
-
-
-def _is_runnable(path: Path) -> bool:
-    return os.path.isfile(path) and (path.suffix in _RUNNABLE or os.access(path, os.X_OK))
 
 
 def _content(path: Path) -> bytes:
@@ -278,7 +297,8 @@ def _content(path: Path) -> bytes:
 
 
 def _write(contents: Mapping[str, bytes], root: Path, copy: Path) -> None:
-    """Files as they were read; and around them, links to what else is there."""
+    """Files as they were read; and around them, links to what else is there, beside them to data
+    only."""
     folders = {parent for name in contents for parent in Path(name).parents}
     for folder in sorted(folders):
         (copy / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -286,10 +306,11 @@ def _write(contents: Mapping[str, bytes], root: Path, copy: Path) -> None:
         (copy / name).write_bytes(content)
         (copy / name).chmod(0o700 if os.access(root / name, os.X_OK) else 0o600)
     holding = {Path(name).parent for name in contents}
-    for folder in folders - holding:
+    for folder in folders:
         for entry in os.scandir(root / folder):
             beside = copy / folder / entry.name
-            if not os.path.lexists(beside):
+            is_fit = folder not in holding or (entry.is_file() and not _is_run(entry.path))
+            if is_fit and not os.path.lexists(beside):
                 beside.symlink_to(entry.path)
 
 

@@ -37,6 +37,7 @@ _NAME = compiled(rf"(?i)[\w.-]{{0,40}}(?:{NAMES})".encode())
 _IS_PASSWORD = compiled(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
 _WORDS = compiled(rb"[A-Z]?[a-z]+|[A-Z]+")
 _IDENTIFIER = compiled(rb"[A-Za-z_]\w*")
+_VARIABLE = compiled(rb"[A-Za-z_]+\d{0,2}(?:[._][A-Za-z_]*\d{0,2})+")
 _REFERENCE = compiled(  # to where a value is kept, or how it is made
     rb"(?i)[$<{%@(\[`]|\.\.|\*\*|(?:env|secret|vault|file|ref|arn|op|ssm|keyring|pass)[:/]"
     rb"|(?:os|process|config|settings|self|this)\.|\w+\.\w+[.(\[]|.*(?:\$\{|\{\{|<[a-z_ -]+>)"
@@ -115,7 +116,7 @@ def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) 
     A word without quotes may be a variable or a type: it counts where a configuration file would
     have it (`ends_line`).
     """
-    if not names_secret(name):
+    if not names_secret(name) or (not is_quoted and _is_variable_of_secret(value)):
         return False
     if looks_secret(value):
         return True
@@ -134,6 +135,12 @@ def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) 
         and not is_variable
         and (is_password or name.isupper() or b"-" in name)
     )
+
+
+def _is_variable_of_secret(value: bytes) -> bool:
+    """Whether code passes on what is kept elsewhere: `form.password`, `old_password_1`."""
+    last = value.rpartition(b".")[2].rstrip(b"0123456789").rstrip(b"_")
+    return _VARIABLE.fullmatch(value) is not None and names_secret(last)
 
 
 def is_passphrase(value: bytes) -> bool:

@@ -67,12 +67,19 @@ def _whole_name(text: bytes, end: int) -> bytes:
     return b"" if found is None else found.group(1)
 
 
+_TO = compiled(rb"(?i)\sto\s")
+_SETS = compiled(rb"(?i)\b(?:set|chang|reset|updat|rotat|switch|initiali[sz])\w*\b[^.\n]*$")
+
+
 def _is_said(match: Match, text: bytes) -> bool:
     """Whether prose says what a password is, and not how."""
     value = match.group(1).rstrip(b".,;:!?")
     start, _ = match.span(1)
     if not is_real(value) or len(value) < 5:
         return False
+    begin, _ = match.span()
+    if _TO.search(match.group()) and not _SETS.search(text[max(begin - 60, 0) : begin]):
+        return False  # "the arguments to pass to main": nobody sets one
     return text[start - 1 : start] in (b'"', b"'", b"`") or _OF_PROSE.match(value) is None
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
+from urllib.parse import unquote
 
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.bash import (
@@ -23,9 +25,12 @@ from mainspring.harness.permissions.paths import Access, Touched, absolute, is_i
 
 _MOST_BASES = 16
 _LONGEST_PATH = 4096
+_FILE_URL = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 _FIELDS = ("file_path", "notebook_path", "path")
 _OBSCURE = frozenset((".", "eval", "popd", "source"))
 """They take the shell elsewhere, and do not say where."""
+_MODULES = sys.stdlib_module_names | {"pip"}
+"""What `python -m` may load, of the commands that are taken to only look."""
 _SEARCHES = frozenset(("glob", "grep"))
 _ON_FILES = READING | EDITING | {"artifact"}
 
@@ -155,7 +160,7 @@ def _is_repository(found: Collection[str]) -> bool:
 
 def _has_modules(place: Place) -> bool:
     found = place.names(place.cwd)
-    return any(each.partition(".")[0] in sys.stdlib_module_names for each in found)
+    return any(each.partition(".")[0] in _MODULES for each in found)
 
 
 def after(commands: Sequence[str], place: Place) -> Place:
@@ -239,11 +244,16 @@ def _named(given: Mapping[str, object], place: Place) -> Iterator[Touched]:
     pending: list[object] = [given]
     for value in pending:  # grows while it is gone through
         if isinstance(value, Mapping):
-            pending += cast("Mapping[str, object]", value).values()
+            fields = cast("Mapping[str, object]", value)
+            pending += (*fields.keys(), *fields.values())
         elif isinstance(value, list):
             pending += cast("list[object]", value)
-        elif isinstance(value, str) and 0 < len(value) <= _LONGEST_PATH and value.isprintable():
-            yield _touched(value.removeprefix("file://"), "write", place)
+        elif isinstance(value, str) and 0 < len(path := value.strip()) <= _LONGEST_PATH:
+            is_prose = "\n" in path and ".." not in path.split("/")
+            if _FILE_URL.match(path):
+                yield _touched(unquote(_FILE_URL.sub("", path)), "write", place)
+            elif not is_prose:
+                yield _touched(path, "write", place)
 
 
 def _fixed_part(pattern: str) -> str:

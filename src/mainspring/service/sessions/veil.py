@@ -14,6 +14,14 @@ BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
 """What looks like a secret has none of these in it, so a word that one of them ends is judged."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.-]{16}[\\$^M\s]*$")
 """A line that ends with one may be a line of a key, or a token may begin in it."""
+_OPEN_SECRET = re.compile(
+    r"(?i)(?:pass|pwd|pw|contrase)[^\n]{0,40}[:=][^\n]{0,200}\Z"
+    r"|\b(?:echo|printf)\b[^\n]{0,200}\Z"
+    r"|<[^<>\n]{0,40}(?:pass|pwd|pw|secret|token|credential|key)[^<>\n]{0,40}>[^<]{0,200}\Z"
+)
+"""A passphrase of which the last words are still to come; what a program that takes a password may
+be given (`echo ... | sudo -S`); an element that has no end yet."""
+_OPEN_CHARS = 300
 _STEP = 500
 """All that was said is judged anew each time: the more that is, the more must have been added."""
 
@@ -22,10 +30,10 @@ class Veil:
     """Of one message, gives out what is certain to stand in the log as it is.
 
     A word is held back until it is whole, for only then can be told whether it is a secret; and so
-    is what may be the beginning of a known secret of several words (`passages`), or the first lines
-    of a key or of a token that goes on. All is judged as
-    the log judges it, with everything that was said before. After the first secret nothing more is
-    given out: what follows may belong to it, and the event itself comes soon enough.
+    is what may be the beginning of a known secret of several words (`passages`) or of a passphrase,
+    or the first lines of a key or of a token that goes on. All is judged as the log judges it, with
+    everything that was said before. After the first secret nothing more is given out: what follows
+    may belong to it, and the event itself comes soon enough.
     """
 
     def __init__(self, scrub: Scrub, passages: Sequence[str] = ()) -> None:
@@ -56,7 +64,7 @@ class Veil:
         """Of what was said up to `end`, the part up to `safe`, less lines that may belong to what
         follows."""
         said, begin = self._said[:end], self._shown
-        shown = safe if is_whole else min(safe, _before_open_lines(said))
+        shown = safe if is_whole else min(safe, _before_open_lines(said), _before_secret(said))
         if shown <= begin:
             return ""
         try:
@@ -74,13 +82,21 @@ class Veil:
 
 
 def _before_open_lines(said: str) -> int:
-    """Where the lines begin that a secret of several lines may be made of, at the end."""
-    at = len(said)
+    """Where the lines begin that a secret of several lines may be made of, at the end. Of a line
+    that has no end yet, only what tools put before it may be there."""
+    last = at = said.rfind("\n") + 1
     while True:
         begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
         if begin >= at or _LONG_WORD.search(said, begin, at) is None:
-            return at
+            break
         at = begin
+    return at if at < last or _LONG_WORD.search(said, last) else len(said)
+
+
+def _before_secret(said: str) -> int:
+    """Where a secret of several words begins that may go on, at the end."""
+    found = _OPEN_SECRET.search(said, max(0, len(said) - _OPEN_CHARS))
+    return len(said) if found is None else found.start()
 
 
 def _as_logged(text: str, scrub: Scrub) -> str:

@@ -195,6 +195,12 @@ def _submodule(own: tuple[Word, ...]) -> bool:
     return not own or _nested(own, {"status": "-q --quiet --cached --recursive"})
 
 
+def _symbolic_ref(own: tuple[Word, ...]) -> bool:
+    line = understood(own, "-q --quiet --short --no-recurse")
+    # two would set it
+    return line is not None and len(line.operands) == 1 and not line.operands[0].many
+
+
 def _notes(own: tuple[Word, ...]) -> bool:
     return _nested(own, {"list": "", "show": ""})
 
@@ -217,4 +223,5 @@ SPECIAL: dict[str, Callable[[tuple[Word, ...]], bool]] = {
     "config": _config,
     "notes": _notes,
     "submodule": _submodule,
+    "symbolic-ref": _symbolic_ref,
 }

@@ -207,6 +207,7 @@ PROGRAMS: dict[str, str] = {
     "zdiff": "files -bBciuwq",
     "zstdcat": "files -q",
     # searching
+    "ag": "pattern tree -acilLsSvwQ -A= -B= -C= -G= -m=",
     "fd": "pattern -HIsgFaLpu0 -d= -t= -e= -E= -c= -S= -j= --hidden --no-ignore --glob"
     " --extension= --type= --exclude= --max-depth= --min-depth= --max-results= --absolute-path"
     " --full-path --color= --changed-within= --changed-before= --size= --case-sensitive"
@@ -247,17 +248,20 @@ PROGRAMS: dict[str, str] = {
 
 VERSIONED = names(
     """
-    aws bash bun cargo clang cmake curl deno docker dotnet emacs ffmpeg fish g++ gcc gdb gem gh
-    git go gpg gzip helm java javac jq less lua make mypy mysql nginx node npm npx
-    nvim openssl perl php pip pip3 podman psql python python3 rg rsync ruby ruff rustc rustup
-    sqlite3 ssh strace swift tar tmux tsc unzip uv valgrind vim wget xz zip zsh
+    aws bash bun c++ cargo cc clang clang++ cmake curl deno docker dotnet elixir emacs ffmpeg fish
+    g++ gcc gdb gem gh ghc git go gpg gzip helm java javac jq less lua make meson mypy mysql nginx
+    ninja node npm npx nvim openssl perl php pip pip3 podman psql python python3 rg rsync ruby ruff
+    rustc rustup sqlite3 ssh strace swift tar tmux tsc unzip uv valgrind vim wget xz zip zsh
     """
 )
 """They answer `--version` and `--help`, and read nothing of the workspace's for that."""
 SHORT_VERSIONS: dict[str, frozenset[str]] = {
-    "-V": names("cargo curl pip pip3 python python3 rg ruff rustc ssh tmux uv wget"),
-    "-v": names("clang gcc gem node npm npx perl php ruby tsc"),
+    "-V": names("cargo curl ghc pip pip3 python python3 rg ruff rustc ssh tmux uv wget"),
+    "-v": names("clang elixir gcc gem node npm npx perl php ruby tsc"),
     "-version": names("ffmpeg java javac"),
+    "--info": names("dotnet"),
+    "--list-runtimes": names("dotnet"),
+    "--list-sdks": names("dotnet"),
 }
 SANDBOX_ONLY = names("cargo dotnet go rustc rustup swift")
 """Which of their versions answers is chosen by a file of the workspace, which may bring its own."""

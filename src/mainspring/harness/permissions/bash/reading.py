@@ -83,8 +83,8 @@ def table_of(command: Command) -> tuple[str, tuple[Word, ...]] | None:
         return None
     generic = name.removesuffix("3")
     if generic in _WITH_SUBCOMMANDS:
-        values = (generic, *(each.value or "" for each in arguments[:2]))
-        for length in (1, 2, 3):
+        values = (generic, *(each.value or "" for each in arguments[:3]))
+        for length in (1, 2, 3, 4):
             if values[:length] in SUBCOMMANDS:
                 return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
     return (PROGRAMS[name], arguments) if name in PROGRAMS else None

@@ -25,7 +25,7 @@ SYSTEM: dict[str, str] = {
     "lsmod": "none",
     "lspci": "none -vnktm -s= -d=",
     "lsusb": "none -vt -s= -d=",
-    "man": "text -kf",
+    "man": "text -kfw",
     "mount": "none",
     "mountpoint": "text -dqx",
     "netstat": "none -tulpnaersiWeo --tcp --udp --listening --numeric --all --programs --route",
@@ -65,6 +65,9 @@ SYSTEM: dict[str, str] = {
     "yes": "text free",
 }
 
+_PIP_FREEZE = "none -l --all --local --user"
+_PIP_LIST = "none -l --local --user --format= --not-required"
+_PIP_SHOW = "text -fv --files --verbose"
 SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("crontab", "-l"): "none",
     ("docker", "images"): "text -aq -f= --all --quiet --no-trunc --format= --filter= --digests",
@@ -80,6 +83,7 @@ SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("dpkg", "-S"): "text",
     ("dpkg", "-l"): "text",
     ("dpkg", "-s"): "text",
+    ("gem", "list"): "text -adl --all --details --local",
     ("getent", "group"): "text",
     ("getent", "passwd"): "text",
     ("go", "env"): "text -json",
@@ -89,15 +93,21 @@ SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("kubectl", "config", "current-context"): "none",
     ("kubectl", "version", "--client"): "none -o= --output=",
     ("ldconfig", "-p"): "none",
+    ("npm", "config", "get"): "text",
     ("npm", "list"): "text -alg --all --long --json --global --depth= --omit= --include= --link",
     ("npm", "ls"): "text -alg --all --long --json --global --depth= --omit= --include= --link",
     ("openssl", "version"): "none -abdefpv",
     ("pip", "check"): "none",
-    ("pip", "freeze"): "none -l --all --local --user",
-    ("pip", "list"): "none -l --local --user --format= --not-required",
-    ("pip", "show"): "text -fv --files --verbose",
+    ("pip", "freeze"): _PIP_FREEZE,
+    ("pip", "list"): _PIP_LIST,
+    ("pip", "show"): _PIP_SHOW,
     ("python", "-m", "json.tool"): "one --sort-keys --indent= --tab --no-indent --compact"
     " --no-ensure-ascii --json-lines",
+    ("python", "-m", "pip", "--version"): "none",
+    ("python", "-m", "pip", "check"): "none",
+    ("python", "-m", "pip", "freeze"): _PIP_FREEZE,
+    ("python", "-m", "pip", "list"): _PIP_LIST,
+    ("python", "-m", "pip", "show"): _PIP_SHOW,
     ("rpm", "-qa"): "text",
     ("rpm", "-qi"): "text",
     ("rpm", "-ql"): "text",
