@@ -183,7 +183,11 @@ def _work_tree(folder: Path) -> Path:
 
 def worktree_folder(common: Path, top: Path) -> Path | None:
     """What a repository keeps of one of its worktrees."""
-    for each in sorted((common / "worktrees").glob("*")):
+    try:
+        names = sorted(os.listdir(common / "worktrees"))
+    except OSError:  # it has none, or a program is changing it at this moment
+        return None
+    for each in (common / "worktrees" / name for name in names):
         if each.is_symlink() or _leads_to(each / "commondir") != common:
             continue  # programs may write there, and git would believe them
         if _leads_to(each / "gitdir") == top / ".git":
