@@ -6,10 +6,11 @@ is written last. Whoever is killed meanwhile leaves the versions as they were.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
-import tempfile
+import stat
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,19 +24,25 @@ from msgspec import Struct
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.folder.contents import (
-    MAX_BYTES,
-    UNFINISHED,
     content_hash,
     encode_listing,
-    file_hash,
     files_of,
     is_part,
     leads_through_link,
     listing_hash,
 )
-from mainspring.runtime.folder.whole_file import read_bounded, write_whole
+from mainspring.runtime.folder.pinned_folder import (
+    in_the_way,
+    made_folder,
+    opened_folder,
+    read_file,
+    remove_file,
+    write_file,
+)
 
 FOLDER = ".mainspring/versions"
+_INDEX = f"{FOLDER}/index.json"
+_SEEN = f"{FOLDER}/seen.json"
 _MOST = 1000
 """Versions in the index; older ones are forgotten."""
 _FRESH = 2_000_000_000
@@ -85,12 +92,16 @@ def versions(folder: Path) -> tuple[Version, ...]:
     Raises:
         InvalidInput: the index is damaged.
     """
-    file = _store(folder) / "index.json"
-    content = read_bounded(file)
+    with opened_folder(folder) as root:
+        return _versions(root)
+
+
+def _versions(root: int) -> tuple[Version, ...]:
+    content = read_file(root, _INDEX)
     try:
         return () if content is None else msgspec.json.decode(content, type=_Index).versions
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{file}: {error}; remove {FOLDER} to begin anew") from error
+        raise InvalidInput(f"{_INDEX}: {error}; remove {FOLDER} to begin anew") from error
 
 
 def record(folder: Path, clock: Clock) -> Version:
@@ -102,18 +113,19 @@ def record(folder: Path, clock: Clock) -> Version:
     now = clock()
     if leads_through_link(folder, FOLDER):  # nothing is written where it may lead
         return Version(number=0, hash=content_hash(folder), time=now)
-    listing = _listed(folder, now)
-    unkept = Version(number=0, hash=listing_hash(listing), time=now)
-    if not listing:
-        return unkept
-    known = versions(folder)
-    if known and known[-1].hash == unkept.hash:
-        return known[-1]
-    try:
-        with _locked(folder):
-            return _recorded(folder, now)
-    except OSError:  # an agent may well stand where nobody can write
-        return unkept
+    with opened_folder(folder) as root:
+        listing = _listed(root, folder, now)
+        unkept = Version(number=0, hash=listing_hash(listing), time=now)
+        if not listing:
+            return unkept
+        known = _versions(root)
+        if known and known[-1].hash == unkept.hash:
+            return known[-1]
+        try:
+            with _locked(root):
+                return _recorded(root, folder, now)
+        except OSError:  # an agent may well stand where nobody can write
+            return unkept
 
 
 def diff(folder: Path, before: int | None, after: int | None = None) -> list[FileDiff]:
@@ -122,13 +134,14 @@ def diff(folder: Path, before: int | None, after: int | None = None) -> list[Fil
     Raises:
         InvalidInput: there is no such version, or it is damaged.
     """
-    old, new = _Side.of(folder, before), _Side.of(folder, after)
-    paths = sorted(old.listing.keys() | new.listing.keys())
-    return [
-        FileDiff(path=path, text=_diff(path, old, new))
-        for path in paths
-        if old.listing.get(path) != new.listing.get(path)
-    ]
+    with opened_folder(folder) as root:
+        old, new = _Side.of(root, folder, before), _Side.of(root, folder, after)
+        paths = sorted(old.listing.keys() | new.listing.keys())
+        return [
+            FileDiff(path=path, text=_diff(path, old, new))
+            for path in paths
+            if old.listing.get(path) != new.listing.get(path)
+        ]
 
 
 def rollback(folder: Path, number: int, clock: Clock) -> Version:
@@ -138,62 +151,61 @@ def rollback(folder: Path, number: int, clock: Clock) -> Version:
     Raises:
         InvalidInput: there is no such version, it is damaged, or a link is in the way.
     """
-    wanted = _Side.of(folder, number)
-    wanted.check()
     try:
-        with _locked(folder):
-            _recorded(folder, clock())
-            now = _listed(folder, clock())
-            for path in now.keys() - wanted.listing.keys():
-                _remove(folder, path)
-            for path, name in wanted.listing.items():
-                if now.get(path) != name:
-                    _write(folder / path, wanted.content(path))
-            return _recorded(folder, clock())
+        with opened_folder(folder) as root:
+            wanted = _Side.of(root, folder, number)
+            wanted.check(folder)
+            with _locked(root):
+                _recorded(root, folder, clock())
+                now = _listed(root, folder, clock())
+                for path in now.keys() - wanted.listing.keys():
+                    remove_file(root, path)
+                for path, name in wanted.listing.items():
+                    if now.get(path) != name:
+                        write_file(root, path, wanted.content(path))
+                return _recorded(root, folder, clock())
     except OSError as error:
         raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
 
 
-def _recorded(folder: Path, now: datetime) -> Version:
+def _recorded(root: int, folder: Path, now: datetime) -> Version:
     """With the lock: contents first, then the listing of them, the index last."""
     listing: Listing = {}
-    for path, name in _listed(folder, now).items():
-        kept = _object(folder, name)
-        listing[path] = name if kept.exists() else _keep(folder, (folder / path).read_bytes())
-    known = versions(folder)
+    for path, name in _listed(root, folder, now).items():
+        is_kept = read_file(root, _object(name)) is not None
+        listing[path] = name if is_kept else _keep(root, read_file(root, path) or b"")
+    known = _versions(root)
     if known and known[-1].hash == listing_hash(listing):
         return known[-1]
     number = known[-1].number + 1 if known else 1
-    version = Version(number=number, hash=_keep(folder, encode_listing(listing)), time=now)
-    index = _Index((*known, version)[-_MOST:])
-    write_whole(_store(folder) / "index.json", msgspec.json.encode(index))
+    version = Version(number=number, hash=_keep(root, encode_listing(listing)), time=now)
+    write_file(root, _INDEX, msgspec.json.encode(_Index((*known, version)[-_MOST:])))
     return version
 
 
-def _listed(folder: Path, now: datetime) -> Listing:
+def _listed(root: int, folder: Path, now: datetime) -> Listing:
     """What there is now. Files that look as they did are not read again."""
-    cache = _store(folder) / "seen.json"
-    seen = _read_seen(cache)
+    seen = _read_seen(root)
     found: dict[str, _Seen] = {}
-    for path, stat in files_of(folder).items():
+    for path, state in files_of(folder).items():
         known = seen.get(path)
-        stands = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+        stands = (state.st_mtime_ns, state.st_ctime_ns, state.st_size)
         if known is not None and (known.modified, known.changed, known.size) == stands:
             found[path] = known
         else:
-            found[path] = _Seen(*stands, file_hash(folder / path))
+            found[path] = _Seen(*stands, _hash(read_file(root, path) or b""))
     # what a file with this time has now may not be what it has in a moment
     oldest_fresh = to_micros(now) * 1000 - _FRESH
     lasting = {path: each for path, each in found.items() if each.changed < oldest_fresh}
-    if lasting != seen and cache.parent.is_dir():
-        with suppress(InvalidInput):  # it only saves time
-            write_whole(cache, msgspec.json.encode(lasting))
+    if lasting != seen and (folder / FOLDER).is_dir():
+        with suppress(InvalidInput, OSError):  # it only saves time
+            write_file(root, _SEEN, msgspec.json.encode(lasting))
     return {path: each.hash for path, each in found.items()}
 
 
-def _read_seen(cache: Path) -> dict[str, _Seen]:
+def _read_seen(root: int) -> dict[str, _Seen]:
     with suppress(InvalidInput, msgspec.MsgspecError):
-        content = read_bounded(cache)
+        content = read_file(root, _SEEN)
         return {} if content is None else msgspec.json.decode(content, type=dict[str, _Seen])
     return {}
 
@@ -203,40 +215,40 @@ class _Side:
     """One of two states that are compared: a version, or the folder as it is."""
 
     name: str
-    folder: Path
+    root: int
     listing: Mapping[str, str]
     is_kept: bool
 
     @classmethod
-    def of(cls, folder: Path, number: int | None) -> _Side:
+    def of(cls, root: int, folder: Path, number: int | None) -> _Side:
         if number is None:
-            listing = {path: file_hash(folder / path) for path in files_of(folder)}
-            return cls(name="now", folder=folder, listing=listing, is_kept=False)
-        known = {version.number: version for version in versions(folder)}
+            listing = {path: _hash(read_file(root, path) or b"") for path in files_of(folder)}
+            return cls(name="now", root=root, listing=listing, is_kept=False)
+        known = {version.number: version for version in _versions(root)}
         if number not in known:
             have = f"{min(known)} to {max(known)}" if known else "none yet"
             raise InvalidInput(f"there is no version {number}; there are {have}")
-        content = _content(folder, known[number].hash)
+        content = _content(root, known[number].hash)
         try:
             listing = msgspec.json.decode(content, type=Listing)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise InvalidInput(f"{FOLDER} is damaged: version {number}: {error}") from error
-        return cls(name=f"version {number}", folder=folder, listing=listing, is_kept=True)
+        return cls(name=f"version {number}", root=root, listing=listing, is_kept=True)
 
     def content(self, path: str) -> bytes:
         name = self.listing.get(path)
         if name is None:
             return b""
-        return _content(self.folder, name) if self.is_kept else (self.folder / path).read_bytes()
+        return _content(self.root, name) if self.is_kept else read_file(self.root, path) or b""
 
-    def check(self) -> None:
+    def check(self, folder: Path) -> None:
         """Before anything is written: all of it is there, and leads nowhere else."""
         for path, name in self.listing.items():
             if not is_part(path):
                 raise InvalidInput(f"{self.name} has {path}, which is no file of an agent")
-            if leads_through_link(self.folder, path):
+            if leads_through_link(folder, path):
                 raise InvalidInput(f"{path}: a link is in the way")
-            _content(self.folder, name)
+            _content(self.root, name)
 
 
 def _diff(path: str, old: _Side, new: _Side) -> str:
@@ -259,74 +271,46 @@ def _lines(before: list[str], after: list[str], names: tuple[str, str]) -> Itera
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _store(folder: Path) -> Path:
-    if leads_through_link(folder, FOLDER):
-        raise InvalidInput(f"{folder / FOLDER}: a link is in the way")
-    return folder / FOLDER
-
-
-def _object(folder: Path, name: str) -> Path:
+def _object(name: str) -> str:
+    """Where contents with this hash are kept."""
     if len(name) != 64 or not _HEX.issuperset(name):
         raise InvalidInput(f"{FOLDER} is damaged: {name!r} is no hash")
-    place = f"{FOLDER}/objects/{name[:2]}/{name[2:]}"
-    if leads_through_link(folder, place):
-        raise InvalidInput(f"{folder / place}: a link is in the way")
-    return folder / place
+    return f"{FOLDER}/objects/{name[:2]}/{name[2:]}"
 
 
-def _content(folder: Path, name: str) -> bytes:
-    content = read_bounded(_object(folder, name), max_bytes=MAX_BYTES)
+def _content(root: int, name: str) -> bytes:
+    content = read_file(root, _object(name))
     if content is None:
         raise InvalidInput(f"{FOLDER} has lost {name}")
-    if hashlib.sha256(content).hexdigest() != name:
+    if _hash(content) != name:
         raise InvalidInput(f"{FOLDER} is damaged: {name} is not what it was")
     return content
 
 
-def _keep(folder: Path, content: bytes) -> str:
-    name = hashlib.sha256(content).hexdigest()
-    file = _object(folder, name)
-    if not file.exists():
-        _write(file, content)
+def _keep(root: int, content: bytes) -> str:
+    name = _hash(content)
+    if read_file(root, _object(name)) is None:
+        write_file(root, _object(name), content)
     return name
 
 
-def _write(file: Path, content: bytes) -> None:
-    """The old content or the new one, whatever happens meanwhile."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    is_program = content.startswith(b"#!")
-    mode = file.stat().st_mode & 0o777 if file.exists() else 0o755 if is_program else 0o644
-    descriptor, new = tempfile.mkstemp(dir=file.parent, prefix=UNFINISHED)
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-        os.chmod(new, mode)
-        os.replace(new, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(new)
-        raise
-
-
-def _remove(folder: Path, path: str) -> None:
-    file = folder / path
-    file.unlink(missing_ok=True)
-    for parent in file.parents:  # folders that are left with nothing in them
-        if parent == folder or any(parent.iterdir()):
-            return
-        parent.rmdir()
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @contextmanager
-def _locked(folder: Path) -> Generator[None, None, None]:
+def _locked(root: int) -> Generator[None, None, None]:
     """One at a time; the lock goes with the process that has it."""
-    store = _store(folder)
-    store.mkdir(parents=True, exist_ok=True)
-    file = store / "lock"
-    if file.is_symlink():  # opening it would make a file wherever it leads
-        raise InvalidInput(f"{file}: a link is in the way")
-    if file.exists() and not file.is_file():  # a pipe would hold us forever
-        raise InvalidInput(f"{file}: not a file")
-    with file.open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with made_folder(root, FOLDER) as store:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open("lock", flags, 0o600, dir_fd=store)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise in_the_way(f"{FOLDER}/lock", error) from error
+            raise
+        with os.fdopen(descriptor, "ab") as lock:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidInput(f"{FOLDER}/lock: not a file")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
