@@ -56,6 +56,7 @@ _NETWORK = names(
     """
 )
 _GIT_NETWORK = names("fetch pull push clone ls-remote submodule remote")
+_TURN_BACK = re.compile(r"/+\.\.(?=/|$)")
 _MAX_FOLDERS = 8
 
 
@@ -95,12 +96,16 @@ class Effects:
                 self.opaque = self.hides_reads = True
 
     def places(self, path: str, *, write: bool = False) -> list[str]:
-        """`-` is standard input to whoever reads, and a file to `mv` and the like."""
+        """`-` is standard input to whoever reads, and a file to `mv` and the like. On its way to
+        `a/../b`, `mkdir -p` makes `a`."""
         if not path or (path == "-" and not write) or "://" in path:
             return []
+        paths = [path]
+        if write:
+            paths += [path[: turn.start()] for turn in _TURN_BACK.finditer(path) if turn.start()]
         if path.startswith(("/", "~")):
-            return [path]
-        return [posixpath.join(each, path) for each in self.folders]
+            return paths
+        return [posixpath.join(folder, each) for folder in self.folders for each in paths]
 
     def enter(self, arguments: tuple[Word, ...]) -> None:
         target = arguments[0].value if len(arguments) == 1 else None
