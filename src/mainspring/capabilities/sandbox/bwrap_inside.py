@@ -166,6 +166,10 @@ class Workspace:
 
     def _opened(self, path: str) -> int | None:
         """`None`: there is no such thing in the workspace."""
+        try:
+            os.lstat(path.partition("/")[0])
+        except FileNotFoundError:
+            return None  # as most of the protected names
         root = os.open(".", O_PATH | os.O_DIRECTORY)
         walk = LinkWalk(root, self._orders.workspace)
         try:
