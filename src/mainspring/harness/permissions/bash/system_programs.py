@@ -43,7 +43,7 @@ SYSTEM: dict[str, str] = {
     " --highlight-all --highlight-pid= --long --numeric-sort --ns-sort= --show-pids"
     " --show-parents --thread-names --hide-threads --uid-changes --unicode",
     "pwdx": "text",
-    "ss": "none -046aEHbehilmnoOprstuwx --numeric --resolve --all --listening --options"
+    "ss": "none -046aEHbehilmnoOpstuwx --numeric --all --listening --options"
     " --extended --memory --processes --info --summary --ipv4 --ipv6 --tcp --udp --raw --unix"
     " --no-header --oneline",
     "timedatectl": "none",
@@ -117,7 +117,6 @@ SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("systemctl", "list-unit-files"): "text --no-pager --type= --state= --no-legend",
     ("systemctl", "list-units"): "text -al --no-pager --all --type= --state= --failed --no-legend",
     ("systemctl", "status"): "text -l --no-pager --full -n= --lines=",
-    ("tmux", "ls"): "none",
     ("unzip", "-l"): "files -qv",
     ("unzip", "-v"): "files -q",
     ("unzip", "-Z"): "files -12smlvhtz",
