@@ -322,7 +322,9 @@ def test_an_empty_folder_is_no_plugin_and_a_broken_one_says_why(
 ):
     root = tmp_path / "kit"
     root.mkdir()
-    with pytest.raises(InvalidInput, match="nothing of a plugin is there"):
+    with pytest.raises(
+        InvalidInput, match="it has no skills, agents, commands, hooks or MCP servers"
+    ):
         install(root, home, pins)
     shutil.copytree(PLUGINS / "reports", root, dirs_exist_ok=True)
     (root / "plugin.json").write_text('{"$schema": "https://agent-plugins.org/schemas/9/x"}')

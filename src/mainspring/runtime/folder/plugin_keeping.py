@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,14 @@ from mainspring.runtime.folder import marketplace
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.json_file import Object, is_inside
 from mainspring.runtime.folder.plugin import Plugin, plugin_name
-from mainspring.runtime.folder.plugins import FOLDER, PORTABLE, WIDER, installed, read_plugin
+from mainspring.runtime.folder.plugins import (
+    FOLDER,
+    NOT_HONOURED,
+    PORTABLE,
+    WIDER,
+    installed,
+    read_plugin,
+)
 from mainspring.runtime.folder.scopes import Scope, Scopes
 from mainspring.runtime.folder.workbench import put, take_away
 from mainspring.runtime.skills.contents import contents_hash, read_contents
@@ -182,8 +189,7 @@ def _judged(root: Path, *, source: str, commit: str) -> Candidate:
     if plugin.is_rejected:
         raise InvalidInput(f"it cannot be used: {errors[0]}")
     if plugin.is_empty:
-        why = f": {errors[0]}" if errors else ""
-        raise InvalidInput(f"{source}: nothing of a plugin is there{why}")
+        raise InvalidInput(f"{plugin.name}: {_why_empty(plugin, errors)}")
     _check_contents(root)
     parts = [*_parts(plugin)]
     return Candidate(
@@ -194,6 +200,15 @@ def _judged(root: Path, *, source: str, commit: str) -> Candidate:
         source=source,
         commit=commit,
     )
+
+
+def _why_empty(plugin: Plugin, errors: Sequence[Finding]) -> str:
+    if errors:
+        return f"nothing in it can be used: {errors[0]}"
+    unused = sorted(key for key in plugin.manifest if key in NOT_HONOURED)
+    if unused:
+        return f"it has only {', '.join(unused)}, which Mainspring does not use"
+    return "it has no skills, agents, commands, hooks or MCP servers"
 
 
 def _check_contents(root: Path) -> None:

@@ -44,7 +44,7 @@ _HONOURED = {"$schema", "name", "author", "repository", "keywords", "strict", *_
     "hooks",
     "mcpServers",
 }
-_NOT_HONOURED = {
+NOT_HONOURED = {
     "lspServers",
     "outputStyles",
     "workflows",
@@ -194,7 +194,7 @@ class _Reader:
 
     def check_keys(self, manifest: JsonFile) -> None:
         for key, value in manifest.fields.items():
-            if key in _NOT_HONOURED:
+            if key in NOT_HONOURED:
                 what = f"{key} is not honoured in this version"
                 self.findings.append(manifest.finding("note", what, key))
             elif key not in _HONOURED | _FOR_SHOW:

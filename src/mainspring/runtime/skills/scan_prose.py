@@ -56,7 +56,7 @@ INJECTION: tuple[Rule, ...] = (
                 rf"|say)\s+(?:\w+\s+){{0,4}}to\s+{_PERSON}"
             ),
             (
-                rf"\bwithout\s+(?:{_PERSON}(?:'s)?\s+(?:knowledge|knowing|noticing|consent"
+                rf"\bwithout\s+(?:{_PERSON}(?:'s)?\s+(?:knowledge|knowing|noticing"
                 r"|awareness)|(?:telling|informing|alerting|notifying"
                 rf"|the\s+knowledge\s+of)\s+{_PERSON})"
             ),
@@ -84,7 +84,7 @@ INJECTION: tuple[Rule, ...] = (
             ),
             (
                 r"\b(?:read|collect|gather|find|grab|include|append|encode"
-                rf"|copy)\b[^.\n]*{_KEPT}[^\n]*\b(?:and|then)\s+(?:send|upload|post|transmit"
+                rf"|copy)\b[^.\n]*{_KEPT}[^.\n]*\b(?:and|then)\s+(?:send|upload|post|transmit"
                 r"|forward|append|include|e-?mail|put)\b"
             ),
             r"!\[[^\]\n]*\]\(https?://[^)\s]*[?&/=](?:\{|\$|<|%7b)[^)\n]*\)",
@@ -145,6 +145,7 @@ INJECTION: tuple[Rule, ...] = (
                 r"\bwithout\s+(?:asking|requesting|waiting\s+for|needing|seeking)\s+"
                 r"(?:\w+\s+){0,3}(?:permission|confirmation|approval|consent)"
             ),
+            rf"\bwithout\s+{_PERSON}(?:'s)?\s+consent\b",
             r"\b(?:secretly|covertly|surreptitiously|stealthily)\b",
             r"(?:do\s+not|don'?t|never)\s+ask\s+for\s+(?:permission|confirmation|approval)",
         ),

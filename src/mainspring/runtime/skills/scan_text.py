@@ -42,6 +42,13 @@ _LONG_LINE = 5000
 _LONG_BLOB = 400
 _MAX_DECODED = 100_000
 _HOST = compiled(r"https?://[a-z0-9][a-z0-9.-]*")
+_INLINE_PROGRAM = re.compile(rb"\s+-(?:m\s+json\.tool\b|(?:[np]{0,2}e|c)\s)")
+_RUNS_INPUT = compiled(
+    r"\b(?:exec|eval|compile|system|subprocess|popen|spawn|pickle|marshal|import)\w*\s*[(.]"
+)
+_RELATIVE = re.compile(
+    rb"\b(?:that|which|who)\s+(?!you|must|should|shall|will|need)(?:\w+\s+){1,3}$", re.IGNORECASE
+)
 _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})+")
 
 
@@ -133,14 +140,31 @@ def _hits(page: Page, rules: Sequence[Rule], *, is_script: bool) -> Iterator[Fou
 def _severity(page: Page, rule: Rule, full: Severity, match: Match) -> Severity:
     start, end = match.span()
     if page.is_script and _is_comment(page.text, start):
-        return rule.prose or "note"
-    if page.written and full == "danger" and _is_quoted(page.written, start, end):
-        return "caution"  # it mentions such words, and does not say them
+        full = "caution" if rule is PIPED_TO_SHELL else rule.prose or "note"
+    if full == "danger" and page.written and _is_mention(page.written, start, end):
+        return "caution"
+    if rule is HIDDEN_STYLE and b"background" in page.text[start : page.text.find(b">", start)]:
+        return "note"  # white on a color of its own is seen
     if rule is not PIPED_TO_SHELL:
         return full
     command = page.text[start:end]
     is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1
-    return "caution" if is_known else full
+    return "caution" if is_known or _is_filter(page.text, end) else full
+
+
+def _is_filter(text: bytes, end: int) -> bool:
+    """Whether the interpreter's program is on the command line: what was fetched is its input."""
+    line_end = text.find(b"\n", end)
+    rest = text[end : len(text) if line_end < 0 else line_end]
+    return _INLINE_PROGRAM.match(rest) is not None and _RUNS_INPUT.search(rest) is None
+
+
+def _is_mention(text: bytes, start: int, end: int) -> bool:
+    """Whether such words are quoted or describe something ("jobs that fail without ...")."""
+    return _is_quoted(text, start, end) or (
+        text[start : start + 7].lower() == b"without"
+        and _RELATIVE.search(text[text.rfind(b"\n", 0, start) + 1 : start]) is not None
+    )
 
 
 def _is_comment(text: bytes, at: int) -> bool:
