@@ -12,7 +12,7 @@ one ends it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from mainspring.core import events, ids
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import SessionCreated
+from mainspring.core.facts import SessionCreated, SessionImported
 from mainspring.core.model import Model
 from mainspring.core.sender import Sender
 from mainspring.harness.context.history import history_read, history_search
@@ -159,6 +159,7 @@ async def read_session(log: SessionLog, session: SessionRow) -> Recording:
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
     """A session that stands where the recorded one stood at `start`, or at its own beginning."""
     recorded = await log.read(session.id)
+    start = imported_upto(recorded) if start is None else start
     if start is not None:
         at = whole_steps(recorded, session.thread_id, start)
         return await log.fork(session.id, at=at)
@@ -166,6 +167,12 @@ async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> Ses
         return await log.fork(session.id, at=session.parent_seq)
     first = recorded[0].payload
     return await log.create(first if isinstance(first, SessionCreated) else None)
+
+
+def imported_upto(log: Iterable[Event]) -> int | None:
+    """The last event that was read from another tool's file: it cannot be run again."""
+    found = [event.seq for event in log if isinstance(event.payload, SessionImported)]
+    return found[-1] if found else None
 
 
 def whole_steps(log: list[Event], thread_id: str, start: int) -> int:

@@ -135,6 +135,10 @@ class Transcript:
         )
         self._counted_bytes = self._bytes
 
+    def forget_count(self) -> None:
+        """Estimate from here on, until a provider counts again."""
+        self._counted_tokens = None
+
     def end_run(self, seq: int, *, is_completed: bool) -> None:
         if is_completed:
             self.finished.append(seq)
