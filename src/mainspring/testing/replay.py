@@ -69,6 +69,8 @@ class Replayed:
     calls: int
     """Of the model, that were made again."""
     divergence: Divergence | None = None
+    is_imported: bool = False
+    """It was read from another tool's file, and only what came after can be run again."""
 
     @property
     def ok(self) -> bool:
@@ -148,7 +150,12 @@ async def _replay(
         agent=agent,
     )
     calls, divergence = await player.play()
-    return Replayed(session_id=session.id, calls=calls, divergence=divergence)
+    return Replayed(
+        session_id=session.id,
+        calls=calls,
+        divergence=divergence,
+        is_imported=imported_upto(await log.read(session.id)) is not None,
+    )
 
 
 async def read_session(log: SessionLog, session: SessionRow) -> Recording:
@@ -204,7 +211,7 @@ class Player:
         script = Script(
             recording=self.recording, interrupt=self._interrupt, tells_status=self.agent is None
         )
-        script.restart(await self.log.read(self.session.id))
+        script.restart(await self._played())
         skipped = script.begun
         model = RecordedModel(script)
         reason: str | None = None
@@ -219,10 +226,14 @@ class Player:
                 has_crashed = True
             await desk.writer.release()
             if has_crashed:
-                script.restart(await self.log.read(self.session.id))
+                script.restart(await self._played())
             elif model.replay.diverged is not None or (script.progress, script.begun) == before:
                 break
         return script.begun - skipped, self._divergence(script, model, reason)
+
+    async def _played(self) -> list[Event]:
+        """What has happened so far in the thread that is played."""
+        return await self.log.read(self.session.id, threads=[self.session.thread_id])
 
     def _goes_on(self, script: Script) -> bool:
         """A recorded session that was left in the middle of a run ends with its last call."""

@@ -6,6 +6,7 @@ says becomes a permission, an approval or a rule: only messages, calls, results 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -109,6 +110,7 @@ class _Planner:
     by_call: dict[str, list[Subagent]] = field(default_factory=dict[str, list[Subagent]])
     done: set[str] = field(default_factory=set[str])
     """Subagents that have been written."""
+    used: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def begin(self) -> None:
         for subagent in self.source.subagents:
@@ -134,6 +136,9 @@ class _Planner:
     ) -> str:
         """`key` names the event within its thread, by the entry that it comes from."""
         self.time = max(self.time, time) if time is not None else self.time
+        self.used[thread_id, key] += 1
+        if (times := self.used[thread_id, key]) > 1:  # a file may have an entry twice
+            key = f"{key}#{times}"
         event = PlannedEvent(
             id=ids.stable_id(ids.EVENT, self.planned.session_id, thread_id, key),
             thread_id=thread_id,
@@ -233,8 +238,8 @@ class _ThreadPlanner:
         return event_id
 
     def _prompt(self, item: Prompt) -> None:
-        self._last = item.id
         if not item.is_person:
+            self._last = item.id
             text = plain_text(item.content)
             self._add(item.id, item.time, ContextAdded(text=text, source="import"))
             return
@@ -243,6 +248,7 @@ class _ThreadPlanner:
                 from_session_thread_id=self._planner.planned.thread_id, content=item.content
             )
             self._add(item.id, item.time, said)
+            self._last = item.id
             self._is_running = self._is_owed = True
             return
         self._end_run()
