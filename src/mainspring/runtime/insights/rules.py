@@ -42,6 +42,8 @@ _FILLERS = frozenset(
 )
 _ALIKE = 0.6
 _MAX_COMPARED = 50
+_MAX_COMMAND = 120
+_SPECIAL = re.compile(r"[*()\\]")
 _MIN_SESSIONS, _MIN_TIMES = 2, 3
 _MIN_ALLOWED, _MIN_DENIED = 3, 2
 _DENIED_ELSEWHERE = "The user doesn't want to proceed with this tool use"
@@ -65,9 +67,10 @@ class RuleDetector:
 
     def answered(self, call: CallMade, event: Event, *, is_allowed: bool) -> None:
         rule = always(call.tool, call.input)
-        key = written(rule) if rule is not None else theirs(call.tool)
-        groups = self.allowed if is_allowed else self.denied
-        groups.group(key).add(event.session_id, event.seq)
+        key = _this_command(call) if rule is None else written(rule)
+        if key is not None:
+            groups = self.allowed if is_allowed else self.denied
+            groups.group(key).add(event.session_id, event.seq)
 
     def failed(self, call: CallMade, event: Event, text: str) -> None:
         if text.startswith(_DENIED_ELSEWHERE):
@@ -133,6 +136,14 @@ class RuleDetector:
             for rule, group in self.denied.by_key.items()
             if group.count >= _MIN_DENIED and rule not in self.allowed.by_key
         ]
+
+
+def _this_command(call: CallMade) -> str | None:
+    """A rule for this very command, where none that is wider would be safe."""
+    command = call.command
+    if command is None or len(command) > _MAX_COMMAND or _SPECIAL.search(command):
+        return None
+    return f"{theirs(call.tool)}({command})"
 
 
 def _meaning(sentence: str) -> frozenset[str]:
