@@ -161,12 +161,6 @@ def _disowned(thread: Thread, event: Event, _payload: facts.SessionForked) -> No
     thread.disown(event.seq)
 
 
-def _imported(thread: Thread, event: Event, payload: facts.SessionImported) -> None:
-    thread.transcript.forget_count()  # another tool's prompt was counted
-    if payload.note is not None:
-        thread.transcript.add_context(event.seq, payload.note)
-
-
 def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
     thread.running = True
 
@@ -376,7 +370,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserInterrupt: _interrupt,
     facts.ThreadStopped: _stopped,
     facts.SessionForked: _disowned,
-    facts.SessionImported: _imported,
+    facts.SessionImported: lambda it, event, said: it.transcript.take_over(event.seq, said.note),
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     facts.SessionWoken: _woken,

@@ -135,9 +135,11 @@ class Transcript:
         )
         self._counted_bytes = self._bytes
 
-    def forget_count(self) -> None:
-        """Estimate from here on, until a provider counts again."""
+    def take_over(self, seq: int, note: str | None) -> None:
+        """What stands here was another tool's: its count of tokens included that one's prompt."""
         self._counted_tokens = None
+        if note is not None:
+            self.add_context(seq, note)
 
     def end_run(self, seq: int, *, is_completed: bool) -> None:
         if is_completed:
