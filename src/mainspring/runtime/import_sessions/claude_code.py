@@ -186,7 +186,9 @@ def _take_other(file: _File, session: SourceSession, lines: JsonLines, line: Lin
 
 
 def _branch(main: list[Entry], session: SourceSession, lines: JsonLines) -> list[Entry]:
-    """The entries of the last branch, in the order of the file."""
+    """The entries of the last branch, in the order of the file. Without parents there are none."""
+    if not any(each.parent for each in main):
+        return main
     known = {each.uuid: index for index, each in enumerate(main)}
     at = max((i for i, each in enumerate(main) if each.type in _SPOKEN), default=None)
     chosen: set[int] = set()

@@ -20,7 +20,7 @@ from mainspring.runtime.import_sessions.values import is_object, mapping
 MAX_FILE_BYTES = 256 << 20
 MAX_LINE_BYTES = 32 << 20
 MAX_FINDINGS = 1000
-HEAD_BYTES = 256 << 10
+HEAD_BYTES = 4 << 20
 """How much of a file is read to see what it is."""
 
 
