@@ -132,7 +132,7 @@ def _take(session: SourceSession, entry: _Entry) -> None:
         case "session_info":
             session.title = string(value.get("name")) or session.title
         case kind:
-            if kind not in _BESIDE:
+            if string(kind) not in _BESIDE:
                 session.left_out[string(kind) or "entry"] += 1
 
 
