@@ -41,6 +41,8 @@ class ImportView(Struct, frozen=True, kw_only=True):
     """`new`, `grown`, `forked`, `unchanged`, `empty` or `failed`."""
     events: int = 0
     title: str | None = None
+    folder: str | None = None
+    """Where the other tool worked."""
     left_out: dict[str, int] = {}
     findings: tuple[str, ...] = ()
     error: str | None = None
@@ -78,7 +80,7 @@ async def import_sessions(
             if json:
                 screen.json(msgspec.json.encode(view))
             else:
-                _show(screen, notes, view, is_only=len(found) == 1)
+                _show(screen, notes, view, is_only=len(found) == 1, here=settings.folder)
     if not json:
         _sum_up(notes, outcomes, len(found))
     return 1 if outcomes["failed"] else 0
@@ -125,12 +127,13 @@ def _view(found: Candidate, source: SourceSession, stored: Stored | None) -> Imp
         outcome="empty" if stored is None else stored.outcome,
         events=0 if stored is None else stored.events,
         title=source.title,
+        folder=source.metadata.get("cwd"),
         left_out=dict(source.left_out),
         findings=tuple(map(str, source.findings)),
     )
 
 
-def _show(screen: Screen, notes: Screen, view: ImportView, *, is_only: bool) -> None:
+def _show(screen: Screen, notes: Screen, view: ImportView, *, is_only: bool, here: str) -> None:
     if view.error is not None:
         notes.whole((f"error: {view.error}", "bold red"))
         return
@@ -149,16 +152,18 @@ def _show(screen: Screen, notes: Screen, view: ImportView, *, is_only: bool) -> 
     if (more := len(view.findings) - _FINDINGS_SHOWN) > 0:
         notes.whole((f"and {more} more; --json lists all of them", "dim"))
     if is_only:
-        _explain(notes, view, name)
+        _explain(notes, view, name, here=here)
 
 
-def _explain(notes: Screen, view: ImportView, name: str) -> None:
+def _explain(notes: Screen, view: ImportView, name: str, *, here: str) -> None:
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(view.left_out.items()) if count)
     if kinds:
         notes.whole((f"not part of the conversation, left out: {kinds}", "dim"))
     if view.outcome == "forked":
         told = "the session here is not the beginning of the file any more: this is a fork with"
         notes.whole((f"{told} what the file has", "dim"))
+    if view.folder is not None and view.folder != here:
+        notes.whole((f"it worked in {view.folder}: go there first to go on with its files", "dim"))
     notes.whole((f"go on: mainspring run --resume {name} 'what to do'", "dim"))
 
 

@@ -39,6 +39,7 @@ class _ThreadCosts:
     requests: int = 0
     has_cache: bool = False
     last: datetime | None = None
+    model: str | None = None
     cache_break: str | None = None
     is_compacted: bool = False
     """Since the last request."""
@@ -96,10 +97,12 @@ class WasteDetector:
         thread, usage = self._thread(event), payload.model_usage
         if thread.has_cache and thread.requests > 1 and _is_miss(usage):
             lost = prompt_tokens(usage) - usage.cache_read_input_tokens
-            reason = thread.cache_break or _pause(thread.last, event.time)
+            has_changed = payload.model is not None and thread.model not in (None, payload.model)
+            changed = "model changed" if has_changed else None
+            reason = thread.cache_break or changed or _pause(thread.last, event.time)
             self.misses.group(reason).add(event.session_id, event.seq, tokens=lost)
         thread.has_cache |= bool(usage.cache_read_input_tokens or usage.cache_creation_input_tokens)
-        thread.last = event.time
+        thread.last, thread.model = event.time, payload.model or thread.model
 
     def _thread(self, event: Event) -> _ThreadCosts:
         return self._threads.setdefault(event.thread_id, _ThreadCosts())
