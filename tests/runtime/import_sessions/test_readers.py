@@ -114,6 +114,15 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             ]
 
 
+def test_no_event_is_later_than_its_import_whatever_the_file_says(tmp_path: Path):
+    file = tmp_path / "future.jsonl"
+    said = {"type": "user", "uuid": "1", "sessionId": "s", "message": {"content": "hello"}}
+    file.write_text(json.dumps({**said, "timestamp": "2999-01-01T00:00:00Z"}))
+    session = read(file)
+    assert session is not None
+    assert {event.time for event in plan(session, scrub=bytes, now=NOW).events} == {NOW}
+
+
 def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
     path = FOREIGN / "claude/projects/-home-ada-shop/7c1e0a52-0000-4000-8000-000000000001.jsonl"
     session = read(path)

@@ -89,7 +89,8 @@ def plan(source: SourceSession, *, scrub: Callable[[bytes], bytes], now: datetim
     session_id = session_id_of(source.format, source.id)
     main = ids.stable_id(ids.THREAD, session_id, "main")
     planned = Plan(session_id=session_id, thread_id=main)
-    planner = _Planner(planned, source, scrub, source.started or _first_time(source) or now)
+    started = min(source.started or _first_time(source) or now, now)
+    planner = _Planner(planned, source, scrub, now, started)
     planner.begin()
     planner.thread(source.main, main)
     planner.end()
@@ -105,8 +106,9 @@ class _Planner:
     planned: Plan
     source: SourceSession
     scrub: Callable[[bytes], bytes]
+    now: datetime
     time: datetime
-    """Of the last event: times never go back."""
+    """Of the last event: times never go back, and never beyond now."""
     by_call: dict[str, list[Subagent]] = field(default_factory=dict[str, list[Subagent]])
     done: set[str] = field(default_factory=set[str])
     """Subagents that have been written."""
@@ -135,7 +137,7 @@ class _Planner:
         replaces: tuple[str, str] | None = None,
     ) -> str:
         """`key` names the event within its thread, by the entry that it comes from."""
-        self.time = max(self.time, time) if time is not None else self.time
+        self.time = self.time if time is None else min(max(self.time, time), self.now)
         self.used[thread_id, key] += 1
         if (times := self.used[thread_id, key]) > 1:  # a file may have an entry twice
             key = f"{key}#{times}"
