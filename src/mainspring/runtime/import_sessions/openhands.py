@@ -104,7 +104,7 @@ def file_id(path: Path, values: list[object]) -> str:
 def read(path: Path) -> SourceSession:
     """Raises: InvalidInput, OSError."""
     session = SourceSession(format="openhands", path=str(path), id=folder_id(path))
-    reading = _Reading(session)
+    reading = _Reading(session, _describe(session, path))
     for event in _events(path, session):
         session.started = session.started or moment(event.get("timestamp"))
         if "kind" in event:
@@ -112,6 +112,18 @@ def read(path: Path) -> SourceSession:
         else:
             reading.take_action(event)
     return session
+
+
+def _describe(session: SourceSession, path: Path) -> str | None:
+    """What is beside the events says where it worked and, given back, with which model."""
+    folder = path.parent if path.name == "events" else path
+    try:
+        state = decode_object(read_whole(folder / "base_state.json")) or {}
+    except (InvalidInput, OSError):
+        return None
+    if cwd := string(mapping(state.get("workspace")).get("working_dir")):
+        session.metadata["cwd"] = cwd
+    return string(mapping(mapping(state.get("agent")).get("llm")).get("model")) or None
 
 
 def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
@@ -157,6 +169,7 @@ def _number(name: str) -> int:
 @dataclass(slots=True)
 class _Reading:
     session: SourceSession
+    model: str | None
     replies: dict[str, Reply] = field(default_factory=dict[str, Reply])
     item_of: dict[str, str] = field(default_factory=dict[str, str])
     """Items by the events that they come from."""
@@ -305,7 +318,7 @@ class _Reading:
     def _say(self, response: str, event_id: str, time: datetime | None, part: Part) -> Reply:
         reply = self.replies.get(response)
         if reply is None:
-            reply = self.replies[response] = Reply(id=response, time=time)
+            reply = self.replies[response] = Reply(id=response, time=time, model=self.model)
             self.session.main.items.append(reply)
         self.item_of[event_id] = response
         reply.parts.append(part)
