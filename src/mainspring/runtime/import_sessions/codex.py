@@ -7,7 +7,7 @@ their outputs are matched by `call_id`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from mainspring.runtime.import_sessions.source import (
     Call,
     CallResult,
     Compaction,
+    Item,
     Part,
     Prompt,
     Reply,
@@ -82,6 +83,7 @@ def read(path: Path) -> SourceSession:
     lines = JsonLines(path, reading.session.findings)
     for line in lines:
         reading.take(line, lines)
+    reading.end()
     reading.session.sha256 = lines.sha256
     reading.session.id = reading.session.id or source_id(path, [])
     return reading.session
@@ -95,6 +97,17 @@ class _Reading:
     """The one that further items belong to."""
     last: Reply | None = None
     """The one that a count of tokens belongs to."""
+    typed: set[str] = field(default_factory=set[str])
+    """What events say that the user wrote."""
+
+    def end(self) -> None:
+        """Codex puts instructions before the first message that was typed, in the user's name."""
+        items = self.session.main.items
+        asked = [i for i, each in enumerate(items) if isinstance(each, Prompt)]
+        first = next((i for i in asked if _text(items[i]) in self.typed), 0)
+        for i in asked:
+            if i < first and isinstance(prompt := items[i], Prompt):
+                items[i] = replace(prompt, is_person=False)
 
     def take(self, line: Line, lines: JsonLines) -> None:
         value = line.value
@@ -208,6 +221,8 @@ class _Reading:
                 used = mapping(mapping(payload.get("info")).get("last_token_usage"))
                 if used:
                     self.last.usage = _usage(used)
+            case "user_message":
+                self.typed.add(string(payload.get("message")).strip())
             case "thread_name_updated":
                 name = string(payload.get("thread_name")) or string(payload.get("name"))
                 self.session.title = name or self.session.title
@@ -240,6 +255,10 @@ def _content(value: object) -> tuple[Block, ...]:
             case _:
                 pass
     return found
+
+
+def _text(item: Item) -> str:
+    return plain_text(item.content).strip() if isinstance(item, Prompt) else ""
 
 
 def _thought(item: dict[str, object]) -> str:
