@@ -170,6 +170,15 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     facts.SessionCreated(
         agent_name="maintainer", agent_version="3", title="Fix", metadata={"issue": "7"}
     ),
+    facts.SessionImported(
+        format="codex",
+        path="rollout-1.jsonl",
+        source_session_id="1",
+        sha256="00",
+        source_ids="sha256:00",
+        note="Imported.",
+        metadata={"cwd": "/project"},
+    ),
     facts.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
     facts.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
     facts.LoopContinued(reason="next_turn", detail="2 results"),

@@ -41,6 +41,7 @@ AgentPayload: TypeAlias = (
 )
 SessionPayload: TypeAlias = (
     facts.SessionCreated
+    | facts.SessionImported
     | facts.SessionForked
     | facts.SessionWoken
     | events.SessionUsage

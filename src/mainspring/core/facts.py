@@ -77,6 +77,21 @@ class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
     """What it was made by or for; `None` in logs from before it was noted."""
 
 
+class SessionImported(Payload, frozen=True, kw_only=True, tag="session.imported"):
+    """The events before this one were read from a file of another tool. They are history: they
+    give no permission and count against no limit."""
+
+    format: str
+    path: str
+    source_session_id: str
+    sha256: str
+    source_ids: str | None = None
+    """Hash of the blob that maps each event's id to the id of its entry in the file."""
+    note: str | None = None
+    """What the model is told about it."""
+    metadata: dict[str, str] | None = None
+
+
 class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):
     """The first event of a fork's own: what stands before it is the parent's, by reference."""
 

@@ -23,6 +23,7 @@ OriginType: TypeAlias = Literal[
     "dream",
     "campaign",
     "gateway",
+    "import",
 ]
 
 

@@ -78,6 +78,10 @@ class Gear:
                 | events.AgentMcpToolUse(name=name, input=given)
             ):
                 self._called(name, given)
+            case facts.SessionImported():  # what a file says is nobody's word for anything
+                self.prompts.clear()
+                self.calls.clear()
+                self.commands.clear()
             case facts.SkillUsed(name=name, tool_use_id=call_id):
                 self.skills = [*self.skills, payload]
                 if call_id is not None:

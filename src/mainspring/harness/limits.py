@@ -35,6 +35,7 @@ from mainspring.core.facts import (
     BudgetSettled,
     LoopContinued,
     SessionForked,
+    SessionImported,
     SessionWoken,
 )
 from mainspring.harness.reasons import Ended
@@ -134,6 +135,8 @@ def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent
             return replace(spent, tool_calls=spent.tool_calls + 1)
         case BudgetReserved() | BudgetSettled() | SessionForked():
             return _fold_money(spent, payload)
+        case SessionImported():  # what another tool has spent counts against no limit here
+            return Spent(latest=at)
         case LoopContinued(reason="budget_continuation"):
             return replace(
                 spent,

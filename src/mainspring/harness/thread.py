@@ -370,6 +370,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserInterrupt: _interrupt,
     facts.ThreadStopped: _stopped,
     facts.SessionForked: _disowned,
+    facts.SessionImported: lambda it, event, said: it.transcript.take_over(event.seq, said.note),
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     facts.SessionWoken: _woken,

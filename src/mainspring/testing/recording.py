@@ -260,9 +260,16 @@ def _call(recording: Recording, call_id: str) -> RecordedCall | None:
 
 def _turns(log: Sequence[Event], at: int) -> int:
     """How many calls of the model, beside none, were begun."""
-    return sum(
-        isinstance(event.payload, events.ModelRequestStarted) and event.payload.purpose is None
-        for event in log[:at]
+    return sum(is_turn(event.payload) for event in log[:at])
+
+
+def is_turn(payload: AnyPayload) -> bool:
+    """Whether it begins a call of the model that can be made again: one that was imported cannot,
+    as nobody knows what it was given."""
+    return (
+        isinstance(payload, events.ModelRequestStarted)
+        and payload.purpose is None
+        and payload.prefix is not None
     )
 
 

@@ -12,7 +12,7 @@ one ends it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from mainspring.core import events, ids
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import SessionCreated
+from mainspring.core.facts import SessionCreated, SessionImported
 from mainspring.core.model import Model
 from mainspring.core.sender import Sender
 from mainspring.harness.context.history import history_read, history_search
@@ -69,6 +69,8 @@ class Replayed:
     calls: int
     """Of the model, that were made again."""
     divergence: Divergence | None = None
+    is_imported: bool = False
+    """It was read from another tool's file, and only what came after can be run again."""
 
     @property
     def ok(self) -> bool:
@@ -148,7 +150,12 @@ async def _replay(
         agent=agent,
     )
     calls, divergence = await player.play()
-    return Replayed(session_id=session.id, calls=calls, divergence=divergence)
+    return Replayed(
+        session_id=session.id,
+        calls=calls,
+        divergence=divergence,
+        is_imported=imported_upto(await log.read(session.id)) is not None,
+    )
 
 
 async def read_session(log: SessionLog, session: SessionRow) -> Recording:
@@ -159,6 +166,7 @@ async def read_session(log: SessionLog, session: SessionRow) -> Recording:
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
     """A session that stands where the recorded one stood at `start`, or at its own beginning."""
     recorded = await log.read(session.id)
+    start = imported_upto(recorded) if start is None else start
     if start is not None:
         at = whole_steps(recorded, session.thread_id, start)
         return await log.fork(session.id, at=at)
@@ -166,6 +174,12 @@ async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> Ses
         return await log.fork(session.id, at=session.parent_seq)
     first = recorded[0].payload
     return await log.create(first if isinstance(first, SessionCreated) else None)
+
+
+def imported_upto(log: Iterable[Event]) -> int | None:
+    """The last event that was read from another tool's file: it cannot be run again."""
+    found = [event.seq for event in log if isinstance(event.payload, SessionImported)]
+    return found[-1] if found else None
 
 
 def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
@@ -197,7 +211,7 @@ class Player:
         script = Script(
             recording=self.recording, interrupt=self._interrupt, tells_status=self.agent is None
         )
-        script.restart(await self.log.read(self.session.id))
+        script.restart(await self._played())
         skipped = script.begun
         model = RecordedModel(script)
         reason: str | None = None
@@ -212,10 +226,14 @@ class Player:
                 has_crashed = True
             await desk.writer.release()
             if has_crashed:
-                script.restart(await self.log.read(self.session.id))
+                script.restart(await self._played())
             elif model.replay.diverged is not None or (script.progress, script.begun) == before:
                 break
         return script.begun - skipped, self._divergence(script, model, reason)
+
+    async def _played(self) -> list[Event]:
+        """What has happened so far in the thread that is played."""
+        return await self.log.read(self.session.id, threads=[self.session.thread_id])
 
     def _goes_on(self, script: Script) -> bool:
         """A recorded session that was left in the middle of a run ends with its last call."""

@@ -24,6 +24,7 @@ from mainspring.testing.recording import (
     Progress,
     Recording,
     advanced,
+    is_turn,
     settled_id,
 )
 
@@ -95,7 +96,7 @@ class Script:
         ):
             self.cued += 1
         elif isinstance(payload, events.ModelRequestStarted):
-            self.begun += payload.purpose is None
+            self.begun += is_turn(payload)
             self.is_beside = payload.purpose is not None
             self.sides += self.is_beside
 

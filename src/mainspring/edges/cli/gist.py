@@ -169,6 +169,11 @@ def agent(created: facts.SessionCreated) -> str:
 
 
 @in_words.register
+def _(payload: facts.SessionImported) -> str:
+    return f"from {payload.format} {payload.source_session_id}: {payload.path}"
+
+
+@in_words.register
 def _(payload: facts.SessionForked) -> str:
     origin = f"from {short(payload.parent_session_id)} at {payload.parent_seq}"
     return f"{payload.title}  {origin}" if payload.title else origin

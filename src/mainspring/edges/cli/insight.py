@@ -1,7 +1,8 @@
-"""`mainspring cost`, `context`, `replay` and `test`: how they are called."""
+"""`mainspring cost`, `insights`, `context`, `replay` and `test`: how they are called."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,13 @@ import typer
 
 from mainspring.core.lazy import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json, SessionArgument
+from mainspring.edges.cli.log import Json, SessionArgument, duration
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import bills, rerun, xraying
+    from mainspring.edges.cli import bills, insights_acts, rerun, xraying
 else:
     bills = LazyModule("mainspring.edges.cli.bills")
+    insights_acts = LazyModule("mainspring.edges.cli.insights_acts")
     rerun = LazyModule("mainspring.edges.cli.rerun")
     xraying = LazyModule("mainspring.edges.cli.xraying")
 
@@ -46,6 +48,25 @@ def cost(
     """What the calls of models cost, folded from the logs."""
     grouped = by.value if by is not None else ("session" if session is None else "model")
     return partial(bills.cost, meant=session, by=grouped, json=json)
+
+
+def insights(
+    since: Annotated[
+        timedelta | None,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="Only what happened in this time: 12h, 30d, 8w. [default: all]",
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="How many of each kind to show.")
+    ] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all.")] = False,
+) -> Action:
+    """Show what your sessions waste, what fails in them repeatedly, which rules are missing, and
+    which tools and skills are never used. Imported sessions count too; no model is asked."""
+    return partial(insights_acts.insights, since=since, limit=limit, json=json)
 
 
 @context.command()

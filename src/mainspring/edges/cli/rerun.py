@@ -99,6 +99,9 @@ def _view(replayed: replaying.Replayed) -> ReplayView:
 def _print(screen: Screen, replayed: replaying.Replayed) -> None:
     name = replayed.session_id if screen.width is None else short(replayed.session_id)
     calls = counted(replayed.calls, "call")
+    if replayed.is_imported and replayed.ok and not replayed.calls:
+        screen.line(("imported ", ""), (name, "bold"), ("  nothing to replay", "dim"))
+        return
     if replayed.divergence is None:
         screen.line(("identical ", "green"), (name, "bold"), (f"  {calls} of the model", "dim"))
         return

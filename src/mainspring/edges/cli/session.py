@@ -13,13 +13,14 @@ from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import rewinding, session_acts
+    from mainspring.edges.cli import import_acts, rewinding, session_acts
 else:
+    import_acts = LazyModule("mainspring.edges.cli.import_acts")
     rewinding = LazyModule("mainspring.edges.cli.rewinding")
     session_acts = LazyModule("mainspring.edges.cli.session_acts")
 
 app = typer.Typer(
-    help="List sessions, read what was said, fork, rewind, cancel, answer and delete them.",
+    help="List sessions, read what was said, import, fork, rewind, cancel, answer and delete them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -38,6 +39,16 @@ class OriginName(StrEnum):
     dream = "dream"
     campaign = "campaign"
     gateway = "gateway"
+    imported = "import"
+
+
+class FormatName(StrEnum):
+    """As `runtime.import_sessions.source.Format`."""
+
+    claude_code = "claude-code"
+    codex = "codex"
+    pi = "pi"
+    openhands = "openhands"
 
 
 class Verdict(StrEnum):
@@ -149,6 +160,27 @@ def diff(
 ) -> Action:
     """Show which files of the workspace have changed."""
     return partial(rewinding.diff, meant=session, since=since, to=to, json=json)
+
+
+@app.command("import")
+def import_(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH...", help="Session files, or folders: all in them."),
+    ] = None,
+    form: Annotated[
+        FormatName | None,
+        typer.Option("--from", help="Which tool wrote it. [default: told by its content]"),
+    ] = None,
+    is_list: Annotated[
+        bool, typer.Option("--list", help="Show what could be imported, and import nothing.")
+    ] = False,
+    json: Json = False,
+) -> Action:
+    """Take over sessions of Claude Code, Codex, pi or OpenHands, to go on with them here. Doing it
+    again adds only what is new."""
+    act = import_acts.list_importable if is_list else import_acts.import_sessions
+    return partial(act, paths=paths or [], form=None if form is None else form.value, json=json)
 
 
 app.command("rm")(rm)

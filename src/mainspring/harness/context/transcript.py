@@ -135,6 +135,12 @@ class Transcript:
         )
         self._counted_bytes = self._bytes
 
+    def take_over(self, seq: int, note: str | None) -> None:
+        """What stands here was another tool's: its count of tokens included that one's prompt."""
+        self._counted_tokens = None
+        if note is not None:
+            self.add_context(seq, note)
+
     def end_run(self, seq: int, *, is_completed: bool) -> None:
         if is_completed:
             self.finished.append(seq)

@@ -1,0 +1,196 @@
+"""Entries of Claude Code's files and the conversation that they make."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from mainspring.core.content import Block, plain_text
+from mainspring.core.events import Usage
+from mainspring.runtime.import_sessions.source import (
+    Call,
+    CallResult,
+    Compaction,
+    Part,
+    Prompt,
+    Reply,
+    SourceSession,
+    SourceThread,
+    Text,
+    Thought,
+)
+from mainspring.runtime.import_sessions.values import (
+    arguments,
+    image,
+    image_at,
+    integer,
+    mapping,
+    moment,
+    sequence,
+    string,
+    text_block,
+)
+
+_COMMAND = re.compile(r"<command-name>/?([^<]*)</command-name>")
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
+_BY_THE_TOOL = ("<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat:")
+_SYNTHETIC = "<synthetic>"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    number: int
+    uuid: str
+    parent: str | None
+    value: dict[str, object]
+
+    @property
+    def type(self) -> str:
+        return string(self.value.get("type"))
+
+    @property
+    def is_sidechain(self) -> bool:
+        return self.value.get("isSidechain") is True
+
+    @property
+    def message(self) -> dict[str, object]:
+        return mapping(self.value.get("message"))
+
+    @property
+    def message_id(self) -> str:
+        return string(self.message.get("id")) or self.uuid
+
+    @property
+    def time(self) -> datetime | None:
+        return moment(self.value.get("timestamp"))
+
+    @property
+    def blocks(self) -> list[dict[str, object]]:
+        content = self.message.get("content")
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return [mapping(each) for each in sequence(content)]
+
+
+def result_ids(entry: Entry) -> set[str]:
+    """Ids of the calls whose results an entry has."""
+    if entry.type != "user":
+        return set()
+    return {string(b.get("tool_use_id")) for b in entry.blocks if b.get("type") == "tool_result"}
+
+
+def conversation(entries: list[Entry], session: SourceSession) -> SourceThread:
+    thread = SourceThread()
+    replies: dict[str, Reply] = {}
+    for entry in entries:
+        match entry.type:
+            case "assistant":
+                _add_reply(thread, replies, entry, session)
+            case "user":
+                _add_user(thread, entry, session)
+            case kind:
+                session.left_out[string(entry.value.get("subtype")) or kind] += 1
+    return thread
+
+
+def _add_reply(
+    thread: SourceThread, replies: dict[str, Reply], entry: Entry, session: SourceSession
+) -> None:
+    message = entry.message
+    model = string(message.get("model"))
+    if model == _SYNTHETIC or entry.value.get("isApiErrorMessage") is True:
+        session.left_out["api error"] += 1
+        return
+    reply = replies.get(entry.message_id)
+    if reply is None:
+        reply = replies[entry.message_id] = Reply(id=entry.message_id, time=entry.time)
+        thread.items.append(reply)
+    reply.model = model or reply.model
+    reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
+    reply.usage = _largest(reply.usage, mapping(message.get("usage")))
+    for block in entry.blocks:
+        reply.parts += _part(block)
+
+
+def _part(block: dict[str, object]) -> list[Part]:
+    match block.get("type"):
+        case "text":
+            return [Text(string(block.get("text")))]
+        case "thinking":
+            return [Thought(string(block.get("thinking")))]
+        case "tool_use":
+            call_id, name = string(block.get("id")), string(block.get("name"))
+            if not call_id or not name:
+                return []
+            return [Call(id=call_id, name=name, input=arguments(block.get("input")))]
+        case _:
+            return []
+
+
+def _largest(usage: Usage, counted: dict[str, object]) -> Usage:
+    """Each line of a reply repeats its usage; the last one has all the output."""
+    return Usage(
+        input_tokens=max(usage.input_tokens, integer(counted.get("input_tokens"))),
+        cache_creation_input_tokens=max(
+            usage.cache_creation_input_tokens, integer(counted.get("cache_creation_input_tokens"))
+        ),
+        cache_read_input_tokens=max(
+            usage.cache_read_input_tokens, integer(counted.get("cache_read_input_tokens"))
+        ),
+        output_tokens=max(usage.output_tokens, integer(counted.get("output_tokens"))),
+    )
+
+
+def _add_user(thread: SourceThread, entry: Entry, session: SourceSession) -> None:
+    content: tuple[Block, ...] = ()
+    for block in entry.blocks:
+        if block.get("type") == "tool_result":
+            call_id = string(block.get("tool_use_id"))
+            result = CallResult(
+                id=f"{entry.uuid}:{call_id}",
+                time=entry.time,
+                content=_content(block.get("content")),
+                is_error=block.get("is_error") is True,
+            )
+            thread.results.setdefault(call_id, result)
+        else:
+            content += _content([block])
+    if not content:
+        return
+    if entry.value.get("isCompactSummary") is True:
+        thread.items.append(Compaction(id=entry.uuid, time=entry.time, summary=plain_text(content)))
+    elif entry.value.get("isVisibleInTranscriptOnly") is True:
+        session.left_out["shown to the user only"] += 1
+    else:
+        thread.items.append(_prompt(entry, content))
+
+
+def _prompt(entry: Entry, content: tuple[Block, ...]) -> Prompt:
+    text = plain_text(content)
+    if command := _COMMAND.search(text):
+        given = _COMMAND_ARGUMENTS.search(text)
+        content = text_block(f"/{command[1]} {given[1] if given else ''}".strip())
+        text = ""
+    is_tool = entry.value.get("isMeta") is True or text.startswith(_BY_THE_TOOL)
+    return Prompt(id=entry.uuid, time=entry.time, content=content, is_person=not is_tool)
+
+
+def _content(value: object) -> tuple[Block, ...]:
+    if isinstance(value, str):
+        return text_block(value)
+    found: tuple[Block, ...] = ()
+    for block in map(mapping, sequence(value)):
+        source = mapping(block.get("source"))
+        match block.get("type"):
+            case "text":
+                found += text_block(string(block.get("text")))
+            case "image" if source.get("type") == "base64":
+                found += image(string(source.get("media_type")), string(source.get("data")))
+            case "image" | "document":
+                found += image_at(string(source.get("url")))
+            case "tool_reference":
+                found += text_block(string(block.get("tool_name")))
+            case _:
+                pass
+    return found

@@ -1,0 +1,292 @@
+"""Codex's session files: `sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`.
+
+Each line is `{timestamp, type, payload}`; the first versions wrote the payload alone. Calls and
+their outputs are matched by `call_id`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from mainspring.core.content import Block, plain_text
+from mainspring.core.events import Usage
+from mainspring.runtime.import_sessions.lines import JsonLines, Line, decode_object
+from mainspring.runtime.import_sessions.source import (
+    Call,
+    CallResult,
+    Compaction,
+    Item,
+    Part,
+    Prompt,
+    Reply,
+    SourceSession,
+    Text,
+    Thought,
+)
+from mainspring.runtime.import_sessions.values import (
+    arguments,
+    image_at,
+    integer,
+    is_list,
+    mapping,
+    moment,
+    sequence,
+    string,
+    text_block,
+)
+
+_ITEM_TYPES = frozenset(
+    (
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "local_shell_call",
+    )
+)
+_BY_THE_TOOL = (
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md instructions",
+    "<permissions instructions>",
+    "<turn_aborted>",
+)
+_EXIT = re.compile(r"^(?:Exit code: |Process exited with code )(\d+)", re.MULTILINE)
+_NAME_ID = re.compile(r"rollout-.*?-([0-9a-fA-F]{8}-[0-9a-fA-F-]{27})$")
+
+
+def is_codex(head: list[dict[str, object]]) -> bool:
+    if not head:
+        return False
+    first = head[0]
+    if first.get("type") == "session_meta":
+        return True
+    is_old = "id" in first and "timestamp" in first and "type" not in first
+    return is_old and ("instructions" in first or any("record_type" in each for each in head))
+
+
+def source_id(path: Path, head: list[dict[str, object]]) -> str:
+    first = head[0] if head else {}
+    meta = mapping(first.get("payload")) if "payload" in first else first
+    named = _NAME_ID.search(path.stem)
+    return string(meta.get("id")) or (named[1] if named else path.stem)
+
+
+def read(path: Path) -> SourceSession:
+    """Raises: InvalidInput, OSError."""
+    reading = _Reading(SourceSession(format="codex", path=str(path)))
+    lines = JsonLines(path, reading.session.findings)
+    for line in lines:
+        reading.take(line, lines)
+    reading.end()
+    reading.session.sha256 = lines.sha256
+    reading.session.id = reading.session.id or source_id(path, [])
+    return reading.session
+
+
+@dataclass(slots=True)
+class _Reading:
+    session: SourceSession
+    model: str | None = None
+    reply: Reply | None = None
+    """The one that further items belong to."""
+    last: Reply | None = None
+    """The one that a count of tokens belongs to."""
+    typed: set[str] = field(default_factory=set[str])
+    """What events say that the user wrote."""
+
+    def end(self) -> None:
+        """Codex puts instructions before the first message that was typed, in the user's name."""
+        items = self.session.main.items
+        asked = [i for i, each in enumerate(items) if isinstance(each, Prompt)]
+        first = next((i for i in asked if _text(items[i]) in self.typed), 0)
+        for i in asked:
+            if i < first and isinstance(prompt := items[i], Prompt):
+                items[i] = replace(prompt, is_person=False)
+
+    def take(self, line: Line, lines: JsonLines) -> None:
+        value = line.value
+        time = moment(value.get("timestamp"))
+        payload = mapping(value.get("payload"))
+        match value.get("type"):
+            case "session_meta":
+                self._describe(payload, time)
+            case "turn_context":
+                self.model = string(payload.get("model")) or self.model
+            case "response_item":
+                self._item(payload, line.number, time)
+            case "compacted":
+                self._compacted(payload, line.number, time)
+            case "event_msg":
+                self._event(payload)
+            case _:
+                self._bare(line, time, lines)
+
+    def _bare(self, line: Line, time: datetime | None, lines: JsonLines) -> None:
+        """As the first versions wrote it, or of a kind that is not known."""
+        kind = string(line.value.get("type"))
+        if kind in _ITEM_TYPES:
+            self._item(line.value, line.number, time)
+        elif kind or "record_type" in line.value:
+            self.session.left_out[kind or "state"] += 1
+        elif "id" in line.value:
+            self._describe(line.value, time)
+        else:
+            lines.found(line.number, "has no type; the line was left out")
+
+    def _describe(self, meta: dict[str, object], time: datetime | None) -> None:
+        if self.session.id:
+            return  # a fork repeats what its parent began with
+        self.session.id = string(meta.get("id"))
+        self.session.started = moment(meta.get("timestamp")) or time
+        found = {
+            "cwd": string(meta.get("cwd")),
+            "version": string(meta.get("cli_version")),
+            "git_branch": string(mapping(meta.get("git")).get("branch")),
+        }
+        self.session.metadata.update({key: each for key, each in found.items() if each})
+
+    def _item(self, item: dict[str, object], number: int, time: datetime | None) -> None:
+        kind = string(item.get("type"))
+        match kind:
+            case "message" if item.get("role") == "assistant":
+                self._say(number, time, Text(plain_text(_content(item.get("content")))))
+            case "message":
+                self._prompt(item, number, time)
+            case "reasoning":
+                if thought := _thought(item):
+                    self._say(number, time, Thought(thought))
+            case "function_call" | "custom_tool_call" | "local_shell_call":
+                self._call(item, number, time)
+            case "function_call_output" | "custom_tool_call_output":
+                self._result(item, number, time)
+            case _:
+                self.session.left_out[kind or "item"] += 1
+
+    def _say(self, number: int, time: datetime | None, part: Part) -> None:
+        if self.reply is None:
+            self.reply = self.last = Reply(id=str(number), time=time, model=self.model)
+            self.session.main.items.append(self.reply)
+        self.reply.parts.append(part)
+
+    def _prompt(self, item: dict[str, object], number: int, time: datetime | None) -> None:
+        content = _content(item.get("content"))
+        if not content:
+            return
+        self.reply = None
+        is_tool = item.get("role") != "user" or plain_text(content).startswith(_BY_THE_TOOL)
+        self.session.main.items.append(
+            Prompt(id=str(number), time=time, content=content, is_person=not is_tool)
+        )
+
+    def _call(self, item: dict[str, object], number: int, time: datetime | None) -> None:
+        call_id = string(item.get("call_id")) or string(item.get("id"))
+        if not call_id:
+            self.session.left_out["call without id"] += 1
+            return
+        match item.get("type"):
+            case "function_call":
+                raw = string(item.get("arguments"))
+                given = decode_object(raw.encode("utf-8", "replace")) or {"arguments": raw}
+            case "custom_tool_call":
+                given = {"input": string(item.get("input"))}
+            case _:
+                given = mapping(item.get("action"))
+        name = string(item.get("name")) or "local_shell"
+        self._say(number, time, Call(id=call_id, name=name, input=arguments(given)))
+
+    def _result(self, item: dict[str, object], number: int, time: datetime | None) -> None:
+        self.reply = None
+        content, is_error = _output(item.get("output"))
+        result = CallResult(id=str(number), time=time, content=content, is_error=is_error)
+        self.session.main.results.setdefault(string(item.get("call_id")), result)
+
+    def _compacted(self, payload: dict[str, object], number: int, time: datetime | None) -> None:
+        self.reply = None
+        summary = string(payload.get("message")) or "\n\n".join(
+            plain_text(_content(mapping(each).get("content")))
+            for each in sequence(payload.get("replacement_history"))
+        )
+        compaction = Compaction(id=str(number), time=time, summary=summary.strip())
+        self.session.main.items.append(compaction)
+
+    def _event(self, payload: dict[str, object]) -> None:
+        match payload.get("type"):
+            case "token_count" if self.last is not None:
+                used = mapping(mapping(payload.get("info")).get("last_token_usage"))
+                if used:
+                    self.last.usage = _usage(used)
+            case "user_message":
+                self.typed.add(string(payload.get("message")).strip())
+            case "thread_name_updated":
+                name = string(payload.get("thread_name")) or string(payload.get("name"))
+                self.session.title = name or self.session.title
+            case "thread_rolled_back":
+                self._roll_back(integer(payload.get("num_turns")))
+            case kind:
+                self.session.left_out[string(kind) or "event"] += 1
+
+    def _roll_back(self, turns: int) -> None:
+        """The user has taken back their last turns."""
+        items = self.session.main.items
+        asked = [i for i, each in enumerate(items) if isinstance(each, Prompt) and each.is_person]
+        if turns and asked:
+            at = asked[-min(turns, len(asked))]
+            self.session.left_out["rolled back"] += len(items) - at
+            del items[at:]
+        self.reply = self.last = None
+
+
+def _content(value: object) -> tuple[Block, ...]:
+    if isinstance(value, str):
+        return text_block(value)
+    found: tuple[Block, ...] = ()
+    for block in map(mapping, sequence(value)):
+        match block.get("type"):
+            case "input_text" | "output_text" | "text":
+                found += text_block(string(block.get("text")))
+            case "input_image":
+                found += image_at(string(block.get("image_url")))
+            case _:
+                pass
+    return found
+
+
+def _text(item: Item) -> str:
+    return plain_text(item.content).strip() if isinstance(item, Prompt) else ""
+
+
+def _thought(item: dict[str, object]) -> str:
+    parts = sequence(item.get("summary")) or sequence(item.get("content"))
+    return "\n\n".join(filter(None, (string(mapping(each).get("text")) for each in parts)))
+
+
+def _output(value: object) -> tuple[tuple[Block, ...], bool]:
+    """What a call brought, and whether it failed."""
+    if is_list(value):
+        return _content(value), False
+    wrapped = mapping(value)
+    content = _content(wrapped.get("content") if wrapped else value)
+    text = plain_text(content)
+    if wrapped:
+        return content, wrapped.get("success") is False
+    inner = decode_object(text.encode("utf-8", "replace")) if text.startswith("{") else None
+    if inner is not None and "output" in inner:  # as older versions wrote it
+        code = integer(mapping(inner.get("metadata")).get("exit_code"))
+        return text_block(string(inner.get("output"))), code != 0
+    code = _EXIT.search(text[:1000])
+    return content, code is not None and code[1] != "0"
+
+
+def _usage(used: dict[str, object]) -> Usage:
+    cached = integer(used.get("cached_input_tokens"))
+    return Usage(
+        input_tokens=max(integer(used.get("input_tokens")) - cached, 0),
+        cache_read_input_tokens=cached,
+        output_tokens=integer(used.get("output_tokens")),
+    )

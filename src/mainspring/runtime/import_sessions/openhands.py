@@ -1,0 +1,346 @@
+"""OpenHands' conversations: a folder of events, one JSON file each, or one file with all of them.
+
+Two generations: events with `kind` (the agent SDK), and before them `action` and `observation`,
+where an observation names its action by `cause`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.content import Block
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Usage
+from mainspring.runtime.import_sessions.lines import (
+    MAX_FILE_BYTES,
+    MAX_FINDINGS,
+    decode_json,
+    decode_object,
+    read_whole,
+)
+from mainspring.runtime.import_sessions.source import (
+    Call,
+    CallResult,
+    Compaction,
+    Finding,
+    Part,
+    Prompt,
+    Reply,
+    SourceSession,
+    Text,
+    Thought,
+)
+from mainspring.runtime.import_sessions.values import (
+    arguments,
+    image_at,
+    integer,
+    is_list,
+    is_object,
+    mapping,
+    moment,
+    sequence,
+    storable,
+    string,
+    text_block,
+)
+
+_MAX_EVENTS = 200_000
+_NUMBER = re.compile(r"(\d+)")
+_EVENT_NAME = re.compile(r"(?:event[-_])?\d+(?:[-_].*)?\.json")
+_LISTS = ("trajectory", "history", "events")
+"""Under which an exported file may have its events."""
+_CALLS = frozenset(
+    (
+        "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive",
+        "call_tool_mcp", "delegate", "task_tracking",
+    )
+)  # fmt: skip
+
+
+def event_files(folder: Path) -> list[Path]:
+    """The events of a conversation's folder, in their order; empty if it is none."""
+    inner = folder / "events"
+    place = inner if inner.is_dir() and not inner.is_symlink() else folder
+    found = [
+        each
+        for each in place.glob("*.json")
+        if _EVENT_NAME.fullmatch(each.name) and each.is_file() and not each.is_symlink()
+    ]
+    return sorted(found, key=lambda path: (_number(path.name), path.name))
+
+
+def is_event(value: dict[str, object]) -> bool:
+    return "source" in value and any(key in value for key in ("kind", "action", "observation"))
+
+
+def events_in(value: object) -> list[object]:
+    """The events of one exported file; empty if it has none."""
+    held = mapping(value)
+    found = sequence(value) if is_list(value) else _first_list(held)
+    return found if found and is_event(mapping(found[0])) else []
+
+
+def _first_list(held: dict[str, object]) -> list[object]:
+    return next((sequence(held[key]) for key in _LISTS if key in held), list[object]())
+
+
+def folder_id(path: Path) -> str:
+    return path.parent.name if path.name == "events" else path.name
+
+
+def file_id(path: Path, values: list[object]) -> str:
+    """Exported files are often called the same: the first event tells conversations apart."""
+    first = msgspec.json.encode(storable(values[0]), order="deterministic") if values else b""
+    return f"{path.stem}-{hashlib.sha256(first).hexdigest()[:12]}"
+
+
+def read(path: Path) -> SourceSession:
+    """Raises: InvalidInput, OSError."""
+    session = SourceSession(format="openhands", path=str(path), id=folder_id(path))
+    reading = _Reading(session, _describe(session, path))
+    for event in _events(path, session):
+        session.started = session.started or moment(event.get("timestamp"))
+        if "kind" in event:
+            reading.take_kind(event)
+        else:
+            reading.take_action(event)
+    return session
+
+
+def _describe(session: SourceSession, path: Path) -> str | None:
+    """What is beside the events says where it worked and, given back, with which model."""
+    folder = path.parent if path.name == "events" else path
+    try:
+        state = decode_object(read_whole(folder / "base_state.json")) or {}
+    except (InvalidInput, OSError):
+        return None
+    if cwd := string(mapping(state.get("workspace")).get("working_dir")):
+        session.metadata["cwd"] = cwd
+    return string(mapping(mapping(state.get("agent")).get("llm")).get("model")) or None
+
+
+def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
+    digest = hashlib.sha256()
+    if path.is_dir():
+        left = MAX_FILE_BYTES
+        for file in event_files(path)[:_MAX_EVENTS]:
+            content = read_whole(file)
+            left -= len(content)
+            if left < 0:
+                raise InvalidInput(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+            digest.update(content)
+            value = decode_object(content)
+            if value is None:
+                _found(session, str(file), 1, "is not a JSON object; the event was left out")
+            else:
+                yield value
+    else:
+        content = read_whole(path)
+        digest.update(content)
+        values = events_in(decode_json(content))
+        if not values:
+            raise InvalidInput(f"{path} is not JSON with a list of OpenHands events")
+        session.id = file_id(path, values)
+        for number, value in enumerate(values[:_MAX_EVENTS], 1):
+            if is_object(value):
+                yield mapping(value)
+            else:
+                _found(session, str(path), number, "is not a JSON object; the event was left out")
+    session.sha256 = digest.hexdigest()
+
+
+def _found(session: SourceSession, path: str, number: int, what: str) -> None:
+    if len(session.findings) < MAX_FINDINGS:
+        session.findings.append(Finding(path=path, line=number, what=what))
+
+
+def _number(name: str) -> int:
+    found = _NUMBER.search(name)
+    return int(found[1][:18]) if found else 0
+
+
+@dataclass(slots=True)
+class _Reading:
+    session: SourceSession
+    model: str | None
+    replies: dict[str, Reply] = field(default_factory=dict[str, Reply])
+    item_of: dict[str, str] = field(default_factory=dict[str, str])
+    """Items by the events that they come from."""
+    calls: dict[str, str] = field(default_factory=dict[str, str])
+    """Calls by the events of their actions."""
+
+    def take_kind(self, event: dict[str, object]) -> None:
+        event_id, time = string(event.get("id")), moment(event.get("timestamp"))
+        match event.get("kind"):
+            case "MessageEvent":
+                message = mapping(event.get("llm_message"))
+                content = _content(message.get("content"))
+                self._message(event, event_id, time, content)
+            case "ActionEvent":
+                self._act(event, event_id, time)
+            case "ObservationEvent":
+                seen = mapping(event.get("observation"))
+                content = _content(seen.get("content") or seen.get("output"))
+                self._result(event, event_id, time, content, is_error=seen.get("is_error") is True)
+            case "AgentErrorEvent":
+                content = text_block(string(event.get("error")))
+                self._result(event, event_id, time, content, is_error=True)
+            case "UserRejectObservation":
+                reason = f"Action rejected: {string(event.get('rejection_reason'))}"
+                self._result(event, event_id, time, text_block(reason), is_error=True)
+            case "Condensation":
+                self._condense(event, event_id, time)
+            case kind:
+                self.session.left_out[string(kind) or "event"] += 1
+
+    def take_action(self, event: dict[str, object]) -> None:
+        event_id, time = str(event.get("id", "")), moment(event.get("timestamp"))
+        given = mapping(event.get("args"))
+        match event.get("action"):
+            case "message":
+                content = text_block(string(given.get("content")))
+                for url in sequence(given.get("image_urls")):
+                    content += image_at(string(url))
+                self._message(event, event_id, time, content)
+            case "condensation":
+                self._condense({**given, "id": event_id}, event_id, time)
+            case "finish" | "think" | "reject":
+                said = given.get("final_thought") or given.get("thought") or event.get("message")
+                self._say(self._response(event) or event_id, event_id, time, Text(string(said)))
+            case str(name) if name in _CALLS:
+                self._call_action(event, event_id, time, name)
+            case None if "observation" in event:
+                self._observe(event, event_id, time)
+            case kind:
+                self.session.left_out[string(kind) or "event"] += 1
+
+    def _message(
+        self,
+        event: dict[str, object],
+        event_id: str,
+        time: datetime | None,
+        content: tuple[Block, ...],
+    ) -> None:
+        if event.get("source") == "agent":
+            for block in content:
+                text = getattr(block, "text", "")
+                self._say(self._response(event) or event_id, event_id, time, Text(text))
+            return
+        if content:
+            is_person = event.get("source") == "user"
+            self.item_of[event_id] = event_id
+            self.session.main.items.append(
+                Prompt(id=event_id, time=time, content=content, is_person=is_person)
+            )
+
+    def _act(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
+        call = mapping(event.get("tool_call"))
+        call_id = string(event.get("tool_call_id")) or string(call.get("id")) or event_id
+        name = string(event.get("tool_name")) or string(call.get("name")) or "unknown"
+        raw = string(call.get("arguments")) or string(
+            mapping(call.get("function")).get("arguments")
+        )
+        given = decode_object(raw.encode("utf-8", "replace")) or mapping(event.get("action"))
+        response = string(event.get("llm_response_id")) or event_id
+        if thought := string(event.get("reasoning_content")):
+            self._say(response, event_id, time, Thought(thought))
+        for block in _content(event.get("thought")):
+            self._say(response, event_id, time, Text(getattr(block, "text", "")))
+        self.calls[event_id] = call_id
+        self._say(response, event_id, time, Call(id=call_id, name=name, input=arguments(given)))
+
+    def _call_action(
+        self, event: dict[str, object], event_id: str, time: datetime | None, name: str
+    ) -> None:
+        told, given = mapping(event.get("tool_call_metadata")), mapping(event.get("args"))
+        call_id = string(told.get("tool_call_id")) or f"event-{event_id}"
+        response = self._response(event) or event_id
+        if thought := string(given.get("thought")):
+            self._say(response, event_id, time, Text(thought))
+        plain = {key: each for key, each in given.items() if key != "thought"}
+        named = string(told.get("function_name")) or name
+        self.calls[event_id] = call_id
+        reply = self._say(
+            response, event_id, time, Call(id=call_id, name=named, input=arguments(plain))
+        )
+        answer = mapping(told.get("model_response"))
+        used = mapping(answer.get("usage"))
+        reply.model = string(answer.get("model")) or reply.model
+        if used:
+            reply.usage = Usage(
+                input_tokens=integer(used.get("prompt_tokens")),
+                output_tokens=integer(used.get("completion_tokens")),
+            )
+
+    def _observe(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
+        call_id = self.calls.get(str(event.get("cause", "")))
+        if call_id is None:
+            self.session.left_out[string(event.get("observation")) or "observation"] += 1
+            return
+        extras = mapping(event.get("extras"))
+        code = mapping(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
+        is_error = event.get("observation") == "error" or integer(code) > 0
+        content = text_block(string(event.get("content")))
+        result = CallResult(id=event_id, time=time, content=content, is_error=is_error)
+        self.session.main.results.setdefault(call_id, result)
+
+    def _result(
+        self,
+        event: dict[str, object],
+        event_id: str,
+        time: datetime | None,
+        content: tuple[Block, ...],
+        *,
+        is_error: bool,
+    ) -> None:
+        named = string(event.get("tool_call_id"))
+        call_id = named or self.calls.get(string(event.get("action_id")), "")
+        result = CallResult(id=event_id, time=time, content=content, is_error=is_error)
+        self.session.main.results.setdefault(call_id, result)
+
+    def _condense(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
+        forgotten = {str(each) for each in sequence(event.get("forgotten_event_ids"))}
+        positions = {key: index for index, key in enumerate(self.item_of)}
+        last = max((positions.get(each, -1) for each in forgotten), default=len(positions))
+        kept = next((item for i, item in enumerate(self.item_of.values()) if i > last), None)
+        summary = string(event.get("summary"))
+        self.session.main.items.append(
+            Compaction(id=event_id, time=time, summary=summary, first_kept_id=kept)
+        )
+
+    def _say(self, response: str, event_id: str, time: datetime | None, part: Part) -> Reply:
+        reply = self.replies.get(response)
+        if reply is None:
+            reply = self.replies[response] = Reply(id=response, time=time, model=self.model)
+            self.session.main.items.append(reply)
+        self.item_of[event_id] = response
+        reply.parts.append(part)
+        return reply
+
+    def _response(self, event: dict[str, object]) -> str:
+        told = mapping(event.get("tool_call_metadata"))
+        answer = string(mapping(told.get("model_response")).get("id"))
+        return answer or string(event.get("llm_response_id"))
+
+
+def _content(value: object) -> tuple[Block, ...]:
+    if isinstance(value, str):
+        return text_block(value)
+    found: tuple[Block, ...] = ()
+    for block in map(mapping, sequence(value)):
+        match block.get("type"):
+            case "text":
+                found += text_block(string(block.get("text")))
+            case "image":
+                for url in sequence(block.get("image_urls")):
+                    found += image_at(string(url))
+            case _:
+                pass
+    return found

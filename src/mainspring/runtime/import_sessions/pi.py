@@ -1,0 +1,217 @@
+"""pi's session files: a header, then entries that form a tree by `parentId`.
+
+The last entry's branch is the conversation. The first version had neither ids nor branches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from mainspring.core.content import Block, plain_text
+from mainspring.core.events import Usage
+from mainspring.runtime.import_sessions.lines import JsonLines, Line
+from mainspring.runtime.import_sessions.source import (
+    Call,
+    CallResult,
+    Compaction,
+    Part,
+    Prompt,
+    Reply,
+    SourceSession,
+    Text,
+    Thought,
+)
+from mainspring.runtime.import_sessions.values import (
+    arguments,
+    image,
+    integer,
+    mapping,
+    moment,
+    sequence,
+    string,
+    text_block,
+)
+
+_BESIDE = frozenset(("label", "session_info", "custom", "thinking_level_change", "model_change"))
+"""Entries that are not part of the conversation, though they stand in the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    number: int
+    id: str
+    parent: str | None
+    value: dict[str, object]
+
+    @property
+    def time(self) -> datetime | None:
+        message = mapping(self.value.get("message"))
+        return moment(self.value.get("timestamp")) or moment(message.get("timestamp"))
+
+
+def is_pi(head: list[dict[str, object]]) -> bool:
+    first = head[0] if head else {}
+    return first.get("type") == "session" and "id" in first and "cwd" in first
+
+
+def source_id(path: Path, head: list[dict[str, object]]) -> str:
+    return (string(head[0].get("id")) if head else "") or path.stem
+
+
+def read(path: Path) -> SourceSession:
+    """Raises: InvalidInput, OSError."""
+    session = SourceSession(format="pi", path=str(path))
+    lines = JsonLines(path, session.findings)
+    entries: list[_Entry] = []
+    for line in lines:
+        if line.value.get("type") == "session":
+            _describe(session, line.value)
+        else:
+            entries.append(_entry(line, entries))
+    session.sha256 = lines.sha256
+    session.id = session.id or path.stem
+    for entry in _branch(entries, session, lines):
+        _take(session, entry)
+    return session
+
+
+def _describe(session: SourceSession, header: dict[str, object]) -> None:
+    session.id = string(header.get("id")) or session.id
+    session.started = moment(header.get("timestamp"))
+    found = {
+        "cwd": string(header.get("cwd")),
+        "version": str(integer(header.get("version")) or 1),
+        "parent_session": string(header.get("parentSession")),
+    }
+    session.metadata.update({key: each for key, each in found.items() if each})
+
+
+def _entry(line: Line, before: list[_Entry]) -> _Entry:
+    entry_id = string(line.value.get("id"))
+    if entry_id and "parentId" in line.value:
+        return _Entry(line.number, entry_id, string(line.value["parentId"]) or None, line.value)
+    parent = before[-1].id if before else None
+    return _Entry(line.number, entry_id or f"line-{line.number}", parent, line.value)
+
+
+def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> list[_Entry]:
+    known = {each.id: index for index, each in enumerate(entries)}
+    chosen: set[int] = set()
+    at = len(entries) - 1 if entries else None
+    while at is not None and at not in chosen:
+        chosen.add(at)
+        entry = entries[at]
+        if entry.parent is None:
+            break
+        above = known.get(entry.parent)
+        if above is None and at > 0:
+            lines.found(entry.number, "its parent is not in the file; the entry before it is used")
+            above = at - 1
+        at = above
+    session.left_out["other branch"] += len(entries) - len(chosen)
+    return [entries[i] for i in sorted(chosen)]
+
+
+def _take(session: SourceSession, entry: _Entry) -> None:
+    value, items = entry.value, session.main.items
+    match value.get("type"):
+        case "message":
+            _take_message(session, entry, mapping(value.get("message")))
+        case "custom_message":
+            _add(session, entry, _content(value.get("content")))
+        case "branch_summary":
+            _add(session, entry, text_block(string(value.get("summary"))))
+        case "compaction":
+            summary = string(value.get("summary"))
+            kept = string(value.get("firstKeptEntryId")) or None
+            items.append(
+                Compaction(id=entry.id, time=entry.time, summary=summary, first_kept_id=kept)
+            )
+        case "session_info":
+            session.title = string(value.get("name")) or session.title
+        case kind:
+            if string(kind) not in _BESIDE:
+                session.left_out[string(kind) or "entry"] += 1
+
+
+def _take_message(session: SourceSession, entry: _Entry, message: dict[str, object]) -> None:
+    match message.get("role"):
+        case "user":
+            _add(session, entry, _content(message.get("content")), is_person=True)
+        case "assistant":
+            session.main.items.append(_reply(entry, message))
+        case "toolResult":
+            result = CallResult(
+                id=entry.id,
+                time=entry.time,
+                content=_content(message.get("content")),
+                is_error=message.get("isError") is True,
+            )
+            session.main.results.setdefault(string(message.get("toolCallId")), result)
+        case "bashExecution" if message.get("excludeFromContext") is not True:
+            ran = f"Ran `{string(message.get('command'))}`\n{string(message.get('output'))}"
+            _add(session, entry, text_block(ran))
+        case "custom" | "hookMessage":
+            _add(session, entry, _content(message.get("content")))
+        case "branchSummary" | "compactionSummary":
+            _add(session, entry, text_block(string(message.get("summary"))))
+        case role:
+            session.left_out[string(role) or "message"] += 1
+
+
+def _add(
+    session: SourceSession, entry: _Entry, content: tuple[Block, ...], *, is_person: bool = False
+) -> None:
+    if plain_text(content) or len(content) > 0:
+        session.main.items.append(
+            Prompt(id=entry.id, time=entry.time, content=content, is_person=is_person)
+        )
+
+
+def _reply(entry: _Entry, message: dict[str, object]) -> Reply:
+    usage = mapping(message.get("usage"))
+    return Reply(
+        id=entry.id,
+        time=entry.time,
+        parts=[part for each in sequence(message.get("content")) for part in _part(mapping(each))],
+        model=string(message.get("model")) or None,
+        usage=Usage(
+            input_tokens=integer(usage.get("input")),
+            cache_creation_input_tokens=integer(usage.get("cacheWrite")),
+            cache_read_input_tokens=integer(usage.get("cacheRead")),
+            output_tokens=integer(usage.get("output")),
+        ),
+        stop_reason=string(message.get("stopReason")) or None,
+    )
+
+
+def _part(block: dict[str, object]) -> list[Part]:
+    match block.get("type"):
+        case "text":
+            return [Text(string(block.get("text")))]
+        case "thinking":
+            return [Thought(string(block.get("thinking")))]
+        case "toolCall":
+            call_id, name = string(block.get("id")), string(block.get("name"))
+            if not call_id or not name:
+                return []
+            return [Call(id=call_id, name=name, input=arguments(block.get("arguments")))]
+        case _:
+            return []
+
+
+def _content(value: object) -> tuple[Block, ...]:
+    if isinstance(value, str):
+        return text_block(value)
+    found: tuple[Block, ...] = ()
+    for block in map(mapping, sequence(value)):
+        match block.get("type"):
+            case "text":
+                found += text_block(string(block.get("text")))
+            case "image":
+                found += image(string(block.get("mimeType")), string(block.get("data")))
+            case _:
+                pass
+    return found

@@ -1,0 +1,137 @@
+"""A session as another tool recorded it, in the one shape that all readers produce."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from mainspring.core.content import Block
+from mainspring.core.events import Usage
+
+Format: TypeAlias = Literal["claude-code", "codex", "pi", "openhands"]
+FORMATS: tuple[Format, ...] = ("claude-code", "codex", "pi", "openhands")
+TOOL_NAMES: dict[Format, str] = {
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "pi": "pi",
+    "openhands": "OpenHands",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something in a file that could not be imported."""
+
+    path: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """Text or images that the model was given outside of tool results."""
+
+    id: str
+    time: datetime | None
+    content: tuple[Block, ...]
+    is_person: bool = True
+    """Whether a person wrote it; otherwise the tool did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    id: str
+    name: str
+    input: dict[str, object]
+
+
+Part: TypeAlias = Thought | Text | Call
+
+
+@dataclass(slots=True, kw_only=True)
+class Reply:
+    """One answer of the model."""
+
+    id: str
+    time: datetime | None
+    parts: list[Part] = field(default_factory=list[Part])
+    model: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    stop_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """From here on the model was given a summary of what came before."""
+
+    id: str
+    time: datetime | None
+    summary: str
+    first_kept_id: str | None = None
+    """The first item that it was still given as it is; absent: none."""
+
+
+Item: TypeAlias = Prompt | Reply | Compaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    id: str
+    time: datetime | None
+    content: tuple[Block, ...]
+    is_error: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceThread:
+    """A conversation: the session's own, or that of a subagent."""
+
+    items: list[Item] = field(default_factory=list[Item])
+    results: dict[str, CallResult] = field(default_factory=dict[str, CallResult])
+    """By the id of the call."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Subagent:
+    id: str
+    name: str
+    call_id: str | None
+    """The call that started it, if that is known."""
+    thread: SourceThread
+    description: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceSession:
+    format: Format
+    path: str
+    id: str = ""
+    title: str | None = None
+    started: datetime | None = None
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    """Where it ran and with which version of the tool, as far as the file says."""
+    main: SourceThread = field(default_factory=SourceThread)
+    subagents: list[Subagent] = field(default_factory=list[Subagent])
+    sha256: str = ""
+    findings: list[Finding] = field(default_factory=list[Finding])
+    left_out: Counter[str] = field(default_factory=Counter[str])
+    """Entries that are not part of the conversation, by kind."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(isinstance(each, Prompt | Reply) for each in self.main.items)

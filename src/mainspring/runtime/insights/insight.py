@@ -1,0 +1,132 @@
+"""An insight: one thing that several places in the logs show, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from mainspring.core.envelope import Event
+from mainspring.harness.permissions.names import ours
+
+Kind: TypeAlias = Literal["waste", "failure", "missing_rule", "unused"]
+
+BYTES_PER_TOKEN = 4
+MAX_KEYS = 50_000
+"""Of each kind, so that the memory stays bounded whatever the logs have."""
+MAX_PLACES = 20
+_MAX_EVENTS = 5
+_MAX_SUBJECT = 160
+_TELLING = ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description")
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a session shows it."""
+
+    session_id: str
+    events: tuple[int, ...]
+    """Numbers of the first events that do."""
+
+
+class Insight(Struct, frozen=True, kw_only=True):
+    kind: Kind
+    topic: str
+    """What sort of waste, failure and so on: a fixed word for programs."""
+    title: str
+    count: int
+    sessions: int
+    """How many show it."""
+    tokens: int
+    """Estimated, where it costs tokens; else 0."""
+    places: tuple[Place, ...]
+    action: str
+    """What to do about it."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Everything in the logs that shows the same. Sessions are looked at one after the other."""
+
+    count: int = 0
+    tokens: int = 0
+    sessions: int = 0
+    places: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _last: str = ""
+
+    def add(self, session_id: str, seq: int, *, tokens: int = 0, count: int = 1) -> None:
+        self.count += count
+        self.tokens += tokens
+        if session_id != self._last:
+            self.sessions += 1
+            self._last = session_id
+        if session_id in self.places or len(self.places) < MAX_PLACES:
+            seqs = self.places.setdefault(session_id, [])
+            if len(seqs) < _MAX_EVENTS:
+                seqs.append(seq)
+
+    def shown_by(self) -> tuple[Place, ...]:
+        return tuple(
+            Place(session_id=session_id, events=tuple(seqs))
+            for session_id, seqs in self.places.items()
+        )
+
+
+@dataclass(slots=True)
+class Groups:
+    """Groups by what they have in common; no more than `MAX_KEYS` of them."""
+
+    by_key: dict[str, Group] = field(default_factory=dict[str, Group])
+
+    def group(self, key: str) -> Group:
+        """One that is not kept, if there are too many."""
+        found = self.by_key.get(key)
+        if found is None:
+            found = Group()
+            if len(self.by_key) < MAX_KEYS:
+                self.by_key[key] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallMade:
+    """A call of a tool, as the detectors look at it."""
+
+    event: Event
+    tool: str
+    """By our name for it."""
+    input: Mapping[str, object]
+
+    @property
+    def subject(self) -> str:
+        return subject(self.tool, self.input)
+
+    @property
+    def command(self) -> str | None:
+        return command_of(self.input)
+
+
+def call_made(event: Event, name: str, given: Mapping[str, object]) -> CallMade:
+    return CallMade(event=event, tool=ours(name), input=given)
+
+
+def command_of(given: Mapping[str, object]) -> str | None:
+    """What a call has a shell do; `None` if it does something else."""
+    value = given.get("command", given.get("cmd"))
+    if isinstance(value, list):
+        parts = [str(each) for each in cast("list[object]", value)]
+        is_wrapped = len(parts) == 3 and parts[1] in ("-c", "-lc")
+        value = parts[2] if is_wrapped else " ".join(parts)
+    return " ".join(value.split()) if isinstance(value, str) and value.strip() else None
+
+
+def subject(tool: str, given: Mapping[str, object]) -> str:
+    """A call in a few words."""
+    telling = command_of(given) or next((str(given[key]) for key in _TELLING if given.get(key)), "")
+    return shortened(f"{tool} {telling}".strip())
+
+
+def shortened(text: str, most: int = _MAX_SUBJECT) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -1,0 +1,139 @@
+"""Readers of other tools' files take anything: what is wrong is a finding, never an exception."""
+
+import json
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.sender import at_machine
+from mainspring.harness.ensemble import Ensemble
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.runtime.import_sessions.finding import Readers, candidates
+from mainspring.runtime.import_sessions.plan import plan
+from mainspring.runtime.import_sessions.source import Call, Reply, SourceSession
+from mainspring.runtime.import_sessions.storing import store
+
+FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign_sessions"
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+FILES = sorted(
+    path for path in FOREIGN.rglob("*.json*") if path.suffix == ".jsonl" or "old" in path.parts[-2]
+)
+ODD: list[Any] = [None, True, 0, -1, 10**30, 1.5, "", "x", [], [None], {}, {"type": 7}, "\ud800"]
+
+
+def mangled(text: str, dice: random.Random) -> bytes:
+    """One line cut, doubled, emptied, or with one of its values replaced by something odd."""
+    lines = text.splitlines()
+    at = dice.randrange(len(lines))
+    match dice.randrange(6):
+        case 0:
+            lines[at] = lines[at][: dice.randrange(len(lines[at]) + 1)]
+        case 1:
+            lines.insert(at, lines[at])
+        case 2:
+            lines[at] = json.dumps(dice.choice(ODD))
+        case 3:
+            del lines[at]
+        case 4:
+            return b"\n".join(each.encode() for each in lines[:at]) + b"\n\xff\xfe{\n"
+        case _:
+            lines[at] = with_odd_value(lines[at].rstrip(","), dice)
+    return "\n".join(lines).encode()
+
+
+def with_odd_value(line: str, dice: random.Random) -> str:
+    try:
+        value: Any = json.loads(line)
+    except ValueError:
+        return line
+    inner: Any = value
+    while isinstance(inner, dict | list) and inner:
+        key: Any = dice.choice(list(inner) if isinstance(inner, dict) else list(range(len(inner))))  # pyright: ignore[reportUnknownArgumentType]
+        if dice.random() < 0.4 or not isinstance(inner[key], dict | list):
+            inner[key] = dice.choice(ODD)
+            break
+        inner = cast("Any", inner[key])
+    return json.dumps(value)
+
+
+def read(path: Path) -> SourceSession | None:
+    try:
+        [found] = list(candidates(path))
+    except InvalidInput:
+        return None
+    return Readers().read(found.path, found.format)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[:20])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seed=st.integers(0, 2**32))
+def test_no_mangled_line_ends_an_import(path: Path, seed: int, tmp_path: Path):
+    file = tmp_path / path.name
+    file.write_bytes(mangled(path.read_text(), random.Random(seed)))
+    try:
+        session = read(file)
+    except InvalidInput:
+        assert path.suffix == ".json"  # one value, which is JSON as a whole or not at all
+        return
+    if session is None:
+        return
+    planned = plan(session, scrub=bytes, now=NOW)
+    assert len({event.id for event in planned.events}) == len(planned.events)
+    for finding in session.findings:
+        assert finding.line > 0
+
+
+async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Path):
+    async with open_sqlite(tmp_path / "log.db") as opened:
+        log = SessionLog(opened)
+        for path in FILES:
+            source = read(path)
+            assert source is not None
+            stored = await store(log, source, now=NOW, importer=at_machine("ada"))
+            session = await log.session(stored.session_id)
+            ensemble = Ensemble.of(await log.read(session.id), session.thread_id)
+            thread, spent = ensemble.main.thread, ensemble.main.account.spent
+            assert thread.turns > 0
+            assert (spent.turns, spent.input_tokens, spent.tool_calls) == (0, 0, 0)
+            assert not thread.gear.prompts
+            assert not thread.gear.calls
+            assert not thread.gear.permissions
+            assert thread.is_answered
+            assert not thread.running
+            assert not [
+                call for each in ensemble.members.values() for call in each.thread.unsettled()
+            ]
+
+
+def test_no_event_is_later_than_its_import_whatever_the_file_says(tmp_path: Path):
+    file = tmp_path / "future.jsonl"
+    said = {"type": "user", "uuid": "1", "sessionId": "s", "message": {"content": "hello"}}
+    file.write_text(json.dumps({**said, "timestamp": "2999-01-01T00:00:00Z"}))
+    session = read(file)
+    assert session is not None
+    assert {event.time for event in plan(session, scrub=bytes, now=NOW).events} == {NOW}
+
+
+def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
+    path = FOREIGN / "claude/projects/-home-ada-shop/7c1e0a52-0000-4000-8000-000000000001.jsonl"
+    session = read(path)
+    assert session is not None
+    first = next(item for item in session.main.items if isinstance(item, Reply))
+    calls = [part.id for part in first.parts if isinstance(part, Call)]
+    assert calls == ["toolu_read", "toolu_bash"]
+    assert session.main.results["toolu_bash"].is_error
+    assert set(calls) <= set(session.main.results)
+    assert first.usage.output_tokens == 180
+    assert [(each.name, each.call_id) for each in session.subagents] == [
+        ("price-checker", "toolu_task")
+    ]
+    assert session.left_out["other branch"] == 2
