@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from mainspring.capabilities.hooks.ask import Ports
 from mainspring.capabilities.hooks.command import Surroundings
-from mainspring.capabilities.hooks.config import HookConfig, Scope, parse_hooks
+from mainspring.capabilities.hooks.config import HookConfig, PluginFolder, Scope, parse_hooks
 from mainspring.capabilities.hooks.runner import HookRunner
 from mainspring.capabilities.hooks.runner import Policy as HookPolicy
 from mainspring.capabilities.hooks.runner import Session as HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.facts import HookRan
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.permissions.judged import after, judged_call
@@ -27,8 +29,34 @@ from mainspring.wiring.adopted import Adopted
 from mainspring.wiring.policies import HookSettings
 from mainspring.wiring.verdicts import Asked
 
+_HOOK_RAN = str(HookRan.__struct_config__.tag)
 _TRUSTED: tuple[Scope, ...] = ("managed", "user")
 _OWN: tuple[Scope, ...] = ("project", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookTalk:
+    """What hooks ask and say outside of their answers."""
+
+    ask: Asked
+    overheard: list[KnownPayload]
+    """What the models cost that hooks ask."""
+    warn: Callable[[str], None]
+    ran_before: Collection[tuple[str, str]] = ()
+
+
+async def hooks_run(opening: Opening, adopted: Adopted) -> set[tuple[str, str]]:
+    """Event and handler of the hooks that have run in this session, if one of them is to run
+    only once."""
+    if not any(b'"once":true' in bytes(each) for each in adopted.hooks):
+        return set()
+    events = await opening.log.read(opening.writer.session_id, types=[_HOOK_RAN])
+    payloads = [event.payload for event in events]
+    return {
+        (each.hook_event, each.handler)
+        for each in payloads
+        if isinstance(each, HookRan) and each.outcome == "ok"
+    }
 
 
 def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
@@ -37,13 +65,17 @@ def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], t
     Raises:
         InvalidInput: they cannot be understood.
     """
-    configs = [
-        parse_hooks({"hooks": each.hooks}, scope=each.scope, source=each.source)
-        for each in said
-        if each.scope != "session"
-    ]
+    configs = [_config(each, each.scope) for each in said if each.scope != "session"]
     kept = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
     return kept, tuple(warning for config in configs for warning in config.warnings)
+
+
+def _config(said: HookSettings, scope: Scope) -> HookConfig:
+    config = parse_hooks({"hooks": said.hooks}, scope=scope, source=said.source)
+    if said.plugin is None:
+        return config
+    root, data = said.plugin
+    return msgspec.structs.replace(config, plugin=PluginFolder(root=root, data=data))
 
 
 def hook_runner(
@@ -51,13 +83,9 @@ def hook_runner(
     adopted: Adopted,
     opening: Opening,
     gates: Gatekeeper,
-    ask: Asked,
-    overheard: list[KnownPayload],
+    talk: HookTalk,
 ) -> HookRunner:
-    """Runs those that come from a trusted place; enter it before it is asked anything.
-
-    What models cost that hooks ask is `overheard`.
-    """
+    """Runs those that come from a trusted place; enter it before it is asked anything."""
 
     agent = opening.subagent
     about = {} if agent is None else {"agent_id": opening.thread.id, "agent_type": agent}
@@ -78,13 +106,17 @@ def hook_runner(
         return forbids(parse_rule(text), judged, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, facts = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
-        overheard.extend(facts)
+        said, facts = await talk.ask(
+            "Answer with the JSON that is asked for, and nothing else.", prompt
+        )
+        talk.overheard.extend(facts)
         return said
 
     return HookRunner(
         tuple(msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks),
-        HookSession(told=told, matches_rule=matches_rule),
+        HookSession(
+            told=told, matches_rule=matches_rule, ran_before=talk.ran_before, warn=talk.warn
+        ),
         Ports(
             surroundings=Surroundings(
                 project=Path(adopted.policy.workspace),

@@ -178,10 +178,13 @@ class Outfitter:
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
-                ask = asked_of(self._shelf, opening.agent.model)
-                runner = hooks.hook_runner(
-                    self._settings, shared.adopted, opening, gates, ask, overheard
+                talk = hooks.HookTalk(
+                    ask=asked_of(self._shelf, opening.agent.model),
+                    overheard=overheard,
+                    warn=partial(self._warn, wish),
+                    ran_before=await hooks.hooks_run(opening, shared.adopted),
                 )
+                runner = hooks.hook_runner(self._settings, shared.adopted, opening, gates, talk)
                 gates.hooks = await stack.enter_async_context(runner)
                 for warning in runner.warnings:
                     self._warn(wish, warning)

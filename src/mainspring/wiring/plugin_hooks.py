@@ -55,10 +55,13 @@ def _of(plugin: Plugin) -> Iterator[HookSettings]:
     places = {
         "${CLAUDE_PLUGIN_ROOT}": str(plugin.root),
         "${CLAUDE_PLUGIN_DATA}": str(plugin.data),
+        "${PLUGIN_ROOT}": str(plugin.root),
+        "${PLUGIN_DATA}": str(plugin.data),
     }
+    folders = (str(plugin.root), str(plugin.data))
     for each in plugin.hooks:
         said = cast("dict[str, object]", _placed(each.hooks, places))
-        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said)
+        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, plugin=folders)
 
 
 def _placed(said: object, places: dict[str, str]) -> object:

@@ -65,6 +65,8 @@ class HookSettings:
     source: str
     hooks: Mapping[str, object]
     """As the file has them."""
+    plugin: tuple[str, str] | None = None
+    """Root and data folder of the plugin that brings them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

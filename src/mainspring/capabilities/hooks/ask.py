@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 import anyio
@@ -16,6 +16,7 @@ from mainspring.capabilities.hooks.config import (
     Handler,
     Http,
     McpTool,
+    PluginFolder,
     Prompt,
     Remind,
 )
@@ -74,6 +75,11 @@ class Question:
     occasion: Occasion
     payload: bytes
     ports: Ports = field(repr=False)
+
+    def of_plugin(self, plugin: PluginFolder | None) -> Question:
+        """For a handler that this plugin brings."""
+        around = replace(self.ports.surroundings, plugin=plugin)
+        return replace(self, ports=replace(self.ports, surroundings=around)) if plugin else self
 
     async def put_to(self, handler: Askable, *, seconds: float) -> Answered:
         """Whatever the handler does, there is an answer, and in time."""

@@ -18,7 +18,8 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from mainspring.capabilities.hooks.config import Command
+from mainspring.capabilities.hooks.config import Command, PluginFolder
+from mainspring.capabilities.hooks.plugin_copy import PluginCopies, led_to_copy
 from mainspring.capabilities.hooks.scripts import NotVouchedFor, Scripts, from_copies
 from mainspring.capabilities.hooks.verdict import Failed, Reply, read_exit
 from mainspring.core.hook import HookEvent
@@ -52,6 +53,9 @@ class Surroundings:
     """Names of variables that they get besides."""
     scripts: Scripts | None = None
     """What they may run of folders that an agent may write to; `None`: anything."""
+    plugin: PluginFolder | None = None
+    """The plugin that brings the hook."""
+    plugin_copies: PluginCopies | None = None
 
     def variables(self, event: HookEvent) -> dict[str, str]:
         names = _PASSED | self.also_passed
@@ -77,10 +81,7 @@ async def run_command(
     variables = around.variables(event)
     with ExitStack() as files:
         try:
-            words = await anyio.to_thread.run_sync(
-                files.enter_context,
-                from_copies((handler.command, *(handler.args or ())), around.scripts),
-            )
+            words = await _words(handler, around, files, variables)
         except NotVouchedFor as error:
             return Failed(str(error), is_changed=True)
         argv = _argv(handler, words, variables)
@@ -105,6 +106,27 @@ async def run_command(
     if status is None:
         return Failed(f"wrote more than {MAX_BYTES} bytes")
     return read_exit(event, status, stdout=bytes(stdout.heard), stderr=bytes(stderr.heard))
+
+
+async def _words(
+    handler: Command, around: Surroundings, files: ExitStack, variables: dict[str, str]
+) -> tuple[str, ...]:
+    """The words of the command, with copies in place of the files that it runs; and what a plugin's
+    hook finds in its variables.
+
+    Raises: NotVouchedFor.
+    """
+    words, scripts = (handler.command, *(handler.args or ())), around.scripts
+    plugin, copies = around.plugin, around.plugin_copies
+    if plugin is None or copies is None or scripts is None:
+        return await anyio.to_thread.run_sync(files.enter_context, from_copies(words, scripts))
+    copy = await copies.of(plugin.root, scripts)
+    await anyio.to_thread.run_sync(lambda: os.makedirs(plugin.data, mode=0o700, exist_ok=True))
+    root = {name: str(copy) for name in ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT")}
+    data = {name: plugin.data for name in ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")}
+    variables.update({**root, **data})
+    led = led_to_copy(words, plugin.root, copy, scripts)
+    return await anyio.to_thread.run_sync(files.enter_context, led)
 
 
 def _argv(handler: Command, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:

@@ -146,6 +146,12 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     matcher: str = ""
 
 
+class PluginFolder(Struct, frozen=True, kw_only=True):
+    root: str
+    data: str
+    """Where the plugin may store files that outlive an update of it."""
+
+
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hooks of one file. What a session has of these at its start holds to its end."""
 
@@ -153,6 +159,8 @@ class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str
     hooks: tuple[Hook, ...] = ()
     warnings: tuple[str, ...] = ()
+    plugin: PluginFolder | None = None
+    """The plugin that brings them."""
 
 
 class _Group(Struct, frozen=True, kw_only=True):

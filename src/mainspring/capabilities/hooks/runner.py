@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 import anyio
+import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -24,11 +25,13 @@ from mainspring.capabilities.hooks.config import (
     Handler,
     Hook,
     HookConfig,
+    PluginFolder,
     Prompt,
     Scope,
     in_order,
 )
 from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, spellings
+from mainspring.capabilities.hooks.plugin_copy import PluginCopies
 from mainspring.capabilities.hooks.python import PythonHook
 from mainspring.capabilities.hooks.verdict import GATES, Failed, combine
 from mainspring.core.hook import NOTHING_SAID, HookEvent, Occasion, Ruling
@@ -63,6 +66,8 @@ class Session:
     wake: Wake | None = None
     ran_before: Collection[tuple[str, str]] = ()
     """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
+    warn: Callable[[str], None] = lambda _: None
+    """Shows people what hooks say to them, and what of a hook's output has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,7 @@ class _Wired:
     wants: Matcher
     handler: Askable
     seconds: float
+    plugin: PluginFolder | None = None
 
     @property
     def name(self) -> tuple[str, str]:
@@ -98,7 +104,9 @@ class HookRunner:
         python: Sequence[PythonHook] = (),
     ) -> None:
         self._session = session
-        self._ports = ports
+        self._copies = PluginCopies()
+        around = replace(ports.surroundings, plugin_copies=self._copies)
+        self._ports = replace(ports, surroundings=around)
         self._policy = policy or Policy()
         self._spent = set(session.ran_before)
         self._background = Background(session.wake)
@@ -107,8 +115,9 @@ class HookRunner:
         ordered = in_order(tuple(configs))
         self.warnings = _warnings(ordered, self._policy.trusted)
         """For people, at the session's start."""
-        trusted = [hook for c in ordered if c.scope in self._policy.trusted for hook in c.hooks]
-        self._wired = [*map(self._wire_python, python), *map(self._wire, trusted)]
+        trusted = [config for config in ordered if config.scope in self._policy.trusted]
+        wired = [self._wire(hook, config.plugin) for config in trusted for hook in config.hooks]
+        self._wired = [*map(self._wire_python, python), *wired]
 
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -124,12 +133,13 @@ class HookRunner:
             self._group.cancel_scope.cancel()
         self._group = None
         await self._stack.aclose()
+        await anyio.to_thread.run_sync(self._copies.close)
 
     async def run(self, occasion: Occasion) -> Ruling:
         late = self._background.take(occasion.event)
         wanted = self._wanted(occasion)
         if not wanted:
-            return combine(occasion.event, late) if late else NOTHING_SAID
+            return self._shown(combine(occasion.event, late)) if late else NOTHING_SAID
         payload = self._payload(occasion)
         if isinstance(payload, Failed):
             answers = [_unasked(wired, occasion, payload) for wired in wanted]
@@ -137,15 +147,21 @@ class HookRunner:
             question = Question(occasion=occasion, payload=payload, ports=self._ports)
             answers = await self._answers(question, wanted)
         rulings = [self._ruling(answered) for answered in answers]
-        return combine(occasion.event, [*late, *rulings])
+        return self._shown(combine(occasion.event, [*late, *rulings]))
 
-    def _wire(self, hook: Hook) -> _Wired:
+    def _shown(self, ruling: Ruling) -> Ruling:
+        for message in ruling.messages:
+            self._session.warn(message)
+        return ruling
+
+    def _wire(self, hook: Hook, plugin: PluginFolder | None) -> _Wired:
         asked = hook.handler.timeout_seconds or _usual_seconds(hook.handler)
         return _Wired(
             event=hook.event,
             wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
             handler=hook.handler,
             seconds=min(asked, self._policy.max_seconds),
+            plugin=plugin,
         )
 
     def _wire_python(self, hook: PythonHook) -> _Wired:
@@ -163,7 +179,8 @@ class HookRunner:
         for wired in self._wired:
             if wired.event != occasion.event or not wired.wants(names):
                 continue
-            is_heard = any(other.handler == wired.handler for other in wanted)
+            same = ((other.handler, other.plugin) for other in wanted)
+            is_heard = (wired.handler, wired.plugin) in same
             is_spent = wired.is_once and wired.name in self._spent
             if not is_heard and not is_spent and self._applies(wired, occasion):
                 wanted.append(wired)
@@ -200,7 +217,8 @@ class HookRunner:
         answers: dict[int, Answered] = {}
 
         async def ask(index: int, wired: _Wired) -> None:
-            answers[index] = await question.put_to(wired.handler, seconds=wired.seconds)
+            asked = question.of_plugin(wired.plugin)
+            answers[index] = await asked.put_to(wired.handler, seconds=wired.seconds)
             if wired.is_once and answers[index].fact().outcome != "ok":
                 self._spent.discard(wired.name)  # it has not done yet what it is for
 
@@ -211,7 +229,8 @@ class HookRunner:
                 if not isinstance(wired.handler, Command) or not wired.handler.in_background:
                     group.start_soon(ask, index, wired)
                     continue
-                self._background.start(self._group, question, wired.handler, seconds=wired.seconds)
+                asked = question.of_plugin(wired.plugin)
+                self._background.start(self._group, asked, wired.handler, seconds=wired.seconds)
         return [answers[index] for index in sorted(answers)]
 
     def _ruling(self, answered: Answered) -> Ruling:
@@ -225,6 +244,8 @@ class HookRunner:
                     )
                 return Ruling(messages=(said,), ran=(fact,))
             case Ruling() as ruling:
+                for what in ruling.ignored:
+                    self._session.warn(f"hook {answered.label}: {what}")
                 return replace(ruling, ran=(fact,))
 
 
