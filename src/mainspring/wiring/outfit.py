@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.tools.ask import ASK_USER
+from mainspring.capabilities.tools.ask import ASK_USER, EXIT_PLAN
 from mainspring.capabilities.workspace.bounds import Root
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.capabilities.workspace.tree import Tree
@@ -208,7 +208,7 @@ class Outfitter:
                 tools=[*tools.values(), *loading(deferred)],
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=frozenset(deferred),
-                client_tools=[ASK_USER] if wish.is_attended else [],
+                client_tools=[ASK_USER, EXIT_PLAN] if wish.is_attended else [],
                 aliases=ALIASES,
                 box=None if hands is None else hands.box,
                 snapshots=WorkspaceSnapshots(station.tree, station.places.snapshots),

@@ -11,7 +11,6 @@ import anyio
 
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import MainspringError
-from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen, counted
@@ -20,12 +19,10 @@ from mainspring.edges.cli.saying import is_brought, say
 from mainspring.edges.cli.slash import show, show_help, show_unknown
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status
 from mainspring.runtime.commands import (
-    APPROVED,
     At,
     Typed,
     agent_types,
     known,
-    mode_update,
     perform,
     skills_of,
     typed,
@@ -41,7 +38,6 @@ __all__ = ["Wanted", "chat"]
 INTERRUPTED = 130
 _BEGINNING = ("plan", "mode")
 """Commands that a session can begin with; the others are about one that there is."""
-_VERDICTS = {"y": "default", "e": "acceptEdits"}
 
 
 async def chat(settings: Settings, *, wanted: Wanted, resume: str | None) -> int:
@@ -72,6 +68,7 @@ class _Chat:
         self._session: Session | None = stage.session
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
+        self._is_mode_told = False
         keyboard.complete(lambda: [f"/{each.name}" for each in known(self._agent)])
 
     async def run(self) -> int:
@@ -141,53 +138,22 @@ class _Chat:
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run it until it waits for words; an exit status, if the chat is over."""
-        while True:
-            result = await attended(self._settings, session, own=own, keyboard=self._keyboard)
-            if isinstance(result, Left):
-                return INTERRUPTED
-            if result is None:
-                return None
+        result = await attended(self._settings, session, own=own, keyboard=self._keyboard)
+        if isinstance(result, Left):
+            return INTERRUPTED
+        if result is not None:
             await report_end(self._notes, session, result)
             tell_status(self._notes, result)
-            answer = await self._on_plan(session, result)
-            if answer is None:
-                return None
-            if typed(answer) is not None:
-                return await self._take(answer)
-            own = {await self._say_to_plan(session, answer)}
+            await self._tell_mode(session, result)
+        return None
 
-    async def _on_plan(self, session: Session, result: Result) -> str | None:
-        """A turn that ends in the mode plan proposes one: what its user says to it, if anything."""
-        is_proposed = result.reason == "completed" and is_somebody_there()
-        if not is_proposed or await mode_of(session.log, session.id) != "plan":
-            return None
-        self._say("")
-        self._say("is that the plan?", "bold yellow")
-        for key, meaning in (
-            ("y", "carry it out, and ask before changes"),
-            ("e", "carry it out; edits in the workspace pass"),
-            ("n", "not now"),
-        ):
-            self._notes.whole((f"  {key}  ", "bold"), (meaning, ""))
-        self._keyboard.forget()
-        try:
-            answer = self._keyboard.line("[y/e/n] or what to change: ").strip()
-        except (EOFError, KeyboardInterrupt):
-            self._say("")
-            answer = ""
-        if answer.lower() in ("", "n", "no"):
-            self._say("still in the mode plan; /mode default leaves it", "dim")
-            return None
-        return answer
-
-    async def _say_to_plan(self, session: Session, answer: str) -> str:
-        """Approve it, or have it changed; the id of the message that does it."""
-        mode = _VERDICTS.get({"yes": "y"}.get(answer.lower(), answer.lower()))
-        if mode is None:
-            return (await session.send(unescaped(answer))).event_id
-        await session.permit(*mode_update(mode).updates)
-        self._say(f"approved; mode {mode}", "dim")
-        return (await session.send(APPROVED)).event_id
+    async def _tell_mode(self, session: Session, result: Result) -> None:
+        """Once: a turn that ends in the mode plan, without a plan, is not a question."""
+        if self._is_mode_told or result.reason != "completed":
+            return
+        if await mode_of(session.log, session.id) == "plan":
+            self._say("mode plan: nothing is changed; /mode default leaves it", "dim")
+            self._is_mode_told = True
 
     async def _command(self, command: Typed, message: str) -> int | None:
         match command.name:
