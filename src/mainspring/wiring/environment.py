@@ -59,6 +59,8 @@ class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
     limits: _Limits = _Limits()
     secrets: tuple[str, ...] | None = None
     """Names of secrets in the vault that programs may use; all that have hosts, unless given."""
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    """What `env` of the settings files gives to programs."""
 
     @property
     def rules(self) -> network.Rules | None:
@@ -66,10 +68,12 @@ class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
         return network.parse_rules(self.networking) if self.networking else None
 
 
-def read_environment(raw: Mapping[str, object]) -> Environment:
+def read_environment(
+    raw: Mapping[str, object], variables: Mapping[str, str] | None = None
+) -> Environment:
     """Raises: InvalidInput."""
     try:
-        environment = msgspec.convert(raw, Environment)
+        environment = msgspec.convert({**raw, "variables": dict(variables or {})}, Environment)
         _ = environment.rules
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import msgspec
 
 from mainspring.capabilities.hooks.ask import Ports
 from mainspring.capabilities.hooks.command import Surroundings
-from mainspring.capabilities.hooks.config import HookConfig, PluginFolder, Scope, parse_hooks
+from mainspring.capabilities.hooks.config import HookConfig, Scope, for_subagent, parse_hooks
 from mainspring.capabilities.hooks.runner import HookRunner
 from mainspring.capabilities.hooks.runner import Policy as HookPolicy
 from mainspring.capabilities.hooks.runner import Session as HookSession
@@ -27,6 +28,7 @@ from mainspring.harness.permissions.rules import forbids, parse_rule
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.adopted import Adopted
 from mainspring.wiring.policies import HookSettings
+from mainspring.wiring.preferences import Preferences
 from mainspring.wiring.verdicts import Asked
 
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
@@ -36,16 +38,38 @@ _OWN: tuple[Scope, ...] = ("project", "local")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookTalk:
-    """What hooks ask and say outside of their answers."""
+    """What hooks find around them, and what they ask and say outside of their answers."""
 
+    settings: Settings
+    preferences: Preferences
     ask: Asked
     overheard: list[KnownPayload]
     """What the models cost that hooks ask."""
     warn: Callable[[str], None]
-    ran_before: Collection[tuple[str, str]] = ()
 
 
-async def hooks_run(opening: Opening, adopted: Adopted) -> set[tuple[str, str]]:
+async def enter_hooks(
+    stack: AsyncExitStack, adopted: Adopted, opening: Opening, gates: Gatekeeper, talk: HookTalk
+) -> None:
+    """Have the gates ask the session's hooks, for as long as the stack is open."""
+    ran = await _hooks_run(opening, adopted)
+    runner = _hook_runner(adopted, opening, gates, talk, ran)
+    gates.hooks = await stack.enter_async_context(runner)
+    for warning in runner.warnings:
+        talk.warn(warning)
+
+
+def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
+    """Whether the operator's settings let the hooks of this file run."""
+    plugin = None if config.folder is None else config.folder.plugin
+    if config.scope == "managed":
+        return True
+    if preferences.managed_hooks_only:
+        return plugin is not None and plugin in preferences.managed_plugins
+    return plugin is not None or "hooks" not in preferences.plugins_only
+
+
+async def _hooks_run(opening: Opening, adopted: Adopted) -> set[tuple[str, str]]:
     """Event and handler of the hooks that have run in this session, if one of them is to run
     only once."""
     if not any(b'"once":true' in bytes(each) for each in adopted.hooks):
@@ -72,21 +96,19 @@ def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], t
 
 def _config(said: HookSettings, scope: Scope) -> HookConfig:
     config = parse_hooks({"hooks": said.hooks}, scope=scope, source=said.source)
-    if said.plugin is None:
-        return config
-    root, data = said.plugin
-    return msgspec.structs.replace(config, plugin=PluginFolder(root=root, data=data))
+    if said.subagent is not None:
+        config = for_subagent(config, said.subagent)
+    return msgspec.structs.replace(config, folder=said.folder)
 
 
-def hook_runner(
-    settings: Settings,
+def _hook_runner(
     adopted: Adopted,
     opening: Opening,
     gates: Gatekeeper,
     talk: HookTalk,
+    ran: Collection[tuple[str, str]],
 ) -> HookRunner:
     """Runs those that come from a trusted place; enter it before it is asked anything."""
-
     agent = opening.subagent
     about = {} if agent is None else {"agent_id": opening.thread.id, "agent_type": agent}
 
@@ -112,15 +134,26 @@ def hook_runner(
         talk.overheard.extend(facts)
         return said
 
+    configs = [msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks]
+    env = talk.preferences.hook_env
     return HookRunner(
-        tuple(msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks),
+        [
+            config
+            for config in configs
+            if config.subagent in (None, agent) and is_permitted(config, talk.preferences)
+        ],
         HookSession(
-            told=told, matches_rule=matches_rule, ran_before=talk.ran_before, warn=talk.warn
+            told=told,
+            matches_rule=matches_rule,
+            ran_before=ran,
+            active_skills=lambda: [each.name for each in gates.thread.gear.skills],
+            warn=talk.warn,
         ),
         Ports(
             surroundings=Surroundings(
                 project=Path(adopted.policy.workspace),
-                environment=settings.environment,
+                environment={**talk.settings.environment, **env},
+                also_passed=frozenset(env),
                 scripts=Scripts(
                     roots=adopted.hook_roots or (adopted.policy.workspace,),
                     files=adopted.hook_files,

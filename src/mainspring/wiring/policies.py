@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -19,44 +19,30 @@ from mainspring.harness.permissions.paths import absolute
 from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope, merge, parse_mode
 from mainspring.harness.permissions.rules import parse_rule
 from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder.scopes import Scopes
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
+from mainspring.wiring.preferences import Preferences, merge_preferences
+from mainspring.wiring.settings_file import PermissionSettings, Raw, SettingsFile
 from mainspring.wiring.trust import (
     HOOKS_FILE,
     LOCAL_FILE,
     USER_FILES,
     Project,
+    hooks_of_subagent,
     is_trusted,
     read_whole_project,
+    subagents_with_hooks,
     trust,
 )
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks.config import HookFolder
 
 MANAGED = Path("/etc/mainspring/settings.json")
 BROUGHT_FILES = (HOOKS_FILE, manifest.FILE)
 """What of an agent's folder holds wherever the agent works."""
 STRICTEST: Mode = "plan"
 """Whatever the mode was before, this one permits no more."""
-
-Raw: TypeAlias = dict[str, object]
-
-
-class PermissionSettings(Struct, frozen=True, rename="camel"):
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    default_mode: str | None = None
-    additional_directories: tuple[str, ...] = ()
-    disable_bypass_permissions_mode: str | None = None
-
-
-class SettingsFile(Struct, frozen=True, rename="camel"):
-    """What we read of a settings file of Claude Code's; `hooks_fail_open` is ours."""
-
-    permissions: PermissionSettings = PermissionSettings()
-    hooks: Raw = {}
-    sandbox: Raw = {}
-    disable_all_hooks: bool = False
-    allow_managed_permission_rules_only: bool = False
-    hooks_fail_open: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +51,10 @@ class HookSettings:
     source: str
     hooks: Mapping[str, object]
     """As the file has them."""
-    plugin: tuple[str, str] | None = None
-    """Root and data folder of the plugin that brings them."""
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings them."""
+    subagent: str | None = None
+    """The subagent whose file has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +68,7 @@ class LoadedPolicy:
     """Whether the project's own word counts in full."""
     scripts: Mapping[str, str]
     """Files that hooks may run, by absolute path: the hash that somebody has vouched for."""
+    preferences: Preferences = field(default_factory=Preferences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +128,32 @@ def load_policy(
     sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
     return LoadedPolicy(
         policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
-        hooks=tuple(_hooks(files)),
+        hooks=(*_hooks(files), *_subagent_hooks(project, place, home, is_trusted=trusted)),
         sandbox=sandbox,
         warnings=tuple(warnings),
         is_trusted=trusted,
         scripts=scripts,
+        preferences=merge_preferences((file.scope, file.settings) for file in files),
     )
+
+
+def _subagent_hooks(
+    project: Project, folder: Path, home: Path, *, is_trusted: bool
+) -> Iterator[HookSettings]:
+    """Those in the files of subagents: the user's, and those of a project that is trusted."""
+    own = {folder / name: content for name, content in project.subagents.items()}
+    users = {} if project is _NOTHING else subagents_with_hooks(_users(home))
+    scopes: tuple[tuple[Scope, dict[Path, bytes]], ...] = (("user", users), ("project", own))
+    for scope, files in scopes[: 2 if is_trusted else 1]:
+        for file, content in files.items():
+            name, hooks = hooks_of_subagent(content)
+            if hooks:
+                name = name or file.stem
+                yield HookSettings(scope=scope, source=str(file), hooks=hooks, subagent=name)
+
+
+def _users(home: Path) -> Scopes:
+    return Scopes(folder=home / ".mainspring" / "no-project", home=home)
 
 
 def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:

@@ -14,9 +14,9 @@ from mainspring.capabilities.hooks.config import (
     Agent,
     Command,
     Handler,
+    HookFolder,
     Http,
     McpTool,
-    PluginFolder,
     Prompt,
     Remind,
 )
@@ -76,10 +76,10 @@ class Question:
     payload: bytes
     ports: Ports = field(repr=False)
 
-    def of_plugin(self, plugin: PluginFolder | None) -> Question:
-        """For a handler that this plugin brings."""
-        around = replace(self.ports.surroundings, plugin=plugin)
-        return replace(self, ports=replace(self.ports, surroundings=around)) if plugin else self
+    def in_folder(self, folder: HookFolder | None) -> Question:
+        """For a handler that this plugin or skill brings."""
+        around = replace(self.ports.surroundings, folder=folder)
+        return replace(self, ports=replace(self.ports, surroundings=around)) if folder else self
 
     async def put_to(self, handler: Askable, *, seconds: float) -> Answered:
         """Whatever the handler does, there is an answer, and in time."""

@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from mainspring.capabilities.hooks.config import Command, PluginFolder
-from mainspring.capabilities.hooks.plugin_copy import PluginCopies, led_to_copy
+from mainspring.capabilities.hooks.config import Command, HookFolder
+from mainspring.capabilities.hooks.folder_copy import FolderCopies, led_to_copy
 from mainspring.capabilities.hooks.scripts import NotVouchedFor, Scripts, from_copies
 from mainspring.capabilities.hooks.verdict import Failed, Reply, read_exit
 from mainspring.core.hook import HookEvent
@@ -53,9 +53,9 @@ class Surroundings:
     """Names of variables that they get besides."""
     scripts: Scripts | None = None
     """What they may run of folders that an agent may write to; `None`: anything."""
-    plugin: PluginFolder | None = None
-    """The plugin that brings the hook."""
-    plugin_copies: PluginCopies | None = None
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings the hook."""
+    copies: FolderCopies | None = None
 
     def variables(self, event: HookEvent) -> dict[str, str]:
         names = _PASSED | self.also_passed
@@ -111,22 +111,28 @@ async def run_command(
 async def _words(
     handler: Command, around: Surroundings, files: ExitStack, variables: dict[str, str]
 ) -> tuple[str, ...]:
-    """The words of the command, with copies in place of the files that it runs; and what a plugin's
-    hook finds in its variables.
+    """The words of the command, with copies in place of the files that it runs; `variables` gets
+    where a plugin's or a skill's hook finds its files.
 
     Raises: NotVouchedFor.
     """
     words, scripts = (handler.command, *(handler.args or ())), around.scripts
-    plugin, copies = around.plugin, around.plugin_copies
-    if plugin is None or copies is None or scripts is None:
+    folder, copies = around.folder, around.copies
+    if folder is None or copies is None or scripts is None:
         return await anyio.to_thread.run_sync(files.enter_context, from_copies(words, scripts))
-    copy = await copies.of(plugin.root, scripts)
-    await anyio.to_thread.run_sync(lambda: os.makedirs(plugin.data, mode=0o700, exist_ok=True))
-    root = {name: str(copy) for name in ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT")}
-    data = {name: plugin.data for name in ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")}
-    variables.update({**root, **data})
-    led = led_to_copy(words, plugin.root, copy, scripts)
+    copy = await copies.of(folder.root, scripts)
+    variables.update(_places(folder, copy))
+    if folder.data:
+        await anyio.to_thread.run_sync(lambda: os.makedirs(folder.data, mode=0o700, exist_ok=True))
+    led = led_to_copy(words, folder.root, copy, scripts)
     return await anyio.to_thread.run_sync(files.enter_context, led)
+
+
+def _places(folder: HookFolder, copy: Path) -> dict[str, str]:
+    if folder.kind == "skill":
+        return {"CLAUDE_SKILL_DIR": str(copy)}
+    root = {name: str(copy) for name in ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT")}
+    return root | {name: folder.data for name in ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")}
 
 
 def _argv(handler: Command, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:

@@ -146,10 +146,21 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     matcher: str = ""
 
 
-class PluginFolder(Struct, frozen=True, kw_only=True):
+class HookFolder(Struct, frozen=True, kw_only=True):
+    """A plugin or a skill that brings hooks: they run from a copy of its folder."""
+
+    name: str
     root: str
-    data: str
-    """Where the plugin may store files that outlive an update of it."""
+    data: str = ""
+    """Where a plugin may store files that outlive an update of it."""
+    kind: Literal["plugin", "skill"] = "plugin"
+
+    @property
+    def plugin(self) -> str | None:
+        """The name of the plugin; a skill may be of one, too."""
+        if self.kind == "plugin":
+            return self.name
+        return self.name.partition(":")[0] if ":" in self.name else None
 
 
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -159,8 +170,10 @@ class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str
     hooks: tuple[Hook, ...] = ()
     warnings: tuple[str, ...] = ()
-    plugin: PluginFolder | None = None
-    """The plugin that brings them."""
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings them. A skill's run only while the skill is used."""
+    subagent: str | None = None
+    """The type of subagent whose file has them: they run on its threads only."""
 
 
 class _Group(Struct, frozen=True, kw_only=True):
@@ -180,6 +193,15 @@ def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> Hook
     return HookConfig(
         scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
     )
+
+
+def for_subagent(config: HookConfig, name: str) -> HookConfig:
+    """The hooks of a subagent's own file: when it stops, that is the stop of a subagent."""
+    hooks = tuple(
+        msgspec.structs.replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
+        for hook in config.hooks
+    )
+    return msgspec.structs.replace(config, hooks=hooks, subagent=name)
 
 
 def in_order(configs: tuple[HookConfig, ...]) -> list[HookConfig]:

@@ -25,13 +25,13 @@ from mainspring.capabilities.hooks.config import (
     Handler,
     Hook,
     HookConfig,
-    PluginFolder,
+    HookFolder,
     Prompt,
     Scope,
     in_order,
 )
+from mainspring.capabilities.hooks.folder_copy import FolderCopies
 from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, spellings
-from mainspring.capabilities.hooks.plugin_copy import PluginCopies
 from mainspring.capabilities.hooks.python import PythonHook
 from mainspring.capabilities.hooks.verdict import GATES, Failed, combine
 from mainspring.core.hook import NOTHING_SAID, HookEvent, Occasion, Ruling
@@ -66,6 +66,8 @@ class Session:
     wake: Wake | None = None
     ran_before: Collection[tuple[str, str]] = ()
     """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
+    active_skills: Callable[[], Collection[str]] = tuple
+    """Names of the skills that are in use now: their hooks run."""
     warn: Callable[[str], None] = lambda _: None
     """Shows people what hooks say to them, and what of a hook's output has no effect."""
 
@@ -76,11 +78,16 @@ class _Wired:
     wants: Matcher
     handler: Askable
     seconds: float
-    plugin: PluginFolder | None = None
+    folder: HookFolder | None = None
 
     @property
     def name(self) -> tuple[str, str]:
         return self.event, self.handler.label
+
+    @property
+    def skill(self) -> str | None:
+        is_skill = self.folder is not None and self.folder.kind == "skill"
+        return self.folder.name if is_skill and self.folder is not None else None
 
     @property
     def condition(self) -> str | None:
@@ -104,8 +111,8 @@ class HookRunner:
         python: Sequence[PythonHook] = (),
     ) -> None:
         self._session = session
-        self._copies = PluginCopies()
-        around = replace(ports.surroundings, plugin_copies=self._copies)
+        self._copies = FolderCopies()
+        around = replace(ports.surroundings, copies=self._copies)
         self._ports = replace(ports, surroundings=around)
         self._policy = policy or Policy()
         self._spent = set(session.ran_before)
@@ -116,7 +123,7 @@ class HookRunner:
         self.warnings = _warnings(ordered, self._policy.trusted)
         """For people, at the session's start."""
         trusted = [config for config in ordered if config.scope in self._policy.trusted]
-        wired = [self._wire(hook, config.plugin) for config in trusted for hook in config.hooks]
+        wired = [self._wire(hook, config.folder) for config in trusted for hook in config.hooks]
         self._wired = [*map(self._wire_python, python), *wired]
 
     async def __aenter__(self) -> Self:
@@ -154,14 +161,14 @@ class HookRunner:
             self._session.warn(message)
         return ruling
 
-    def _wire(self, hook: Hook, plugin: PluginFolder | None) -> _Wired:
+    def _wire(self, hook: Hook, folder: HookFolder | None) -> _Wired:
         asked = hook.handler.timeout_seconds or _usual_seconds(hook.handler)
         return _Wired(
             event=hook.event,
             wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
             handler=hook.handler,
             seconds=min(asked, self._policy.max_seconds),
-            plugin=plugin,
+            folder=folder,
         )
 
     def _wire_python(self, hook: PythonHook) -> _Wired:
@@ -179,14 +186,16 @@ class HookRunner:
         for wired in self._wired:
             if wired.event != occasion.event or not wired.wants(names):
                 continue
-            same = ((other.handler, other.plugin) for other in wanted)
-            is_heard = (wired.handler, wired.plugin) in same
+            same = ((other.handler, other.folder) for other in wanted)
+            is_heard = (wired.handler, wired.folder) in same
             is_spent = wired.is_once and wired.name in self._spent
             if not is_heard and not is_spent and self._applies(wired, occasion):
                 wanted.append(wired)
         return wanted
 
     def _applies(self, wired: _Wired, occasion: Occasion) -> bool:
+        if wired.skill is not None and wired.skill not in self._session.active_skills():
+            return False
         if wired.condition is None:
             return True
         if occasion.event not in TOOL_EVENTS:
@@ -217,7 +226,7 @@ class HookRunner:
         answers: dict[int, Answered] = {}
 
         async def ask(index: int, wired: _Wired) -> None:
-            asked = question.of_plugin(wired.plugin)
+            asked = question.in_folder(wired.folder)
             answers[index] = await asked.put_to(wired.handler, seconds=wired.seconds)
             if wired.is_once and answers[index].fact().outcome != "ok":
                 self._spent.discard(wired.name)  # it has not done yet what it is for
@@ -229,7 +238,7 @@ class HookRunner:
                 if not isinstance(wired.handler, Command) or not wired.handler.in_background:
                     group.start_soon(ask, index, wired)
                     continue
-                asked = question.of_plugin(wired.plugin)
+                asked = question.in_folder(wired.folder)
                 self._background.start(self._group, asked, wired.handler, seconds=wired.seconds)
         return [answers[index] for index in sorted(answers)]
 

@@ -1,4 +1,4 @@
-"""Private copies of plugins, for their hooks: every file of a copy is one that was trusted.
+"""Private copies of plugins and skills, for their hooks: every file of a copy was trusted.
 
 A hook finds its plugin by `CLAUDE_PLUGIN_ROOT` and may run any file from there. So this is not the
 plugin's own folder, which may change while a session runs, but a copy of the trusted bytes.
@@ -24,8 +24,8 @@ _MARK = "\N{INVISIBLE SEPARATOR}"
 """Around what stands for a path of the copy while other paths of a command are looked at."""
 
 
-class PluginCopies:
-    """A copy is made when the first hook of a plugin runs; `close` removes all of them."""
+class FolderCopies:
+    """A copy is made when the first hook of a folder runs; `close` removes all of them."""
 
     def __init__(self) -> None:
         self._copies: dict[str, Path] = {}
@@ -33,10 +33,10 @@ class PluginCopies:
         self._folders = ExitStack()
 
     async def of(self, root: str, scripts: Scripts) -> Path:
-        """The copy of the plugin in this folder.
+        """The copy of a folder.
 
         Raises:
-            NotVouchedFor: a file of the plugin is not what it was when the session began.
+            NotVouchedFor: a file of it is not what it was when the session began.
         """
         async with self._lock:
             if root not in self._copies:
@@ -49,7 +49,7 @@ class PluginCopies:
 
     def _made(self, root: str, scripts: Scripts) -> Path:
         with ExitStack() as stack:
-            folder = stack.enter_context(TemporaryDirectory(prefix="mainspring-plugin-"))
+            folder = stack.enter_context(TemporaryDirectory(prefix="mainspring-folder-"))
             copy = Path(folder, os.path.basename(root))
             copy.mkdir(mode=0o700)
             for path, trusted_hash in scripts.files.items():
@@ -63,8 +63,8 @@ class PluginCopies:
 def led_to_copy(
     words: Sequence[str], root: str, copy: Path, scripts: Scripts
 ) -> Generator[tuple[str, ...], None, None]:
-    """The words of a plugin's command with the copy in place of the plugin's folder, and with
-    copies of the files of other folders that the command names.
+    """The words of a command with the copy in place of the folder, and with copies of the files of
+    other folders that the command names.
 
     Raises: NotVouchedFor.
     """
@@ -73,7 +73,7 @@ def led_to_copy(
     def hide(match: re.Match[str]) -> str:
         # a file of the project may have the same name: it is not the one that is meant
         paths.append(f"{copy}{match[1]}")
-        return f"{_MARK}plugin{len(paths) - 1}{_MARK}"
+        return f"{_MARK}copy{len(paths) - 1}{_MARK}"
 
     inside = re.compile(rf"{re.escape(root)}(?![\w.-])((?:[\"']?/[^\s\"';&|<>()]*)?)")
     hidden = [inside.sub(hide, word) for word in words]
@@ -83,7 +83,7 @@ def led_to_copy(
         files={p: each for p, each in scripts.files.items() if not p.startswith(f"{root}/")},
     )
     with from_copies(hidden, others) as led:
-        shown = re.compile(f"{_MARK}plugin([0-9]+){_MARK}")
+        shown = re.compile(f"{_MARK}copy([0-9]+){_MARK}")
         yield tuple(shown.sub(lambda match: paths[int(match[1])], word) for word in led)
 
 
@@ -98,7 +98,7 @@ def _copy_file(path: str, trusted_hash: str, target: Path) -> None:
     if digest(content) != trusted_hash:
         raise NotVouchedFor(
             f"needs {path}, which has changed since this session began; look at it, and if it is"
-            " as it should be, trust the plugin again (`mainspring plugin install`) and start a"
+            " as it should be, trust it again (`mainspring skill scan FOLDER --trust`) and start a"
             " new session"
         )
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

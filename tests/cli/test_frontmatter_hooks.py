@@ -1,0 +1,111 @@
+"""Hooks in the frontmatter of skills and subagents, in a session of the command."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any, TypeAlias
+
+from tests.cli.upstream import Part, Upstream, call
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+_SKILL = """---
+name: careful
+description: Checks what it runs.
+hooks:
+  PreToolUse:
+    - matcher: Bash
+      hooks:
+        - type: command
+          command: '"${CLAUDE_SKILL_DIR}/scripts/deny.sh"'
+  PostToolUse:
+    - hooks:
+        - type: command
+          command: echo once >> "$CLAUDE_PROJECT_DIR/skill-log"
+          once: true
+---
+Be careful.
+"""
+_SUBAGENT = """---
+name: looker
+description: Looks.
+hooks:
+  PreToolUse:
+    - hooks:
+        - type: command
+          command: cat >> "$CLAUDE_PROJECT_DIR/agent-log"
+  Stop:
+    - hooks:
+        - type: command
+          command: cat > "$CLAUDE_PROJECT_DIR/agent-stop"
+---
+Look.
+"""
+
+
+def _bash(command: str) -> dict[str, Any]:
+    return call("bash", command=command)
+
+
+def test_the_hooks_of_a_skill_run_while_it_is_used_once_it_is_trusted(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    folder = place / ".claude/skills/careful"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(_SKILL)
+    (folder / "scripts/deny.sh").write_text("#!/bin/sh\necho 'THE SKILL SAYS NO' >&2\nexit 2\n")
+    (folder / "scripts/deny.sh").chmod(0o755)
+
+    def results() -> str:
+        upstream.says(_bash("echo before"))
+        upstream.says(call("skill", name="careful"))
+        upstream.says(_bash("echo during"), call("read", file_path="CLAUDE.md"))
+        upstream.says("done")
+        (place / "CLAUDE.md").write_text("Hello.\n")
+        ran = mainspring("run", "go", "--mode", "acceptEdits", **upstream.variables)
+        assert ran.returncode == 0, ran.stderr
+        return json.dumps(upstream.requests[-1]["messages"])
+
+    assert "THE SKILL SAYS NO" not in results()
+    trusted = mainspring("skill", "scan", "careful", "--trust", "--yes")
+    assert trusted.returncode == 0, trusted.stderr
+    said = results()
+    assert said.count("THE SKILL SAYS NO") == 1
+    assert (place / "skill-log").read_text() == "once\n"
+
+
+def test_the_hooks_of_a_subagent_run_on_its_threads_once_the_project_is_trusted(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    (place / ".claude/agents").mkdir(parents=True)
+    (place / ".claude/agents/looker.md").write_text(_SUBAGENT)
+    (place / "a.txt").write_text("x\n")
+
+    def answer(request: dict[str, Any]) -> tuple[Part, ...]:
+        words = json.dumps(request["messages"])
+        is_child = "part one" in words and "look at" not in words
+        if '"role": "tool"' in words:
+            return ("CHILD DONE." if is_child else "All done.",)
+        if is_child:
+            return (call("read", file_path="a.txt"),)
+        return (
+            call("read", file_path="a.txt"),
+            call("agent", description="look at", prompt="part one", subagent_type="looker"),
+        )
+
+    upstream.otherwise = answer
+    first = mainspring("run", "go", **upstream.variables)
+    assert first.returncode == 0, first.stderr
+    assert not (place / "agent-log").exists()
+    trusted = mainspring("policy", "trust")
+    assert trusted.returncode == 0, trusted.stderr
+    assert mainspring("run", "go", **upstream.variables).returncode == 0
+    [told] = [json.loads(line) for line in (place / "agent-log").read_text().splitlines()]
+    assert (told["tool_name"], told["agent_type"]) == ("Read", "looker")
+    assert json.loads((place / "agent-stop").read_text())["hook_event_name"] == "SubagentStop"
+    (place / "agent-log").unlink()
+    file = place / ".claude/agents/looker.md"
+    file.write_text(file.read_text().replace("cat >>", "tee -a"))
+    assert mainspring("run", "go", **upstream.variables).returncode == 0
+    assert not (place / "agent-log").exists()
