@@ -109,9 +109,10 @@ def _brought_hooks(
 ) -> list[plugin_hooks.PluginHooks]:
     """Those of plugins, and those of skills."""
     disabled = loaded.preferences.disabled_plugins
-    of_plugins = plugin_hooks.plugin_hooks(settings, Path(loaded.policy.workspace), disabled)
+    folder = Path(loaded.policy.workspace)
+    of_plugins = plugin_hooks.plugin_hooks(settings, folder, disabled)
     skills = {skill.file: skill for skill in opening.agent.skills if skill.hooks}
-    return [of_plugins, plugin_hooks.skill_hooks(settings, skills.values())]
+    return [of_plugins, plugin_hooks.skill_hooks(settings, folder, skills.values())]
 
 
 def _told(mode: Mode) -> ContextAdded:

@@ -57,46 +57,54 @@ def plugin_hooks(settings: Settings, folder: Path, disabled: Collection[str] = (
     )
 
 
-def skill_hooks(settings: Settings, skills: Iterable[Skill]) -> PluginHooks:
+def skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> PluginHooks:
     """Of the skills that are trusted; they run while their skill is used."""
     with_hooks = [skill for skill in skills if skill.hooks and skill.is_trusted and skill.file]
     if not with_hooks:
         return PluginHooks()
-    pins = Pins(Path(settings.home) / PINS_FILE)
+    home = Path(settings.home)
+    pins = Pins(home / PINS_FILE)
+    plugins = installed(folder, None if folder == home else home).plugins
     brought: list[HookSettings] = []
     files: dict[str, str] = {}
     for skill in with_hooks:
-        contents = _skill_contents(skill, pins)
-        if contents is None:
+        owner = next((p for p in plugins if Path(skill.file).is_relative_to(p.root)), None)
+        place = Path(skill.folder if skill.kind == "skill" else skill.file)
+        contents = _skill_contents(skill, pins, owner.root if owner else place)
+        if not contents:
             continue
-        folder = config.HookFolder(name=skill.name, root=skill.folder, kind="skill")
-        said = cast(
-            "dict[str, object]", _placed(skill.hooks, {"${CLAUDE_SKILL_DIR}": skill.folder})
+        own = config.HookFolder(
+            name=skill.name,
+            root=skill.folder,
+            kind="skill",
+            plugin=owner.name if owner else None,
         )
-        brought.append(
-            HookSettings(scope=skill.scope, source=skill.file, hooks=said, folder=folder)
-        )
-        files |= {f"{skill.folder}/{name}": each for name, each in contents.items()}
+        places = {"${CLAUDE_SKILL_DIR}": skill.folder}
+        said = cast("dict[str, object]", _placed(skill.hooks, places))
+        settled = HookSettings(scope=skill.scope, source=skill.file, hooks=said, folder=own)
+        brought.append(settled)
+        files |= contents
     roots = tuple(each.folder.root for each in brought if each.folder is not None)
     return PluginHooks(settings=tuple(brought), roots=roots, scripts=files)
 
 
-def _skill_contents(skill: Skill, pins: Pins) -> dict[str, str] | None:
-    """The hashes of its files, if the skill is still what was trusted. Of the user's own skills,
-    which nobody need have looked at, those of its files as they are now."""
-    place = Path(skill.folder if skill.kind == "skill" else skill.file)
+def _skill_contents(skill: Skill, pins: Pins, place: Path) -> dict[str, str]:
+    """The hashes of its files by absolute path, if the skill is still what was trusted. Of the
+    user's own skills, which nobody need have looked at, those of its files as they are now."""
     is_pinned = pins.of(place) is not None
+    if not is_pinned and skill.scope == "project":
+        return {}
     try:
-        contents = pins.vouched_contents(place) if is_pinned else read_contents(place)
+        contents = (pins.vouched_contents(place) if is_pinned else read_contents(place)) or ()
     except MainspringError:
-        return None
-    if contents is None or (not is_pinned and skill.scope == "project"):
-        return None
-    return {
-        item.path: scripts.digest(item.content)
+        return {}
+    base = place if place.is_dir() else place.parent
+    hashes = {
+        str(base / item.path): scripts.digest(item.content)
         for item in contents
         if item.link is None and not item.is_special
     }
+    return hashes if hashes.get(skill.file) == skill.hash else {}
 
 
 def _of(plugin: Plugin) -> Iterator[HookSettings]:
@@ -106,7 +114,9 @@ def _of(plugin: Plugin) -> Iterator[HookSettings]:
         "${PLUGIN_ROOT}": str(plugin.root),
         "${PLUGIN_DATA}": str(plugin.data),
     }
-    folder = config.HookFolder(name=plugin.name, root=str(plugin.root), data=str(plugin.data))
+    folder = config.HookFolder(
+        name=plugin.name, plugin=plugin.name, root=str(plugin.root), data=str(plugin.data)
+    )
     for each in plugin.hooks:
         said = cast("dict[str, object]", _placed(each.hooks, places))
         yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, folder=folder)

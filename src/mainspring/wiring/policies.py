@@ -117,6 +117,11 @@ def load_policy(
     if not trusted:
         files, untrusted = _distrusted(files)
         warnings += untrusted
+        warnings += [
+            f"{place / name}: this folder is not trusted, so the hooks of this subagent do not run;"
+            " `mainspring policy trust` lets them run"
+            for name in project.subagents
+        ]
     if agent is not None and not only_managed and not _is_same(agent, place):
         brought, odd = _brought(agent, place, home=home)
         files[-1:-1] = brought.files

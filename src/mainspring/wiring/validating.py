@@ -42,11 +42,6 @@ _KNOWN_PERMISSIONS = {each.encode_name for each in msgspec.structs.fields(Permis
 _REASONS = {
     "model": "agent.yaml has `model`",
     "effortLevel": "agent.yaml has `effort`",
-    "env": "programs get only what their sandbox gives them",
-    "apiKeyHelper": "keys come from the environment or the vault",
-    "outputStyle": "there are no output styles here; say it in the instructions",
-    "statusLine": "only the terminal of Claude Code has one",
-    "enabledPlugins": "plugins are installed with `mainspring plugin install`",
     "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
     "enableAllProjectMcpServers": "MCP servers are not connected yet",
     "enabledMcpjsonServers": "MCP servers are not connected yet",
@@ -54,6 +49,7 @@ _REASONS = {
     "includeCoAuthoredBy": "commits are what the agent writes them to be",
     "cleanupPeriodDays": "sessions are kept until they are deleted",
 }
+_MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
 _AFTER_SUBAGENTS = 5
 _DOES_NOTHING = "it is not known and does nothing"
 
@@ -153,6 +149,10 @@ class _Said:
             self._mode(file, mode)
         if directories := as_list(permissions.get("additionalDirectories")):
             self._hold(file.shown, f"also works in {', '.join(map(str, directories))}")
+        for what in _preferences(file):
+            self._hold(file.shown, what)
+        for key in _MANAGED_ONLY & file.fields.keys():
+            self.ignored.append(Ignored(f"{file.shown}: {key}", "only managed settings may say it"))
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
             self._hold(file.shown, "sandbox")
@@ -240,6 +240,20 @@ class _Said:
 
     def _find(self, level: Level, file: JsonFile, what: str, *keys: str) -> None:
         self.findings.append(file.finding(level, what, *keys))
+
+
+def _preferences(file: JsonFile) -> Iterator[str]:
+    """Settings besides rules and hooks, without values of variables: they may be secrets."""
+    if names := as_object(file.fields.get("env")):
+        yield f"env {', '.join(names)}"
+    if file.fields.get("apiKeyHelper"):
+        yield "apiKeyHelper"
+    if file.fields.get("statusLine"):
+        yield "statusLine, in `mainspring chat`"
+    if style := file.fields.get("outputStyle"):
+        yield f"outputStyle {style}"
+    for name, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
+        yield f"plugin {name.partition('@')[0]} {'enabled' if is_used else 'disabled'}"
 
 
 def _line_of(text: str, value: str) -> int | None:

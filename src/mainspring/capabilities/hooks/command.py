@@ -72,13 +72,31 @@ class Surroundings:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program that has come to its end."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
 async def run_command(
     handler: Command, event: HookEvent, payload: bytes, around: Surroundings
 ) -> Reply:
+    """Run a program to its end, and read what it says as a hook."""
+    ended = await run_program(handler, payload, around, around.variables(event))
+    if isinstance(ended, Failed):
+        return ended
+    return read_exit(event, ended.status, stdout=ended.stdout, stderr=ended.stderr)
+
+
+async def run_program(
+    handler: Command, payload: bytes, around: Surroundings, variables: dict[str, str]
+) -> Ended | Failed:
     """Run a program to its end. If this is cancelled, it is killed with all it has started."""
     if not hasattr(os, "killpg"):
         return Failed("needs a system with process groups, and this is none")
-    variables = around.variables(event)
     with ExitStack() as files:
         try:
             words = await _words(handler, around, files, variables)
@@ -105,7 +123,7 @@ async def run_command(
         status = await _ended(process, stdout, stderr)
     if status is None:
         return Failed(f"wrote more than {MAX_BYTES} bytes")
-    return read_exit(event, status, stdout=bytes(stdout.heard), stderr=bytes(stderr.heard))
+    return Ended(status, bytes(stdout.heard), bytes(stderr.heard))
 
 
 async def _words(

@@ -154,13 +154,8 @@ class HookFolder(Struct, frozen=True, kw_only=True):
     data: str = ""
     """Where a plugin may store files that outlive an update of it."""
     kind: Literal["plugin", "skill"] = "plugin"
-
-    @property
-    def plugin(self) -> str | None:
-        """The name of the plugin; a skill may be of one, too."""
-        if self.kind == "plugin":
-            return self.name
-        return self.name.partition(":")[0] if ":" in self.name else None
+    plugin: str | None = None
+    """The name of the plugin; a skill may be of one, too."""
 
 
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import anyio
 
+from mainspring import __version__
 from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.core.errors import MainspringError
+from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen, counted
@@ -29,9 +30,11 @@ from mainspring.runtime.commands import (
     unescaped,
 )
 from mainspring.runtime.modes import mode_of
+from mainspring.runtime.outline import outline
 from mainspring.runtime.replies import Agents, Sent
 from mainspring.runtime.sessions import Result, Session
 from mainspring.wiring.agents import Wanted, open_agent
+from mainspring.wiring.settings_commands import SettingsCommands, read_settings_commands
 
 __all__ = ["Wanted", "chat"]
 
@@ -45,7 +48,10 @@ async def chat(settings: Settings, *, wanted: Wanted, resume: str | None) -> int
         keyboard = Keyboard(_history(settings), colour=settings.color)
         keyboard.open()
         try:
-            return await _Chat(settings, wanted, stage, keyboard).run()
+            commands = await read_settings_commands(
+                settings, Path(settings.folder, wanted.workspace or ".")
+            )
+            return await _Chat(settings, wanted, stage, keyboard, commands).run()
         finally:
             keyboard.close()
 
@@ -58,8 +64,14 @@ def _history(settings: Settings) -> Path:
 
 class _Chat:
     def __init__(
-        self, settings: Settings, wanted: Wanted, stage: Stage, keyboard: Keyboard
+        self,
+        settings: Settings,
+        wanted: Wanted,
+        stage: Stage,
+        keyboard: Keyboard,
+        commands: SettingsCommands,
     ) -> None:
+        self._commands = commands if commands.status_line is not None else None
         self._settings = settings
         self._wanted = wanted
         self._stage = stage
@@ -78,9 +90,38 @@ class _Chat:
         if self._session is not None:
             status = await self._guarded(self._turn(self._session, set()))  # what was unfinished
         while status is None:
+            await self._show_status()
             status = await self._exchange()
         self._part()
         return status
+
+    async def _show_status(self) -> None:
+        """What the command of `statusLine` prints, above the prompt; a failure is told once."""
+        if self._commands is None:
+            return
+        try:
+            for line in await self._commands.show_status(await self._about()):
+                self._say(line, "dim")
+        except InvalidInput as error:
+            self._say(f"warning: {error}; it is not run again in this chat", "yellow")
+            self._commands = None
+
+    async def _about(self) -> dict[str, object]:
+        """What a status line reads of the session, as Claude Code names it."""
+        folder = str(Path(self._settings.folder, self._wanted.workspace or "."))
+        session, cost = self._session, "0"
+        if session is not None:
+            stands = await outline(session.log, await session.log.session(session.id))
+            cost = str(stands.cost_usd)
+        name = self._agent.model
+        return {
+            "session_id": "" if session is None else session.id,
+            "cwd": folder,
+            "model": {"id": name, "display_name": name.partition(":")[2] or name},
+            "workspace": {"current_dir": folder, "project_dir": folder},
+            "version": __version__,
+            "cost": {"total_cost_usd": float(cost)},
+        }
 
     async def _exchange(self) -> int | None:
         """One message and what it leads to; an exit status, if the chat is over."""

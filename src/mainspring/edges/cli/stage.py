@@ -30,6 +30,7 @@ from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
 from mainspring.wiring.models import OFFLINE, scripts_of
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.settings_commands import with_key_helper
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
@@ -72,6 +73,7 @@ async def open_stage(
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
+    settings = await with_key_helper(settings, Path(settings.folder, wanted.workspace or "."))
     wish = Wish(
         workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
         agent=Path(settings.folder, wanted.folder) if wanted.folder else None,

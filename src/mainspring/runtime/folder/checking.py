@@ -35,11 +35,10 @@ _FOREIGN = {
 _IN_CLAUDE = frozenset(
     (
         *("agents", "skills", "commands", "rules", "CLAUDE.md"),
-        *("settings.json", "settings.local.json", "hooks"),
+        *("settings.json", "settings.local.json", "hooks", "output-styles"),
     )
 )
 _NOT_IN_CLAUDE = {
-    "output-styles": "there are no output styles here; say it in the instructions",
     "agent-memory": "subagents have no memory of their own",
     "agent-memory-local": "subagents have no memory of their own",
     "worktrees": "Claude Code's own worktrees",
@@ -106,7 +105,7 @@ def check_folder(
         _instructions(found),
         _skills("skills", skills, of_skills),
         _skills("commands", commands, of_commands),
-        _subagents(found),
+        _subagents(found, plugins),
         _servers(servers),
         _plugins(plugins, found.agent, is_pinned),
         _planned(found.manifest),
@@ -159,25 +158,26 @@ def _powers(skill: Skill) -> Iterator[Ignored]:
             yield Ignored(f"{skill.name}: {name}", _UNTRUSTED.format(skill.name))
 
 
-def _subagents(found: AgentFolder) -> Part:
+def _subagents(found: AgentFolder, plugins: Installed) -> Part:
     callable_ = [each for each in found.agent.subagents if each.file]
     built_in = [each.name for each in found.agent.subagents if not each.file]
     own = (f"built in: {', '.join(built_in)}",) if built_in else ()
     return Part(
         name="subagents",
         honoured=(*(_told(each.name, each.description) for each in callable_), *own),
-        ignored=tuple(ignored for each in callable_ for ignored in _unheard(each)),
+        ignored=tuple(ignored for each in callable_ for ignored in _unheard(each, plugins)),
         findings=found.found["subagents"],
     )
 
 
-def _unheard(subagent: Subagent) -> Iterator[Ignored]:
+def _unheard(subagent: Subagent, plugins: Installed) -> Iterator[Ignored]:
+    is_plugins = any(Path(subagent.file).is_relative_to(each.root) for each in plugins.plugins)
     if subagent.memory:
         yield Ignored(f"{subagent.name}: memory", "subagents have no memory of their own")
     if subagent.mcp_servers:
         yield Ignored(f"{subagent.name}: mcpServers", "MCP servers are not connected yet")
-    if subagent.hooks:
-        yield Ignored(f"{subagent.name}: hooks", "only hooks of settings files run")
+    if subagent.hooks and is_plugins:
+        yield Ignored(f"{subagent.name}: hooks", "hooks of a plugin stand in its hooks/hooks.json")
 
 
 def _servers(found: McpServers) -> Part:
