@@ -109,3 +109,38 @@ def test_the_hooks_of_a_subagent_run_on_its_threads_once_the_project_is_trusted(
     file.write_text(file.read_text().replace("cat >>", "tee -a"))
     assert mainspring("run", "go", **upstream.variables).returncode == 0
     assert not (place / "agent-log").exists()
+
+
+def test_a_skill_s_model_and_effort_and_the_word_ultrathink_hold_for_their_turn(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    def skill(name: str, more: str, body: str) -> None:
+        file = Path(environ["HOME"]) / f".claude/skills/{name}/SKILL.md"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"---\nname: {name}\ndescription: It.\n{more}---\n{body}\n")
+
+    skill("deep", "model: ollama:deep\neffort: medium\n", "Think.")
+    skill("deeper", "", "Ultrathink about it.")
+    (place / ".mainspring").mkdir()
+    entry = '[models."ollama:{}"]\nwindow = 100000\nefforts = ["low", "medium", "high", "xhigh"]\n'
+    toml = "".join(entry.format(name) for name in ("test", "deep"))
+    (place / ".mainspring/models.toml").write_text(toml)
+    session = ""
+
+    def asked(*arguments: str) -> list[tuple[str, str | None]]:
+        upstream.requests.clear()
+        ran = mainspring("run", "--json", *arguments, **upstream.variables)
+        assert ran.returncode == 0, ran.stderr
+        nonlocal session
+        session = json.loads(ran.stdout.splitlines()[-1])["session_id"]
+        return [(each["model"], each.get("reasoning_effort")) for each in upstream.requests]
+
+    upstream.says(call("skill", name="deep"))
+    assert asked("go") == [("test", None), ("deep", "medium")]
+    assert asked("--resume", session, "and then?") == [("test", None)]
+    assert asked("--resume", session, "/deep") == [("deep", "medium")]
+    assert asked("--resume", session, "Please ULTRATHINK.") == [("test", "high")]
+    upstream.says(call("skill", name="deeper"))
+    assert asked("--resume", session, "more") == [("test", None), ("test", "high")]
+    shown = mainspring("replay", session)
+    assert shown.returncode == 0, shown.stdout
