@@ -90,7 +90,7 @@ def open_agent(
     if wanted.max_cost_usd is not None:
         limits = replace(limits, max_cost_usd=wanted.max_cost_usd)
     agent = replace(agent, model=model_for(agent.model), limits=limits)
-    agent = _as_preferred(agent, scopes, loaded.preferences)
+    agent = as_preferred(agent, scopes, loaded.preferences)
     if recorded is None and found.is_described:
         agent = replace(agent, version=_kept_version(found.folder))
     return replace(found, agent=agent)
@@ -106,7 +106,7 @@ def _instruction_limits(
     return instructions.Limits() if known is None else instructions.Limits.of_window(known.window)
 
 
-def _as_preferred(agent: Agent, scopes: Scopes, preferences: Preferences) -> Agent:
+def as_preferred(agent: Agent, scopes: Scopes, preferences: Preferences) -> Agent:
     """With the output style, and without what only plugins may bring."""
     style = find_style(scopes, preferences.output_style)
     if style is not None:

@@ -87,6 +87,7 @@ class _Read:
 class _Brought:
     files: list[_Read]
     scripts: dict[str, str]
+    hooks: tuple[HookSettings, ...] = ()
 
 
 _NOTHING = Project(settings={}, scripts={})
@@ -114,7 +115,11 @@ def load_policy(
     trusted = is_trusted(place, project, home=home)
     scripts = project.pinned(place) if trusted else {}
     warnings = [warning for file in files for warning in file.warnings]
-    if not trusted:
+    users = {} if only_managed else _users_subagents(home)
+    subagent_hooks = [*_subagent_hooks(users, home, "user")]
+    if trusted:
+        subagent_hooks += _subagent_hooks(project.subagents, place, "project")
+    else:
         files, untrusted = _distrusted(files)
         warnings += untrusted
         warnings += [
@@ -126,6 +131,7 @@ def load_policy(
         brought, odd = _brought(agent, place, home=home)
         files[-1:-1] = brought.files
         scripts |= brought.scripts
+        subagent_hooks += brought.hooks
         warnings += odd
     files = _managed_only(files)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
@@ -133,7 +139,7 @@ def load_policy(
     sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
     return LoadedPolicy(
         policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
-        hooks=(*_hooks(files), *_subagent_hooks(project, place, home, is_trusted=trusted)),
+        hooks=(*_hooks(files), *subagent_hooks),
         sandbox=sandbox,
         warnings=tuple(warnings),
         is_trusted=trusted,
@@ -143,22 +149,22 @@ def load_policy(
 
 
 def _subagent_hooks(
-    project: Project, folder: Path, home: Path, *, is_trusted: bool
+    files: Mapping[str, bytes], folder: Path, scope: Scope
 ) -> Iterator[HookSettings]:
-    """Those in the files of subagents: the user's, and those of a project that is trusted."""
-    own = {folder / name: content for name, content in project.subagents.items()}
-    users = {} if project is _NOTHING else subagents_with_hooks(_users(home))
-    scopes: tuple[tuple[Scope, dict[Path, bytes]], ...] = (("user", users), ("project", own))
-    for scope, files in scopes[: 2 if is_trusted else 1]:
-        for file, content in files.items():
-            name, hooks = hooks_of_subagent(content)
-            if hooks:
-                name = name or file.stem
-                yield HookSettings(scope=scope, source=str(file), hooks=hooks, subagent=name)
+    """Those in the files of subagents."""
+    for shown, content in files.items():
+        name, hooks = hooks_of_subagent(content)
+        if hooks:
+            file = folder / shown
+            yield HookSettings(
+                scope=scope, source=str(file), hooks=hooks, subagent=name or file.stem
+            )
 
 
-def _users(home: Path) -> Scopes:
-    return Scopes(folder=home / ".mainspring" / "no-project", home=home)
+def _users_subagents(home: Path) -> dict[str, bytes]:
+    nowhere = home / ".mainspring" / "no-project"
+    found = subagents_with_hooks(Scopes(folder=nowhere, home=home))
+    return {str(file): content for file, content in found.items()}
 
 
 def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
@@ -234,7 +240,8 @@ def _brought(agent: Path, place: Path, *, home: Path) -> tuple[_Brought, list[st
     ]
     warnings = [warning for file in files for warning in file.warnings]
     if is_trusted(agent, own, home=home):
-        return _Brought(files, own.pinned(agent)), warnings
+        hooks = tuple(_subagent_hooks(own.subagents, agent, "project"))
+        return _Brought(files, own.pinned(agent), hooks), warnings
     files, untrusted = _distrusted(files)
     return _Brought(files, {}), [*warnings, *untrusted]
 

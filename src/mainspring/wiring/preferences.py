@@ -35,6 +35,9 @@ class Preferences:
     managed_plugins: frozenset[str] = frozenset()
     """Those that the operator has enabled: their hooks run whatever else is forbidden."""
     managed_hooks_only: bool = False
+    """Whether only hooks of the operator, and of plugins that the operator has enabled, run."""
+    is_without_hooks: bool = False
+    """Whether a file disables all hooks but the operator's."""
     plugins_only: frozenset[Surface] = frozenset()
     """Kinds of parts that only plugins and the operator may bring."""
 
@@ -72,11 +75,13 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
     env: dict[str, str] = {}
     plugins: dict[str, bool] = {}
     managed = SettingsFile()
+    is_without_hooks = False
     for scope, settings in files:
         env |= {name: _text(value) for name, value in settings.env.items() if _is_sound(name)}
         plugins |= {
             key.partition("@")[0]: is_used for key, is_used in settings.enabled_plugins.items()
         }
+        is_without_hooks = is_without_hooks or settings.disable_all_hooks
         managed = settings if scope == "managed" else managed
         merged = SettingsFile(
             api_key_helper=settings.api_key_helper or merged.api_key_helper,
@@ -94,6 +99,7 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
         managed_plugins=frozenset(
             key.partition("@")[0] for key, is_used in managed.enabled_plugins.items() if is_used
         ),
+        is_without_hooks=is_without_hooks,
         managed_hooks_only=managed.allow_managed_hooks_only,
         plugins_only=frozenset((every if strict else ()) if isinstance(strict, bool) else strict),
     )

@@ -18,6 +18,7 @@ from mainspring.runtime.folder import manifest, marketplace
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.instruction_checks import check_instructions
 from mainspring.runtime.folder.mcp_file import McpServer, McpServers
+from mainspring.runtime.folder.output_style import output_styles
 from mainspring.runtime.folder.plugins import Installed, Plugin
 from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.folder.scopes import Place, Scopes
@@ -106,6 +107,7 @@ def check_folder(
         _skills("skills", skills, of_skills),
         _skills("commands", commands, of_commands),
         _subagents(found, plugins),
+        _styles(folder),
         _servers(servers),
         _plugins(plugins, found.agent, is_pinned),
         _planned(found.manifest),
@@ -178,6 +180,12 @@ def _unheard(subagent: Subagent, plugins: Installed) -> Iterator[Ignored]:
         yield Ignored(f"{subagent.name}: mcpServers", "MCP servers are not connected yet")
     if subagent.hooks and is_plugins:
         yield Ignored(f"{subagent.name}: hooks", "hooks of a plugin stand in its hooks/hooks.json")
+
+
+def _styles(folder: Path) -> Part:
+    styles = [each for each in output_styles(Scopes(folder=folder)) if each.file]
+    names = tuple(_told(each.name, each.description) for each in styles)
+    return Part(name="output styles", honoured=names)
 
 
 def _servers(found: McpServers) -> Part:
