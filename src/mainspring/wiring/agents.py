@@ -20,7 +20,8 @@ from mainspring.harness.permissions.policy import Mode, Policy, is_hidden
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.folder import versions
-from mainspring.runtime.folder.output_style import find_style
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.output_style import find_style, output_styles
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import AgentFolder, read_agent
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
@@ -93,7 +94,16 @@ def open_agent(
     agent = as_preferred(agent, scopes, loaded.preferences)
     if recorded is None and found.is_described:
         agent = replace(agent, version=_kept_version(found.folder))
-    return replace(found, agent=agent)
+    odd = (*found.found["instructions"], *_no_style(scopes, loaded.preferences.output_style))
+    return replace(found, agent=agent, found={**found.found, "instructions": odd})
+
+
+def _no_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
+    if name is None or name.lower() == "default" or find_style(scopes, name) is not None:
+        return ()
+    names = ", ".join(each.name for each in output_styles(scopes))
+    what = f"outputStyle {name}: there is no such output style; there are {names}"
+    return (Finding(level="warning", file="settings.json", what=what),)
 
 
 def _instruction_limits(
@@ -143,7 +153,7 @@ def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
     place = (Path(settings.folder) / (folder or ".")).resolve()
     home = Path(settings.home).resolve()
     others = None if home == place else home  # what is there is there once
-    plugins = installed(place, others, disabled=_disabled_plugins(place, home))
+    plugins = installed(place, others, disabled=disabled_plugins(place, home))
     return Scopes(
         folder=place,
         home=others,
@@ -153,7 +163,7 @@ def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
     )
 
 
-def _disabled_plugins(folder: Path, home: Path) -> frozenset[str]:
+def disabled_plugins(folder: Path, home: Path) -> frozenset[str]:
     try:
         return load_policy(folder, home=home).preferences.disabled_plugins
     except InvalidInput:  # no session begins with such settings, and `validate` says what is wrong

@@ -18,7 +18,7 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.I
 _OURS = re.compile(r"(?:HOME|TMPDIR|MAINSPRING_\w+|\w+_PROXY)", re.IGNORECASE)
 """Variables that the sandbox sets."""
 _LOADS_CODE = re.compile(
-    r"PATH|LD_\w+|DYLD_\w+|GIT_\w+|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND"
+    r"PATH|HOME|SHELL|XDG_\w+|LD_\w+|DYLD_\w+|GIT_\w+|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND"
     r"|PYTHON\w+|NODE_\w+|PERL5?\w+|RUBY\w+|GEM_\w+|JAVA_TOOL_OPTIONS|CLAUDE_\w+"
 )
 """Variables by which a program loads other code: such code could be a file that an agent wrote."""
@@ -48,11 +48,7 @@ class Preferences:
     @property
     def sandbox_env(self) -> dict[str, str]:
         """For commands in the sandbox. A secret does not go there: the vault is for those."""
-        return {
-            name: value
-            for name, value in self.env.items()
-            if not _OURS.fullmatch(name) and not _SECRET.search(name)
-        }
+        return {name: value for name, value in self.env.items() if is_for_sandbox(name)}
 
     @property
     def hook_env(self) -> dict[str, str]:
@@ -103,6 +99,11 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
         managed_hooks_only=managed.allow_managed_hooks_only,
         plugins_only=frozenset((every if strict else ()) if isinstance(strict, bool) else strict),
     )
+
+
+def is_for_sandbox(name: str) -> bool:
+    """Whether programs in the sandbox may get a variable of this name from a settings file."""
+    return not (_OURS.fullmatch(name) or _SECRET.search(name)) and _is_sound(name)
 
 
 def _is_sound(name: str) -> bool:
