@@ -64,7 +64,7 @@ def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
     plugin = None if config.folder is None else config.folder.plugin
     if config.scope == "managed":
         return True
-    if preferences.is_without_hooks:
+    if preferences.is_without_hooks or plugin in preferences.disabled_plugins:
         return False
     if preferences.managed_hooks_only:
         return plugin is not None and plugin in preferences.managed_plugins

@@ -76,7 +76,15 @@ def led_to_copy(
         return f"{_MARK}copy{len(paths) - 1}{_MARK}"
 
     inside = re.compile(rf"{re.escape(root)}(?![\w.-])((?:[\"']?/[^\s\"';&|<>()]*)?)")
+    text = "\n".join(words)
+    names = [path.removeprefix(root) for path in scripts.files if path.startswith(f"{root}/")]
+    relative = sorted(_after_cd(text, root, names).items(), key=lambda each: -len(each[0]))
     hidden = [inside.sub(hide, word) for word in words]
+    for name, path in relative:
+        paths.append(f"{copy}{path}")
+        mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
+        spelled = re.compile(rf"(?<![\w/.-])(?:\./)*{re.escape(name)}(?![\w.-])")
+        hidden = [spelled.sub(mark, word) for word in hidden]
     others = replace(
         scripts,
         roots=tuple(each for each in scripts.roots if each != root),
@@ -85,6 +93,21 @@ def led_to_copy(
     with from_copies(hidden, others) as led:
         shown = re.compile(f"{_MARK}copy([0-9]+){_MARK}")
         yield tuple(shown.sub(lambda match: paths[int(match[1])], word) for word in led)
+
+
+def _after_cd(text: str, root: str, names: Sequence[str]) -> dict[str, str]:
+    """How a command that goes into the folder first may name files of it -> their paths there."""
+    went = rf"\bcd\s+[\"']?{re.escape(root)}((?:/[^\s\"';&|]*)?)"
+    return {
+        name.removeprefix(f"{base}/"): name
+        for base in {found.rstrip("/") for found in re.findall(went, text)}
+        for name in names
+        if name.startswith(f"{base}/") and _may_be_meant(name.removeprefix(f"{base}/"), text)
+    }
+
+
+def _may_be_meant(name: str, text: str) -> bool:
+    return name in text and ("." in name or "/" in name)
 
 
 def _copy_file(path: str, trusted_hash: str, target: Path) -> None:

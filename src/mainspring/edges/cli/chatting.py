@@ -179,7 +179,13 @@ class _Chat:
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run it until it waits for words; an exit status, if the chat is over."""
-        result = await attended(self._settings, session, own=own, keyboard=self._keyboard)
+        result = await attended(
+            self._settings,
+            session,
+            own=own,
+            notices=self._stage.notices,
+            keyboard=self._keyboard,
+        )
         if isinstance(result, Left):
             return INTERRUPTED
         if result is not None:
