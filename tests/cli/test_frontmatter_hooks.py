@@ -67,6 +67,7 @@ def test_the_hooks_of_a_skill_run_while_it_is_used_once_it_is_trusted(
         assert ran.returncode == 0, ran.stderr
         return json.dumps(upstream.requests[-1]["messages"])
 
+    (place / ".claude/settings.json").write_text('{"env": {"A": "1"}}')  # trust in it is apart
     assert "THE SKILL SAYS NO" not in results()
     trusted = mainspring("skill", "scan", "careful", "--trust", "--yes")
     assert trusted.returncode == 0, trusted.stderr
@@ -81,6 +82,8 @@ def test_the_hooks_of_a_subagent_run_on_its_threads_once_the_project_is_trusted(
     (place / ".claude/agents").mkdir(parents=True)
     (place / ".claude/agents/looker.md").write_text(_SUBAGENT)
     (place / "a.txt").write_text("x\n")
+    broken = "---\nname: broken\ndescription: It.\nhooks:\n  Stop: nonsense\n---\nx\n"
+    (place / ".claude/agents/broken.md").write_text(broken)
 
     def answer(request: dict[str, Any]) -> tuple[Part, ...]:
         words = json.dumps(request["messages"])
@@ -100,7 +103,9 @@ def test_the_hooks_of_a_subagent_run_on_its_threads_once_the_project_is_trusted(
     assert not (place / "agent-log").exists()
     trusted = mainspring("policy", "trust")
     assert trusted.returncode == 0, trusted.stderr
-    assert mainspring("run", "go", **upstream.variables).returncode == 0
+    second = mainspring("run", "go", **upstream.variables)
+    assert second.returncode == 0, second.stderr
+    assert "broken.md: hooks.Stop: " in second.stderr
     [told] = [json.loads(line) for line in (place / "agent-log").read_text().splitlines()]
     assert (told["tool_name"], told["agent_type"]) == ("Read", "looker")
     assert json.loads((place / "agent-stop").read_text())["hook_event_name"] == "SubagentStop"

@@ -18,6 +18,7 @@ from mainspring.capabilities.hooks.runner import Session as HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import HookRan
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
@@ -89,11 +90,22 @@ def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], t
     """As the log keeps them, and what is odd about them.
 
     Raises:
-        InvalidInput: they cannot be understood.
+        InvalidInput: those of a settings file cannot be understood.
     """
-    configs = [_config(each, each.scope) for each in said if each.scope != "session"]
+    configs: list[HookConfig] = []
+    warnings: list[str] = []
+    for each in said:
+        if each.scope != "session":
+            try:
+                configs.append(_config(each, each.scope))
+            except InvalidInput as error:
+                if each.folder is None and each.subagent is None:
+                    raise
+                # a part that somebody else has written does not stop the rest
+                warnings.append(f"{error}; none of its hooks run")
     kept = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
-    return kept, tuple(warning for config in configs for warning in config.warnings)
+    warnings += [warning for config in configs for warning in config.warnings]
+    return kept, tuple(warnings)
 
 
 def _config(said: HookSettings, scope: Scope) -> HookConfig:
@@ -137,13 +149,13 @@ def _hook_runner(
         return said
 
     configs = [msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks]
+    permitted = [config for config in configs if is_permitted(config, talk.preferences)]
+    for config in configs:
+        if config.hooks and config not in permitted:
+            talk.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
     env = talk.preferences.hook_env
     return HookRunner(
-        [
-            config
-            for config in configs
-            if config.subagent in (None, agent) and is_permitted(config, talk.preferences)
-        ],
+        [config for config in permitted if config.subagent in (None, agent)],
         HookSession(
             told=told,
             matches_rule=matches_rule,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from mainspring.config import Settings
 from mainspring.core.errors import MainspringError
 from mainspring.core.lazy import LazyModule
+from mainspring.harness.permissions.policy import Scope
 from mainspring.runtime.folder.plugin import Plugin
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.skills.contents import read_contents
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 else:
     config = LazyModule("mainspring.capabilities.hooks.config")
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most plugins have no hooks
+
+
+_VOUCHED: Scope = "user"
+"""Whoever has vouched for a plugin or a skill has vouched for its hooks, wherever it stands: the
+trust in a project's settings is another matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ def skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> Pl
         )
         places = {"${CLAUDE_SKILL_DIR}": skill.folder}
         said = cast("dict[str, object]", _placed(skill.hooks, places))
-        settled = HookSettings(scope=skill.scope, source=skill.file, hooks=said, folder=own)
+        settled = HookSettings(scope=_VOUCHED, source=skill.file, hooks=said, folder=own)
         brought.append(settled)
         files |= contents
     roots = tuple(each.folder.root for each in brought if each.folder is not None)
@@ -119,7 +125,7 @@ def _of(plugin: Plugin) -> Iterator[HookSettings]:
     )
     for each in plugin.hooks:
         said = cast("dict[str, object]", _placed(each.hooks, places))
-        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, folder=folder)
+        yield HookSettings(scope=_VOUCHED, source=each.file, hooks=said, folder=folder)
 
 
 def _placed(said: object, places: dict[str, str]) -> object:
