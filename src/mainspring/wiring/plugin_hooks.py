@@ -26,8 +26,8 @@ else:
 
 
 _VOUCHED: Scope = "user"
-"""Whoever has vouched for a plugin or a skill has vouched for its hooks, wherever it stands: the
-trust in a project's settings is another matter."""
+"""Whoever has vouched for a skill has vouched for its hooks, wherever it stands. Only those of a
+project's plugin need the trust in the project, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,9 @@ def skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> Pl
         )
         places = {"${CLAUDE_SKILL_DIR}": skill.folder}
         said = cast("dict[str, object]", _placed(skill.hooks, places))
-        settled = HookSettings(scope=_VOUCHED, source=skill.file, hooks=said, folder=own)
+        settled = HookSettings(
+            scope=owner.scope if owner else _VOUCHED, source=skill.file, hooks=said, folder=own
+        )
         brought.append(settled)
         files |= contents
     roots = tuple(each.folder.root for each in brought if each.folder is not None)
@@ -125,7 +127,7 @@ def _of(plugin: Plugin) -> Iterator[HookSettings]:
     )
     for each in plugin.hooks:
         said = cast("dict[str, object]", _placed(each.hooks, places))
-        yield HookSettings(scope=_VOUCHED, source=each.file, hooks=said, folder=folder)
+        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, folder=folder)
 
 
 def _placed(said: object, places: dict[str, str]) -> object:
