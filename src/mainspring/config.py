@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -54,6 +54,8 @@ class Settings:
     """Where the work is done."""
     color: bool
     debug: bool
+    read_api_key: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
+    """Runs `apiKeyHelper` of the settings files, if the environment has no key."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """All of it, for hooks; they get what locates things, and what they are allowed by name."""
     home: str = ""

@@ -105,52 +105,49 @@ def test_without_a_terminal_subagents_are_plain_lines(mainspring: Run, upstream:
     assert "\x1b" not in result.stderr
 
 
-def test_a_plan_is_changed_then_approved_and_carried_out(
+def test_a_plan_is_asked_about_when_it_is_presented_then_changed_and_carried_out(
     chat: Chat, upstream: Upstream, place: Path
 ):
+    upstream.says("What is it for?")
     upstream.says(call("write", file_path="a.txt", content="too early"))
-    upstream.says("First a.txt, then b.txt.")
-    upstream.says("Only a.txt.")
+    upstream.says(call("exit_plan_mode", plan="First a.txt, then b.txt."))
+    upstream.says(call("exit_plan_mode", plan="Only a.txt."))
+    upstream.says("As you like.")
+    upstream.says(call("exit_plan_mode", plan="Now a.txt."))
     upstream.says(call("write", file_path="a.txt", content="as planned"))
+    upstream.says(call("exit_plan_mode", plan="once more"))
     upstream.says("It is written.")
     with chat() as terminal:
         terminal.type("/plan write it\r")
-        terminal.expect("mode plan: nothing is changed")
+        terminal.expect("What is it for?")
+        terminal.expect("mode plan: nothing is changed; /mode default leaves it")
+        terminal.expect("> ")
+        assert "exit_plan_mode" in told(upstream.requests[0])
+        terminal.type("for fun\r")
         terminal.expect("First a.txt")
-        terminal.expect("is that the plan?")
+        terminal.expect("Carry out this plan?")
         terminal.expect("what to change: ")
         assert not (place / "a.txt").exists()
-        assert "end your turn with the plan" in told(upstream.requests[0])
         terminal.type("no b.txt\r")
         terminal.expect("Only a.txt.")
-        assert "no b.txt" in upstream.last_words()
+        assert "no b.txt" in told(upstream.requests[-1])
+        terminal.expect("what to change: ")
+        terminal.type("n\r")
+        terminal.expect("still in the mode plan")
+        terminal.expect("As you like.")
+        terminal.expect("> ")
+        terminal.type("now\r")
         terminal.expect("what to change: ")
         terminal.type("e\r")
         terminal.expect("approved; mode acceptEdits")
         terminal.expect("It is written.")
         terminal.expect("> ")
         assert "The plan is approved; carry it out." in told(upstream.requests[-1])
-        assert "is that the plan?" not in terminal.text[terminal.text.rindex("approved;") :]
+        assert "The permission mode is not plan" in told(upstream.requests[-1])
+        assert terminal.text.count("Carry out this plan?") == 3
         terminal.type("/mode\r")
         terminal.expect("mode acceptEdits")
     assert (place / "a.txt").read_text() == "as planned"
-
-
-def test_a_chat_that_begins_in_the_mode_plan_leaves_it_for_good(chat: Chat, upstream: Upstream):
-    with chat("--mode", "plan") as terminal:
-        terminal.type("think\r")
-        terminal.expect("what to change: ")
-        terminal.type("n\r")
-        terminal.expect("still in the mode plan")
-        terminal.expect("> ")
-        terminal.type("/mode default\r")
-        terminal.expect("mode default")
-        for _ in range(2):
-            terminal.expect("> ")
-            terminal.type("go on\r")
-            terminal.expect("all I know")
-        terminal.expect("> ")
-        assert terminal.text.count("is that the plan?") == 1
 
 
 def test_a_plan_without_a_terminal_says_how_it_is_carried_out(mainspring: Run, upstream: Upstream):

@@ -249,3 +249,15 @@ async def test_a_list_tells_how_often_each_skill_was_used(
     assert [view["uses"] for view in await listed(settings, capsys)] == [1]
     assert await acts.show(settings, name="pdf", json=False) == 0
     assert "used 1 time in 1 session, 1 of them by a user" in capsys.readouterr().out
+
+
+def test_a_skill_that_you_make_for_the_project_is_trusted_until_it_changes(
+    mainspring: Run, place: Path
+):
+    made = mainspring("skill", "new", "greet", "--project")
+    assert made.returncode == 0, made.stderr
+    assert "after you edit it: mainspring skill scan greet --trust" in made.stdout
+    listed = json.loads(mainspring("skill", "ls", "--json").stdout.splitlines()[0])
+    assert (listed["name"], listed["trust"]) == ("greet", "trusted")
+    (place / ".mainspring/skills/greet/run.sh").write_text("true\n")
+    assert "changed" in mainspring("skill", "ls").stdout

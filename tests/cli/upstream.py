@@ -23,6 +23,8 @@ class Upstream:
     url: str = ""
     answers: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """Of each request; names in lower case."""
     otherwise: Callable[[dict[str, Any]], tuple[Part, ...]] = lambda _: ("That is all I know.",)
     """What it says when nothing else was told it."""
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -59,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = self.server.upstream
         length = int(self.headers["content-length"])
         upstream.requests.append(json.loads(self.rfile.read(length)))
+        upstream.headers.append({name.lower(): value for name, value in self.headers.items()})
         request = upstream.requests[-1]
         parts = upstream.answers.pop(0) if upstream.answers else upstream.otherwise(request)
         upstream.asked.release()

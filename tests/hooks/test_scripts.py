@@ -9,7 +9,8 @@ import pytest
 
 from mainspring.capabilities.hooks.ask import Ports
 from mainspring.capabilities.hooks.command import Surroundings, run_command
-from mainspring.capabilities.hooks.config import Command, Hook, HookConfig
+from mainspring.capabilities.hooks.config import Command, Hook, HookConfig, HookFolder
+from mainspring.capabilities.hooks.folder_copy import FolderCopies
 from mainspring.capabilities.hooks.runner import HookRunner, Policy, Session
 from mainspring.capabilities.hooks.scripts import Scripts, digest, read_scripts
 from mainspring.capabilities.hooks.verdict import Failed
@@ -203,3 +204,43 @@ async def test_without_a_shell_and_from_a_plugin_it_is_the_same(project: Path, t
     reply = await run_command(handler, "PreToolUse", b"", around)
     assert isinstance(reply, Failed)
     assert os.fspath(file) in reply.reason
+
+
+async def test_a_plugin_s_hook_finds_trusted_bytes_only_by_its_variables(
+    project: Path, tmp_path: Path
+):
+    plugin = tmp_path / "plugins/guard"
+    main = script(plugin / "hooks/run.sh", 'sh "$CLAUDE_PLUGIN_ROOT/lib/look.sh" "$PLUGIN_DATA"\n')
+    look = script(plugin / "lib/look.sh", "echo TRUSTED $0 $1 >&2\nexit 2\n")
+    project.mkdir()
+    script(project / "run.sh", "exit 0\n")  # not the one that is meant
+    pinned = {str(file): digest(file.read_bytes()) for file in (main, look)}
+    folder = HookFolder(name="guard", root=str(plugin), data=str(tmp_path / "data"), plugin="guard")
+
+    def around() -> Surroundings:
+        scripts = Scripts(roots=(str(project), str(plugin)), files=pinned)
+        return replace(vouch(project), scripts=scripts, folder=folder, copies=FolderCopies())
+
+    first = around()
+    commands = [
+        f'sh "{main}"',
+        f"cd {plugin} && sh ./hooks/run.sh",
+        f"cd '{plugin}/hooks'; . ./run.sh",
+    ]
+    for command in commands:
+        reply = await run_command(Command(command=command), "PreToolUse", b"", first)
+        assert isinstance(reply, Ruling), reply
+        assert reply.reason is not None
+        assert reply.reason.startswith("TRUSTED ")
+        assert str(plugin) not in reply.reason
+        assert reply.reason.endswith(str(tmp_path / "data"))
+    look.write_text("echo OTHER >&2\nexit 2\n")
+    reply = await run_command(Command(command=commands[0]), "PreToolUse", b"", first)
+    assert isinstance(reply, Ruling)  # the copy of before
+    assert "TRUSTED" in (reply.reason or "")
+    reply = await run_command(Command(command=commands[0]), "PreToolUse", b"", around())
+    assert isinstance(reply, Failed)
+    assert reply.is_changed
+    assert os.fspath(look) in reply.reason
+    assert first.copies is not None
+    first.copies.close()

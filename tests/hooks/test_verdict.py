@@ -118,8 +118,11 @@ def test_no_to_what_cannot_be_helped_is_told_to_people():
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEvent):
-    context = ("hello",) if event in ("SessionStart", "UserPromptSubmit") else ()
-    assert read_output(event, b" hello\n") == Ruling(context=context)
+    reply = read_output(event, b" hello\n")
+    assert isinstance(reply, Ruling)
+    is_context = event in ("SessionStart", "UserPromptSubmit")
+    assert reply.context == (("hello",) if is_context else ())
+    assert bool(reply.ignored) is not is_context  # what has no effect is reported
 
 
 def test_a_byte_order_mark_does_not_make_json_plain():

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.core.events import ErrorDetail, Payload
+from mainspring.core.model import Effort
 from mainspring.core.sender import Origin
 
 
@@ -233,6 +234,9 @@ class SkillUsed(Payload, frozen=True, kw_only=True, tag="skill.used"):
     allowed_tools: tuple[str, ...] = ()
     """Permission rules that allow until the run ends."""
     disallowed_tools: tuple[str, ...] = ()
+    model: str | None = None
+    """It and `effort` hold until the run ends."""
+    effort: Effort | None = None
 
 
 class WorktreeOpened(Payload, frozen=True, kw_only=True, tag="worktree.opened"):

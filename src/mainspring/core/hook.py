@@ -53,6 +53,8 @@ class Ruling:
     """For the model to read."""
     messages: tuple[str, ...] = ()
     """For people to read."""
+    ignored: tuple[str, ...] = ()
+    """What of a hook's output has no effect, and why; for people."""
     updated_input: Mapping[str, object] | None = None
     updated_output: str | None = None
     updates: tuple[PermissionUpdate, ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import anyio
+import msgspec
 
 from mainspring.core.catalog import ModelFacts, cost_of
 from mainspring.core.envelope import Event, KnownPayload
@@ -14,7 +15,7 @@ from mainspring.core.events import PermissionUpdated, Usage
 from mainspring.core.facts import ContextAdded, SkillUsed, ToolsLoaded
 from mainspring.core.hands import Box, Snapshots
 from mainspring.core.hook import Occasion, Ruling
-from mainspring.core.model import Delta, Model
+from mainspring.core.model import Delta, Effort, Model
 from mainspring.core.tool import Tool
 from mainspring.harness.budget import Purse
 from mainspring.harness.context.view import Prefix, redacted, widened
@@ -26,11 +27,19 @@ from mainspring.harness.others import Alone, Others
 from mainspring.harness.record import Record
 from mainspring.harness.thread import Thread
 from mainspring.harness.tiers import Tier
+from mainspring.harness.tuning import effort_for, model_for
 from mainspring.log.writer import Writer
 
 
 def unheard(_: Delta) -> None:
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    name: str
+    model: Model
+    facts: ModelFacts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,9 +83,25 @@ class Desk:
     """Somebody else listens for interrupts of this thread, and sets `halted`."""
     halted: anyio.Event = field(default_factory=anyio.Event)
     """Set when the thread is interrupted by what another one has heard."""
+    open_model: Callable[[str], NamedModel] | None = None
+    """A model by the name that a skill gives it."""
+    _own: tuple[NamedModel, Effort] = field(init=False)
+    """The agent's own model and effort."""
 
     def __post_init__(self) -> None:
         self.prefix = redacted(self.prefix, self.writer.scrubbed)
+        own = NamedModel(self.prefix.model, self.model, self.facts)
+        self._own = own, self.prefix.effort
+
+    def tune(self) -> None:
+        """Take the model and the effort that hold for the next request."""
+        own, effort = self._own
+        wanted = model_for(self.thread.gear)
+        named = own if wanted is None or self.open_model is None else self.open_model(wanted)
+        self.model, self.facts = named.model, named.facts
+        effort = effort_for(self.thread.gear, effort)
+        if (named.name, effort) != (self.prefix.model, self.prefix.effort):
+            self.prefix = msgspec.structs.replace(self.prefix, model=named.name, effort=effort)
 
     @property
     def writer(self) -> Writer:

@@ -14,6 +14,7 @@ from mainspring.harness.permissions.names import ours
 
 _MOST = 30
 _GOES = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
+_ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
 _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
 """What may stand in the midst of a word and is no part of it."""
 
@@ -43,6 +44,8 @@ class Gear:
     """Used in this run: what they allow and forbid ends with it."""
     skill_texts: dict[str, str] = field(default_factory=dict[str, str])
     """What the model was given of skills that it has brought up, the newest last."""
+    thinks_hard: bool = False
+    """The word `ultrathink` was said in this run, by a user or by a skill."""
     _bringing: dict[str, str] = field(default_factory=dict[str, str])
     """Skills by the calls that bring them up, as long as these have no result."""
 
@@ -73,6 +76,7 @@ class Gear:
         match payload:
             case events.UserMessage(content=content):
                 self.prompts.append(plain_text(content))
+                self._consider(self.prompts[-1])
             case (
                 events.AgentToolUse(name=name, input=given)
                 | events.AgentMcpToolUse(name=name, input=given)
@@ -88,6 +92,7 @@ class Gear:
                     self._bringing[call_id] = name
             case events.StatusIdle(reason=reason) if reason != "requires_action":
                 self.skills = []
+                self.thinks_hard = False
             case events.AgentToolResult(tool_use_id=call_id) if call_id in self._bringing:
                 self._brought_up(self._bringing.pop(call_id), payload)
             case _:
@@ -97,6 +102,10 @@ class Gear:
         if not result.is_error:
             self.skill_texts.pop(name, None)
             self.skill_texts[name] = plain_text(result.content)
+            self._consider(self.skill_texts[name])
+
+    def _consider(self, text: str) -> None:
+        self.thinks_hard = self.thinks_hard or _ULTRATHINK.search(text) is not None
 
     def _called(self, name: str, given: Mapping[str, object]) -> None:
         self.calls.append((name, given))

@@ -83,6 +83,7 @@ class Asked:
 
 async def take_turn(desk: Desk) -> Step | None:
     """Ask the model once. `None`: look at the thread again."""
+    desk.tune()
     if (made := await make_room(desk)) is not None:
         return made
     tokens = desk.input_tokens()

@@ -11,7 +11,7 @@ from mainspring.core.tool import Tool
 from mainspring.harness.budget import Purse
 from mainspring.harness.context.history import history_read, history_search
 from mainspring.harness.context.view import Prefix
-from mainspring.harness.desk import Desk, unheard
+from mainspring.harness.desk import Desk, NamedModel, unheard
 from mainspring.harness.ensemble import Member
 from mainspring.harness.others import Alone, Others
 from mainspring.harness.record import Record
@@ -69,6 +69,11 @@ def desk_for(office: Office, seat: Seat) -> Desk:
     client_tools = [*agent.client_tools, *kit.client_tools]
     at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
     environment = kit.environment
+
+    def open_model(wanted: str) -> NamedModel:
+        name = office.models.related(wanted, agent.model)
+        return NamedModel(name, office.models.open(name), office.models.facts(name))
+
     desk = Desk(
         record=office.record,
         thread=seat.member.thread,
@@ -91,6 +96,7 @@ def desk_for(office: Office, seat: Seat) -> Desk:
         emit=seat.emit,
         others=seat.others,
         subagent=seat.member.name,
+        open_model=open_model,
     )
     desk.load(seat.member.thread.gear.loaded)
     return desk

@@ -15,6 +15,7 @@ from mainspring.core.sender import UNKNOWN, Origin
 from mainspring.harness.ensemble import Account, Ensemble, Member
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.thread import Thread
+from mainspring.harness.tuning import model_for
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.owner import is_dead
@@ -37,6 +38,7 @@ _TYPES = frozenset(
         events.StatusTerminated,
         events.ModelRequestStarted,
         events.ModelRequestEnded,
+        facts.SkillUsed,
         facts.BudgetReserved,
         facts.BudgetSettled,
     )
@@ -51,7 +53,7 @@ class Outline:
     folder: str | None
     """Where the agent was described, if it was run from another folder than its own."""
     model: str | None
-    """Which was asked last."""
+    """Which was asked last; one that a skill brought for its run does not count."""
     status: Status
     reason: str | None
     """Why it stopped last."""
@@ -68,7 +70,7 @@ class Outline:
 async def outline(log: SessionLog, session: SessionRow) -> Outline:
     """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
     account, thread = Account(), Thread(id=session.thread_id)
-    title = agent = folder = origin = None
+    title = agent = folder = origin = model = None
     for event in await log.read(session.id, types=_TYPES):
         account.apply(event)
         thread.apply(event)
@@ -81,6 +83,8 @@ async def outline(log: SessionLog, session: SessionRow) -> Outline:
                 facts.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
             ):
                 title = renamed
+            case events.ModelRequestStarted() if model_for(thread.gear) is None:
+                model = thread.model
             case _:
                 pass
     return Outline(
@@ -88,7 +92,7 @@ async def outline(log: SessionLog, session: SessionRow) -> Outline:
         title=title or await _first_words(log, session),
         agent=agent,
         folder=folder,
-        model=thread.model,
+        model=model,
         status=await _status(log, session, thread),
         reason=thread.last_reason,
         turns=thread.turns,

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import get_args
 
 import anyio
+import msgspec
 
 from mainspring.capabilities.providers.replay import Replay
 from mainspring.core import events
@@ -183,6 +184,16 @@ class RecordedDesk(Desk):
         is_limit = self.script.end_reason() in LIMITS
         self.limits = Limits(max_turns=0) if is_limit else self.own_limits
         return heard
+
+    def tune(self) -> None:
+        """What skills asked for was decided in the recording; an agent of today has its own."""
+        shots = self.script.recording.shots
+        if not self.script.tells_status or self.script.begun >= len(shots):
+            return
+        request = shots[self.script.begun].request
+        self.prefix = msgspec.structs.replace(
+            self.prefix, model=request.model, effort=request.effort
+        )
 
     def _apply(self, events: Iterable[Event]) -> None:
         told = list(events)

@@ -73,10 +73,10 @@ async def adopt(settings: Settings, opening: Opening, places: Places, wish: Wish
     brought, vouched = loaded.hooks, dict(loaded.scripts)
     roots = [str(workspace), *map(os.path.realpath, [wish.agent] if wish.agent else [])]
     if not wish.is_served:
-        plugins = await to_thread.run_sync(plugin_hooks.plugin_hooks, settings, workspace)
-        brought += plugins.settings
-        roots += plugins.roots
-        vouched |= plugins.scripts
+        for each in await to_thread.run_sync(_brought_hooks, settings, opening, loaded):
+            brought += each.settings
+            roots += each.roots
+            vouched |= each.scripts
     kept_hooks, odd = hooks.read_hooks(brought) if brought else ((), ())
     protected += tuple(loaded.scripts) if kept_hooks else ()
     policy = replace(
@@ -102,6 +102,17 @@ async def adopt(settings: Settings, opening: Opening, places: Places, wish: Wish
     facts += _allowed(opening, policy, wish)
     warnings = (*loaded.warnings, *odd)
     return Rules(adopted=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
+
+
+def _brought_hooks(
+    settings: Settings, opening: Opening, loaded: LoadedPolicy
+) -> list[plugin_hooks.PluginHooks]:
+    """Those of plugins, and those of skills."""
+    disabled = loaded.preferences.disabled_plugins
+    folder = Path(loaded.policy.workspace)
+    of_plugins = plugin_hooks.plugin_hooks(settings, folder, disabled)
+    skills = {skill.file: skill for skill in opening.agent.skills if skill.hooks}
+    return [of_plugins, plugin_hooks.skill_hooks(settings, folder, skills.values())]
 
 
 def _told(mode: Mode) -> ContextAdded:

@@ -16,16 +16,22 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.harness.context import instructions
 from mainspring.harness.context.disk import Disk
-from mainspring.harness.permissions.policy import Mode, is_hidden
+from mainspring.harness.permissions.policy import Mode, Policy, is_hidden
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.folder import versions
+from mainspring.runtime.folder.finding import Finding
+from mainspring.runtime.folder.output_style import find_style, output_styles
 from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import AgentFolder, read_agent
 from mainspring.runtime.folder.scopes import MANAGED, Scopes
 from mainspring.runtime.outline import Outline
 from mainspring.runtime.skills.disabling import disabled_skills
 from mainspring.runtime.skills.discovery import IsPinned
+from mainspring.runtime.skills.skill import Skill
 from mainspring.wiring.models import default_model
 from mainspring.wiring.policies import load_policy
+from mainspring.wiring.preferences import Preferences
 
 if TYPE_CHECKING:
     from mainspring.runtime.skills import pins
@@ -65,7 +71,8 @@ def open_agent(
     """
     known = recorded.folder if recorded is not None else None
     scopes = scopes_of(settings, wanted.folder or known)
-    files = _readable(settings, scopes.folder)
+    loaded = load_policy(scopes.folder, home=Path(settings.home))
+    files = _readable(loaded.policy)
     used = recorded.model if recorded is not None else None
 
     def model_for(own: str) -> str:
@@ -84,9 +91,19 @@ def open_agent(
     if wanted.max_cost_usd is not None:
         limits = replace(limits, max_cost_usd=wanted.max_cost_usd)
     agent = replace(agent, model=model_for(agent.model), limits=limits)
+    agent = as_preferred(agent, scopes, loaded.preferences)
     if recorded is None and found.is_described:
         agent = replace(agent, version=_kept_version(found.folder))
-    return replace(found, agent=agent)
+    odd = (*found.found["instructions"], *_no_style(scopes, loaded.preferences.output_style))
+    return replace(found, agent=agent, found={**found.found, "instructions": odd})
+
+
+def _no_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
+    if name is None or name.lower() == "default" or find_style(scopes, name) is not None:
+        return ()
+    names = ", ".join(each.name for each in output_styles(scopes))
+    what = f"outputStyle {name}: there is no such output style; there are {names}"
+    return (Finding(level="warning", file="settings.json", what=what),)
 
 
 def _instruction_limits(
@@ -99,9 +116,29 @@ def _instruction_limits(
     return instructions.Limits() if known is None else instructions.Limits.of_window(known.window)
 
 
-def _readable(settings: Settings, folder: Path) -> Disk:
+def as_preferred(agent: Agent, scopes: Scopes, preferences: Preferences) -> Agent:
+    """With the output style, and without what only plugins may bring."""
+    style = find_style(scopes, preferences.output_style)
+    if style is not None:
+        agent = replace(agent, instructions=f"{agent.instructions}\n\n{style.rendered}".strip())
+    if "skills" in preferences.plugins_only:
+        agent = replace(agent, skills=[each for each in agent.skills if _is_allowed(each, scopes)])
+    if "agents" in preferences.plugins_only:
+        allowed = [each for each in agent.subagents if _is_allowed(each, scopes)]
+        agent = replace(agent, subagents=allowed)
+    return agent
+
+
+def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
+    """Where only plugins may bring parts: theirs, the operator's own, and built-in ones. A name
+    does not tell: anybody can put a colon into one."""
+    roots = [place.plugin_root or place.path for place in scopes.plugins]
+    is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
+    return is_plugins or part.scope in (None, "managed")
+
+
+def _readable(policy: Policy) -> Disk:
     """Without what rules forbid to read: no instruction file may bring it in."""
-    policy = load_policy(folder, home=Path(settings.home)).policy
     return Disk(is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix()))
 
 
@@ -116,7 +153,7 @@ def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
     place = (Path(settings.folder) / (folder or ".")).resolve()
     home = Path(settings.home).resolve()
     others = None if home == place else home  # what is there is there once
-    plugins = installed(place, others)
+    plugins = installed(place, others, disabled=disabled_plugins(place, home))
     return Scopes(
         folder=place,
         home=others,
@@ -124,6 +161,13 @@ def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
         plugins=plugins.places,
         disabled_skills=disabled_skills(home),
     )
+
+
+def disabled_plugins(folder: Path, home: Path) -> frozenset[str]:
+    try:
+        return load_policy(folder, home=home).preferences.disabled_plugins
+    except InvalidInput:  # no session begins with such settings, and `validate` says what is wrong
+        return frozenset()
 
 
 def pins_of(settings: Settings) -> IsPinned:

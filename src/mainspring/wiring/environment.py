@@ -20,6 +20,7 @@ from mainspring.core.lazy import LazyModule
 from mainspring.core.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
 from mainspring.wiring.lookout import PROTECTED, Repositories
+from mainspring.wiring.preferences import is_for_sandbox
 from mainspring.wiring.private_files import private_files
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
     limits: _Limits = _Limits()
     secrets: tuple[str, ...] | None = None
     """Names of secrets in the vault that programs may use; all that have hosts, unless given."""
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    """For programs, beside what `env` of the settings files gives them."""
 
     @property
     def rules(self) -> network.Rules | None:
@@ -66,14 +69,17 @@ class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
         return network.parse_rules(self.networking) if self.networking else None
 
 
-def read_environment(raw: Mapping[str, object]) -> Environment:
+def read_environment(
+    raw: Mapping[str, object], variables: Mapping[str, str] | None = None
+) -> Environment:
     """Raises: InvalidInput."""
     try:
         environment = msgspec.convert(raw, Environment)
         _ = environment.rules
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error
-    return environment
+    own = {name: text for name, text in environment.variables.items() if is_for_sandbox(name)}
+    return msgspec.structs.replace(environment, variables={**own, **(variables or {})})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -280,7 +280,7 @@ class Bench:
             unless_opened.push_async_callback(parting.aclose)
             share = None if environment.rules is None else _share(session_id, parting)
             site = site_of(places, environment, session_id=session_id, share=share)
-            variables = dict(_GIT)
+            variables = {**environment.variables, **_GIT}
             welcome: Callable[[socket.socket], None] = unwanted_listener
             if environment.rules is not None and share is not None:
                 way_out = await network.open_way_out(

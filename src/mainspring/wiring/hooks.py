@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from mainspring.capabilities.hooks.ask import Ports
 from mainspring.capabilities.hooks.command import Surroundings
-from mainspring.capabilities.hooks.config import HookConfig, Scope, parse_hooks
+from mainspring.capabilities.hooks.config import HookConfig, Scope, for_subagent, parse_hooks
 from mainspring.capabilities.hooks.runner import HookRunner
 from mainspring.capabilities.hooks.runner import Policy as HookPolicy
 from mainspring.capabilities.hooks.runner import Session as HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import HookRan
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.permissions.judged import after, judged_call
@@ -25,40 +29,100 @@ from mainspring.harness.permissions.rules import forbids, parse_rule
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.adopted import Adopted
 from mainspring.wiring.policies import HookSettings
+from mainspring.wiring.preferences import Preferences
 from mainspring.wiring.verdicts import Asked
 
+_HOOK_RAN = str(HookRan.__struct_config__.tag)
 _TRUSTED: tuple[Scope, ...] = ("managed", "user")
 _OWN: tuple[Scope, ...] = ("project", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookTalk:
+    """What hooks find around them, and what they ask and say outside of their answers."""
+
+    settings: Settings
+    preferences: Preferences
+    ask: Asked
+    overheard: list[KnownPayload]
+    """What the models cost that hooks ask."""
+    warn: Callable[[str], None]
+
+
+async def enter_hooks(
+    stack: AsyncExitStack, adopted: Adopted, opening: Opening, gates: Gatekeeper, talk: HookTalk
+) -> None:
+    """Have the gates ask the session's hooks, for as long as the stack is open."""
+    ran = await _hooks_run(opening, adopted)
+    runner = _hook_runner(adopted, opening, gates, talk, ran)
+    gates.hooks = await stack.enter_async_context(runner)
+    for warning in runner.warnings:
+        talk.warn(warning)
+
+
+def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
+    """Whether the operator's settings let the hooks of this file run."""
+    plugin = None if config.folder is None else config.folder.plugin
+    if config.scope == "managed":
+        return True
+    if preferences.is_without_hooks or plugin in preferences.disabled_plugins:
+        return False
+    if preferences.managed_hooks_only:
+        return plugin is not None and plugin in preferences.managed_plugins
+    return plugin is not None or "hooks" not in preferences.plugins_only
+
+
+async def _hooks_run(opening: Opening, adopted: Adopted) -> set[tuple[str, str]]:
+    """Event and handler of the hooks that have run in this session, if one of them is to run
+    only once."""
+    if not any(b'"once":true' in bytes(each) for each in adopted.hooks):
+        return set()
+    events = await opening.log.read(opening.writer.session_id, types=[_HOOK_RAN])
+    payloads = [event.payload for event in events]
+    return {
+        (each.hook_event, each.handler)
+        for each in payloads
+        if isinstance(each, HookRan) and each.outcome == "ok"
+    }
 
 
 def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
     """As the log keeps them, and what is odd about them.
 
     Raises:
-        InvalidInput: they cannot be understood.
+        InvalidInput: those of a settings file cannot be understood.
     """
-    configs = [
-        parse_hooks({"hooks": each.hooks}, scope=each.scope, source=each.source)
-        for each in said
-        if each.scope != "session"
-    ]
+    configs: list[HookConfig] = []
+    warnings: list[str] = []
+    for each in said:
+        if each.scope != "session":
+            try:
+                configs.append(_config(each, each.scope))
+            except InvalidInput as error:
+                if each.folder is None and each.subagent is None:
+                    raise
+                # a part that somebody else has written does not stop the rest
+                warnings.append(f"{error}; none of its hooks run")
     kept = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
-    return kept, tuple(warning for config in configs for warning in config.warnings)
+    warnings += [warning for config in configs for warning in config.warnings]
+    return kept, tuple(warnings)
 
 
-def hook_runner(
-    settings: Settings,
+def _config(said: HookSettings, scope: Scope) -> HookConfig:
+    config = parse_hooks({"hooks": said.hooks}, scope=scope, source=said.source)
+    if said.subagent is not None:
+        config = for_subagent(config, said.subagent)
+    return msgspec.structs.replace(config, folder=said.folder)
+
+
+def _hook_runner(
     adopted: Adopted,
     opening: Opening,
     gates: Gatekeeper,
-    ask: Asked,
-    overheard: list[KnownPayload],
+    talk: HookTalk,
+    ran: Collection[tuple[str, str]],
 ) -> HookRunner:
-    """Runs those that come from a trusted place; enter it before it is asked anything.
-
-    What models cost that hooks ask is `overheard`.
-    """
-
+    """Runs those that come from a trusted place; enter it before it is asked anything."""
     agent = opening.subagent
     about = {} if agent is None else {"agent_id": opening.thread.id, "agent_type": agent}
 
@@ -78,17 +142,32 @@ def hook_runner(
         return forbids(parse_rule(text), judged, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, facts = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
-        overheard.extend(facts)
+        said, facts = await talk.ask(
+            "Answer with the JSON that is asked for, and nothing else.", prompt
+        )
+        talk.overheard.extend(facts)
         return said
 
+    configs = [msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks]
+    permitted = [config for config in configs if is_permitted(config, talk.preferences)]
+    for config in configs:
+        if config.hooks and config not in permitted:
+            talk.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
+    env = talk.preferences.hook_env
     return HookRunner(
-        tuple(msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks),
-        HookSession(told=told, matches_rule=matches_rule),
+        [config for config in permitted if config.subagent in (None, agent)],
+        HookSession(
+            told=told,
+            matches_rule=matches_rule,
+            ran_before=ran,
+            active_skills=lambda: [each.name for each in gates.thread.gear.skills],
+            warn=talk.warn,
+        ),
         Ports(
             surroundings=Surroundings(
                 project=Path(adopted.policy.workspace),
-                environment=settings.environment,
+                environment={**talk.settings.environment, **env},
+                also_passed=frozenset(env),
                 scripts=Scripts(
                     roots=adopted.hook_roots or (adopted.policy.workspace,),
                     files=adopted.hook_files,

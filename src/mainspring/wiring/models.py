@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +27,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Model
 from mainspring.runtime.folder.whole_file import read_bounded
+from mainspring.wiring.settings_commands import KEY, HelperKeyModel
 
 DEFAULT = "default"
 OFFLINE = "scripted:demo"
@@ -93,7 +96,8 @@ def default_model(settings: Settings) -> str:
     if settings.model is not None:
         return settings.model
     for provider in PROVIDERS.values():
-        if provider.model is not None and provider.key in settings.keys:
+        has_helper = provider.key == KEY and settings.read_api_key is not None
+        if provider.model is not None and (provider.key in settings.keys or has_helper):
             return provider.model
     return OFFLINE
 
@@ -235,12 +239,27 @@ class Shelf:
             raise InvalidInput(
                 f"{model_id}: no provider {name!r}; there are {', '.join(PROVIDERS)}"
             )
-        key = self._key(model_id, provider)
+        if (
+            provider.key == KEY
+            and KEY not in self._settings.secrets
+            and self._settings.read_api_key
+        ):
+            make = partial(self._spoken, provider, model_id, is_bearer=True)
+            return HelperKeyModel(self._settings, make, time.monotonic)
+        return self._spoken(provider, model_id, self._key(model_id, provider))
+
+    def _spoken(
+        self, provider: Provider, model_id: str, key: str, *, is_bearer: bool = False
+    ) -> Model:
+        name = model_id.partition(":")[0]
         url = self._settings.secrets.get(provider.address or "", provider.url)
         quirks = self.catalog.quirks(model_id)
         match provider.speaks:
             case "anthropic":
-                return AnthropicModel(self._http, key=key, url=url, provider=name, quirks=quirks)
+                headers = {"authorization": f"Bearer {key}"} if is_bearer else {}
+                return AnthropicModel(
+                    self._http, key=key, url=url, provider=name, quirks=quirks, headers=headers
+                )
             case "responses":
                 return ResponsesModel(self._http, key=key, url=url, provider=name, quirks=quirks)
             case "chat":

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.tools.ask import ASK_USER
-from mainspring.capabilities.workspace.bounds import Root
+from mainspring.capabilities.tools.ask import ASK_USER, EXIT_PLAN
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import Settings
@@ -24,12 +22,11 @@ from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.facts import SandboxOpened
 from mainspring.core.latest import Latest
 from mainspring.core.lazy import LazyModule
-from mainspring.core.openat import real_path
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import Policy, is_guarded, moved, remove_denied
+from mainspring.harness.permissions.policy import Policy, moved, remove_denied
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
@@ -52,6 +49,8 @@ from mainspring.wiring.environment import (
 from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
+from mainspring.wiring.preferences import Preferences
+from mainspring.wiring.session_tree import tree_of
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
@@ -76,6 +75,7 @@ class _Shared:
     wish: Wish
     adopted: Adopted
     environment: Environment
+    preferences: Preferences
 
     @property
     def policy(self) -> Policy:
@@ -124,13 +124,17 @@ class Outfitter:
             return
         places = await self._with_repositories(places)
         rules = await adopt(self._settings, opening, places, wish)
-        environment = read_environment({**wish.sandbox, **rules.loaded.sandbox})
-        for warning in rules.warnings:
+        preferences = rules.loaded.preferences
+        environment = read_environment(
+            {**wish.sandbox, **rules.loaded.sandbox}, preferences.sandbox_env
+        )
+        for warning in (*rules.warnings, *preferences.warnings):
             self._warn(wish, warning)
         shared = _Shared(
             wish=wish,
             adopted=with_rules(rules.adopted, reading_rules(opening.agent)),
             environment=environment,
+            preferences=preferences,
         )
         async with self._station(opening, shared, places) as station:
             opened = _opened(opening, places, station.hands)
@@ -154,7 +158,7 @@ class Outfitter:
             yield _Station(
                 places=places,
                 hands=hands,
-                tree=_tree(places, shared.policy, skills),
+                tree=tree_of(places, shared.policy, skills),
                 surroundings=await self._around(opening, places, shared),
             )
         finally:
@@ -178,13 +182,14 @@ class Outfitter:
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
-                ask = asked_of(self._shelf, opening.agent.model)
-                runner = hooks.hook_runner(
-                    self._settings, shared.adopted, opening, gates, ask, overheard
+                talk = hooks.HookTalk(
+                    settings=self._settings,
+                    preferences=shared.preferences,
+                    ask=asked_of(self._shelf, opening.agent.model),
+                    overheard=overheard,
+                    warn=partial(self._warn, wish),
                 )
-                gates.hooks = await stack.enter_async_context(runner)
-                for warning in runner.warnings:
-                    self._warn(wish, warning)
+                await hooks.enter_hooks(stack, shared.adopted, opening, gates, talk)
             tools = {
                 **built_in_tools(
                     opening,
@@ -205,7 +210,7 @@ class Outfitter:
                 tools=[*tools.values(), *loading(deferred)],
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=frozenset(deferred),
-                client_tools=[ASK_USER] if wish.is_attended else [],
+                client_tools=[ASK_USER, EXIT_PLAN] if wish.is_attended else [],
                 aliases=ALIASES,
                 box=None if hands is None else hands.box,
                 snapshots=WorkspaceSnapshots(station.tree, station.places.snapshots),
@@ -342,25 +347,6 @@ def _has_hands(agent: Agent) -> bool:
     """Whether it, or somebody whom it may call, works in a folder."""
     called = any(each.own is not None and each.own.built_ins for each in agent.subagents)
     return bool(agent.built_ins) or called
-
-
-def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
-    extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(places, each)]
-    extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
-    return Tree(
-        places.workspace,
-        hidden=places.hidden,
-        extra=extra,
-        is_guarded=partial(is_guarded, policy),
-    )
-
-
-def _is_folder(places: Places, path: str) -> bool:
-    """By no link of the workspace: a program may have made that."""
-    try:
-        return os.path.isdir(real_path(path, distrusted=[str(places.workspace)]))
-    except OSError:
-        return False
 
 
 def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[KnownPayload, ...]:

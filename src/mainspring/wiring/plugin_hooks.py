@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mainspring.config import Settings
+from mainspring.core.errors import MainspringError
 from mainspring.core.lazy import LazyModule
+from mainspring.harness.permissions.policy import Scope
 from mainspring.runtime.folder.plugin import Plugin
 from mainspring.runtime.folder.plugins import installed
+from mainspring.runtime.skills.contents import read_contents
 from mainspring.runtime.skills.pins import PINS_FILE, Pins
+from mainspring.runtime.skills.skill import Skill
 from mainspring.wiring.policies import HookSettings
 
 if TYPE_CHECKING:
-    from mainspring.capabilities.hooks import scripts
+    from mainspring.capabilities.hooks import config, scripts
 else:
+    config = LazyModule("mainspring.capabilities.hooks.config")
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most plugins have no hooks
+
+
+_VOUCHED: Scope = "user"
+"""Whoever has vouched for a skill has vouched for its hooks, wherever it stands. Only those of a
+project's plugin need the trust in the project, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +39,13 @@ class PluginHooks:
     """All files of these, by absolute path: the hash of what was vouched for."""
 
 
-def plugin_hooks(settings: Settings, folder: Path) -> PluginHooks:
+def plugin_hooks(settings: Settings, folder: Path, disabled: Collection[str] = ()) -> PluginHooks:
     """Of the user's plugins and of the folder's; in the order that they are found."""
     home = Path(settings.home)
     found = installed(folder, None if folder == home else home)
-    with_hooks = [plugin for plugin in found.plugins if plugin.hooks]
+    with_hooks = [
+        plugin for plugin in found.plugins if plugin.hooks and plugin.name not in disabled
+    ]
     if not with_hooks:
         return PluginHooks()
     pins = Pins(home / PINS_FILE)
@@ -51,14 +63,71 @@ def plugin_hooks(settings: Settings, folder: Path) -> PluginHooks:
     )
 
 
+def skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> PluginHooks:
+    """Of the skills that are trusted; they run while their skill is used."""
+    with_hooks = [skill for skill in skills if skill.hooks and skill.is_trusted and skill.file]
+    if not with_hooks:
+        return PluginHooks()
+    home = Path(settings.home)
+    pins = Pins(home / PINS_FILE)
+    plugins = installed(folder, None if folder == home else home).plugins
+    brought: list[HookSettings] = []
+    files: dict[str, str] = {}
+    for skill in with_hooks:
+        owner = next((p for p in plugins if Path(skill.file).is_relative_to(p.root)), None)
+        place = Path(skill.folder if skill.kind == "skill" else skill.file)
+        contents = _skill_contents(skill, pins, owner.root if owner else place)
+        if not contents:
+            continue
+        own = config.HookFolder(
+            name=skill.name,
+            root=skill.folder,
+            kind="skill",
+            plugin=owner.name if owner else None,
+        )
+        places = {"${CLAUDE_SKILL_DIR}": skill.folder}
+        said = cast("dict[str, object]", _placed(skill.hooks, places))
+        settled = HookSettings(
+            scope=owner.scope if owner else _VOUCHED, source=skill.file, hooks=said, folder=own
+        )
+        brought.append(settled)
+        files |= contents
+    roots = tuple(each.folder.root for each in brought if each.folder is not None)
+    return PluginHooks(settings=tuple(brought), roots=roots, scripts=files)
+
+
+def _skill_contents(skill: Skill, pins: Pins, place: Path) -> dict[str, str]:
+    """The hashes of its files by absolute path, if the skill is still what was trusted. Of the
+    user's own skills, which nobody need have looked at, those of its files as they are now."""
+    is_pinned = pins.of(place) is not None
+    if not is_pinned and skill.scope == "project":
+        return {}
+    try:
+        contents = (pins.vouched_contents(place) if is_pinned else read_contents(place)) or ()
+    except MainspringError:
+        return {}
+    base = place if place.is_dir() else place.parent
+    hashes = {
+        str(base / item.path): scripts.digest(item.content)
+        for item in contents
+        if item.link is None and not item.is_special
+    }
+    return hashes if hashes.get(skill.file) == skill.hash else {}
+
+
 def _of(plugin: Plugin) -> Iterator[HookSettings]:
     places = {
         "${CLAUDE_PLUGIN_ROOT}": str(plugin.root),
         "${CLAUDE_PLUGIN_DATA}": str(plugin.data),
+        "${PLUGIN_ROOT}": str(plugin.root),
+        "${PLUGIN_DATA}": str(plugin.data),
     }
+    folder = config.HookFolder(
+        name=plugin.name, plugin=plugin.name, root=str(plugin.root), data=str(plugin.data)
+    )
     for each in plugin.hooks:
         said = cast("dict[str, object]", _placed(each.hooks, places))
-        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said)
+        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, folder=folder)
 
 
 def _placed(said: object, places: dict[str, str]) -> object:

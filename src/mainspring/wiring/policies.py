@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -19,44 +19,30 @@ from mainspring.harness.permissions.paths import absolute
 from mainspring.harness.permissions.policy import HeldRule, Mode, Policy, Scope, merge, parse_mode
 from mainspring.harness.permissions.rules import parse_rule
 from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder.scopes import Scopes
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
+from mainspring.wiring.preferences import Preferences, merge_preferences
+from mainspring.wiring.settings_file import PermissionSettings, Raw, SettingsFile
 from mainspring.wiring.trust import (
     HOOKS_FILE,
     LOCAL_FILE,
     USER_FILES,
     Project,
+    hooks_of_subagent,
     is_trusted,
     read_whole_project,
+    subagents_with_hooks,
     trust,
 )
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks.config import HookFolder
 
 MANAGED = Path("/etc/mainspring/settings.json")
 BROUGHT_FILES = (HOOKS_FILE, manifest.FILE)
 """What of an agent's folder holds wherever the agent works."""
 STRICTEST: Mode = "plan"
 """Whatever the mode was before, this one permits no more."""
-
-Raw: TypeAlias = dict[str, object]
-
-
-class PermissionSettings(Struct, frozen=True, rename="camel"):
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    default_mode: str | None = None
-    additional_directories: tuple[str, ...] = ()
-    disable_bypass_permissions_mode: str | None = None
-
-
-class SettingsFile(Struct, frozen=True, rename="camel"):
-    """What we read of a settings file of Claude Code's; `hooks_fail_open` is ours."""
-
-    permissions: PermissionSettings = PermissionSettings()
-    hooks: Raw = {}
-    sandbox: Raw = {}
-    disable_all_hooks: bool = False
-    allow_managed_permission_rules_only: bool = False
-    hooks_fail_open: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +51,10 @@ class HookSettings:
     source: str
     hooks: Mapping[str, object]
     """As the file has them."""
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings them."""
+    subagent: str | None = None
+    """The subagent whose file has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +68,7 @@ class LoadedPolicy:
     """Whether the project's own word counts in full."""
     scripts: Mapping[str, str]
     """Files that hooks may run, by absolute path: the hash that somebody has vouched for."""
+    preferences: Preferences = field(default_factory=Preferences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +87,7 @@ class _Read:
 class _Brought:
     files: list[_Read]
     scripts: dict[str, str]
+    hooks: tuple[HookSettings, ...] = ()
 
 
 _NOTHING = Project(settings={}, scripts={})
@@ -123,13 +115,23 @@ def load_policy(
     trusted = is_trusted(place, project, home=home)
     scripts = project.pinned(place) if trusted else {}
     warnings = [warning for file in files for warning in file.warnings]
-    if not trusted:
+    users = {} if only_managed else _users_subagents(home)
+    subagent_hooks = [*_subagent_hooks(users, home, "user")]
+    if trusted:
+        subagent_hooks += _subagent_hooks(project.subagents, place, "project")
+    else:
         files, untrusted = _distrusted(files)
         warnings += untrusted
+        warnings += [
+            f"{place / name}: this folder is not trusted, so the hooks of this subagent do not run;"
+            " `mainspring policy trust` lets them run"
+            for name in project.subagents
+        ]
     if agent is not None and not only_managed and not _is_same(agent, place):
         brought, odd = _brought(agent, place, home=home)
         files[-1:-1] = brought.files
         scripts |= brought.scripts
+        subagent_hooks += brought.hooks
         warnings += odd
     files = _managed_only(files)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
@@ -137,12 +139,32 @@ def load_policy(
     sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
     return LoadedPolicy(
         policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
-        hooks=tuple(_hooks(files)),
+        hooks=(*_hooks(files), *subagent_hooks),
         sandbox=sandbox,
         warnings=tuple(warnings),
         is_trusted=trusted,
         scripts=scripts,
+        preferences=merge_preferences((file.scope, file.settings) for file in files),
     )
+
+
+def _subagent_hooks(
+    files: Mapping[str, bytes], folder: Path, scope: Scope
+) -> Iterator[HookSettings]:
+    """Those in the files of subagents."""
+    for shown, content in files.items():
+        name, hooks = hooks_of_subagent(content)
+        if hooks:
+            file = folder / shown
+            yield HookSettings(
+                scope=scope, source=str(file), hooks=hooks, subagent=name or file.stem
+            )
+
+
+def _users_subagents(home: Path) -> dict[str, bytes]:
+    nowhere = home / ".mainspring" / "no-project"
+    found = subagents_with_hooks(Scopes(folder=nowhere, home=home))
+    return {str(file): content for file, content in found.items()}
 
 
 def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
@@ -218,7 +240,8 @@ def _brought(agent: Path, place: Path, *, home: Path) -> tuple[_Brought, list[st
     ]
     warnings = [warning for file in files for warning in file.warnings]
     if is_trusted(agent, own, home=home):
-        return _Brought(files, own.pinned(agent)), warnings
+        hooks = tuple(_subagent_hooks(own.subagents, agent, "project"))
+        return _Brought(files, own.pinned(agent), hooks), warnings
     files, untrusted = _distrusted(files)
     return _Brought(files, {}), [*warnings, *untrusted]
 

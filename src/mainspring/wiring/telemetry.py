@@ -24,6 +24,7 @@ TOOLS = frozenset(
         *BUILTINS,
         "artifact",
         "ask_user",
+        "exit_plan_mode",
         "history_read",
         "history_search",
         "python",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +17,9 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder import manifest
+from mainspring.runtime.folder.frontmatter import Fields, read_head
+from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.folder.walking import Walk, markdown
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 else:
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most projects have none
 
+_HOOKS_KEY = re.compile(rb"^hooks\s*:", re.MULTILINE)
 LOCAL_FILE = ".mainspring/settings.local.json"
 HOOKS_FILE = "hooks.json"
 PROJECT_FILES = (
@@ -49,11 +54,13 @@ class Project:
     """By the file that they stand in."""
     scripts: Mapping[str, bytes]
     """What hooks run of the folder, by the path from there on."""
+    subagents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files of subagents that have hooks."""
 
     @property
     def fingerprint(self) -> str:
         named = {f"runs {name}": content for name, content in self.scripts.items()}
-        return _fingerprint({**self.settings, **named})
+        return _fingerprint({**self.settings, **self.subagents, **named})
 
     def pinned(self, folder: Path) -> dict[str, str]:
         return {
@@ -64,7 +71,7 @@ class Project:
 def is_trusted(folder: Path, project: Project, *, home: Path) -> bool:
     """Whether a folder's settings and what hooks run of it, as they were read, are those that
     somebody has vouched for. Where there are none, there is nothing to distrust."""
-    if not project.settings and not project.scripts:
+    if not project.settings and not project.scripts and not project.subagents:
         return True
     return _known(home).get(os.path.realpath(folder)) == project.fingerprint
 
@@ -99,16 +106,44 @@ def read_whole_project(folder: Path, *, home: Path) -> Project:
     users = (read_bounded(home / name) for name in USER_FILES)
     every = (*settings.values(), *(content for content in users if content is not None))
     commands = [command for content in every for command in _commands(content)]
+    subagents = subagents_with_hooks(Scopes(folder=folder))
+    described = (hooks_of_subagent(content)[1] for content in subagents.values())
+    commands += [command for said in described for command in _commands_in([said])]
     run = scripts.read_scripts(commands, folder, project=folder) if commands else {}
-    return Project(settings=settings, scripts=run)
+    named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
+    return Project(settings=settings, scripts=run, subagents=named)
+
+
+def subagents_with_hooks(scopes: Scopes) -> dict[Path, bytes]:
+    """The files of subagents, but for those of plugins, that have hooks."""
+    walk, found = Walk(scopes), dict[Path, bytes]()
+    for place in scopes.places("agents"):
+        for file in walk.files(place, markdown):
+            with suppress(InvalidInput):
+                content = read_bounded(file) or b""
+                if _HOOKS_KEY.search(content):
+                    found[file] = content
+    return found
+
+
+def hooks_of_subagent(content: bytes) -> tuple[str, dict[str, object]]:
+    """Name and hooks that the frontmatter of a subagent's file has."""
+    fields = Fields(read_head(content.decode(errors="replace")), "")
+    return " ".join(fields.text("name").split()), fields.mapping("hooks")
 
 
 def _commands(content: bytes) -> Iterator[str]:
-    """Of the hooks in a settings file, whatever else is wrong with it; with their arguments."""
+    """That a settings file has run, whatever else is wrong with it; with their arguments."""
     pending: list[object] = []
     with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
         whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
-        pending = [cast("dict[str, object]", whole).get("hooks")] if isinstance(whole, dict) else []
+        fields = cast("dict[str, object]", whole) if isinstance(whole, dict) else {}
+        pending = [fields.get("hooks"), fields.get("statusLine")]
+        pending.append({"command": fields.get("apiKeyHelper")})
+    yield from _commands_in(pending)
+
+
+def _commands_in(pending: list[object]) -> Iterator[str]:
     for value in pending:  # grows while it is gone through
         if isinstance(value, list):
             pending += cast("list[object]", value)

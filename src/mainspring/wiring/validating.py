@@ -24,7 +24,7 @@ from mainspring.runtime.folder.plugins import installed
 from mainspring.runtime.folder.reading import look_at_agent
 from mainspring.runtime.folder.scopes import Scopes
 from mainspring.wiring import named
-from mainspring.wiring.agents import pins_of, scopes_of
+from mainspring.wiring.agents import disabled_plugins, pins_of, scopes_of
 from mainspring.wiring.environment import read_environment
 from mainspring.wiring.policies import STRICTEST, PermissionSettings, SettingsFile
 from mainspring.wiring.trust import HOOKS_FILE, PROJECT_FILES, is_trusted, read_whole_project
@@ -42,11 +42,6 @@ _KNOWN_PERMISSIONS = {each.encode_name for each in msgspec.structs.fields(Permis
 _REASONS = {
     "model": "agent.yaml has `model`",
     "effortLevel": "agent.yaml has `effort`",
-    "env": "programs get only what their sandbox gives them",
-    "apiKeyHelper": "keys come from the environment or the vault",
-    "outputStyle": "there are no output styles here; say it in the instructions",
-    "statusLine": "only the terminal of Claude Code has one",
-    "enabledPlugins": "plugins are installed with `mainspring plugin install`",
     "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
     "enableAllProjectMcpServers": "MCP servers are not connected yet",
     "enabledMcpjsonServers": "MCP servers are not connected yet",
@@ -54,6 +49,7 @@ _REASONS = {
     "includeCoAuthoredBy": "commits are what the agent writes them to be",
     "cleanupPeriodDays": "sessions are kept until they are deleted",
 }
+_MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
 _AFTER_SUBAGENTS = 5
 _DOES_NOTHING = "it is not known and does nothing"
 
@@ -67,17 +63,22 @@ def validate(settings: Settings, folder: str | None = None) -> Report:
     scopes = scopes_of(settings, folder)
     is_pinned = pins_of(settings)
     found = look_at_agent(scopes, is_pinned=is_pinned)
-    plugins = installed(scopes.folder, scopes.home)
+    disabled = disabled_plugins(scopes.folder, Path(settings.home))
+    plugins = installed(scopes.folder, scopes.home, disabled=disabled)
     servers = read_mcp(scopes, settings.environment, plugins=plugins.servers)
     parts = check_folder(
         scopes.folder, found, plugins=plugins, servers=servers, is_pinned=is_pinned
     )
-    said = _Said(scopes=scopes, is_trusted=_is_trusted(scopes, settings))
+    names = frozenset(plugin.name for plugin in plugins.plugins)
+    said = _Said(scopes=scopes, is_trusted=_is_trusted(scopes, settings), plugins=names)
     said.look(found.manifest)
     wrong = named.of_manifest(settings, found.manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
     files = [each for each in found.agent.subagents if each.file]
     idle = [odd for each in files for odd in named.of_subagent(settings, each)]
+    with_hooks = [each for each in files if each.hooks and each.scope == "project"]
+    if not said.is_trusted:
+        idle += [Ignored(f"{each.name}: hooks", _UNTRUSTED) for each in with_hooks]
     called = parts[_AFTER_SUBAGENTS - 1]
     parts[_AFTER_SUBAGENTS - 1] = replace(called, ignored=(*called.ignored, *idle))
     parts[_AFTER_SUBAGENTS:_AFTER_SUBAGENTS] = said.parts
@@ -98,6 +99,8 @@ class _Said:
 
     scopes: Scopes
     is_trusted: bool
+    plugins: frozenset[str]
+    """Names of those that are installed."""
     honoured: list[str] = field(default_factory=list[str])
     ignored: list[Ignored] = field(default_factory=list[Ignored])
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -153,10 +156,24 @@ class _Said:
             self._mode(file, mode)
         if directories := as_list(permissions.get("additionalDirectories")):
             self._hold(file.shown, f"also works in {', '.join(map(str, directories))}")
+        for what in _preferences(file):
+            self._hold(file.shown, what)
+        self._tell_plugins(file)
+        for key in _MANAGED_ONLY & file.fields.keys():
+            self.ignored.append(Ignored(f"{file.shown}: {key}", "only managed settings may say it"))
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
             self._hold(file.shown, "sandbox")
             self._check_environment(file.shown, file, sandbox)
+
+    def _tell_plugins(self, file: JsonFile) -> None:
+        for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
+            name = key.partition("@")[0]
+            if is_used and name not in self.plugins:
+                missing = "it is not installed; `mainspring plugin install SOURCE` does that"
+                self.ignored.append(Ignored(f"{file.shown}: plugin {name}", missing))
+            else:
+                self._hold(file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}")
 
     def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
         odd = {key: key for key in file.fields if key not in _KNOWN}
@@ -240,6 +257,18 @@ class _Said:
 
     def _find(self, level: Level, file: JsonFile, what: str, *keys: str) -> None:
         self.findings.append(file.finding(level, what, *keys))
+
+
+def _preferences(file: JsonFile) -> Iterator[str]:
+    """Settings besides rules and hooks, without values of variables: they may be secrets."""
+    if names := as_object(file.fields.get("env")):
+        yield f"env {', '.join(names)}"
+    if file.fields.get("apiKeyHelper"):
+        yield "apiKeyHelper"
+    if file.fields.get("statusLine"):
+        yield "statusLine, in `mainspring chat`"
+    if style := file.fields.get("outputStyle"):
+        yield f"outputStyle {style}"
 
 
 def _line_of(text: str, value: str) -> int | None:

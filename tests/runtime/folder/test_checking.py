@@ -48,7 +48,8 @@ def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path)
     assert others["root_agent.yaml"].startswith("not read: ADK's")
     assert others[".claude/mystery.txt"] == "nothing reads it"
     assert ".claude/settings.json" not in others
-    assert len(others) == 5
+    assert len(others) == 4
+    assert parts(tmp_path)["output styles"].honoured == ("a: ",)
 
 
 def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):

@@ -280,9 +280,9 @@ def test_of_a_link_only_the_link_is_removed(home: Path, pins: Pins, tmp_path: Pa
 
 def test_a_new_skill_is_valid_as_it_stands(home: Path):
     said = 'Says: "hello" - #1 {of} all'
-    file = new_skill(home, "say-hello", said)
+    file = new_skill(home, "say-hello", said).file
     assert check_strict(file.parent) == []
-    assert check_strict(new_skill(home, "other", None).parent) == []
+    assert check_strict(new_skill(home, "other", None).file.parent) == []
     [candidate] = installing.fetch(str(file.parent), home / "bench").candidates
     assert candidate.skill.description == said
     with pytest.raises(AlreadyThere):

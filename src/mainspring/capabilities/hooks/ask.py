@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 import anyio
@@ -14,6 +14,7 @@ from mainspring.capabilities.hooks.config import (
     Agent,
     Command,
     Handler,
+    HookFolder,
     Http,
     McpTool,
     Prompt,
@@ -74,6 +75,11 @@ class Question:
     occasion: Occasion
     payload: bytes
     ports: Ports = field(repr=False)
+
+    def in_folder(self, folder: HookFolder | None) -> Question:
+        """For a handler that this plugin or skill brings."""
+        around = replace(self.ports.surroundings, folder=folder)
+        return replace(self, ports=replace(self.ports, surroundings=around)) if folder else self
 
     async def put_to(self, handler: Askable, *, seconds: float) -> Answered:
         """Whatever the handler does, there is an answer, and in time."""

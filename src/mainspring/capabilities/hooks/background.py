@@ -81,6 +81,8 @@ class Background:
                 messages = (f"hook {answered.label} {reason}",)
             case Ruling(context=context, messages=messages, blocked=blocked, reason=reason):
                 self._context.extend(context)
+                unheard = tuple(f"hook {answered.label}: {e}" for e in answered.reply.ignored)
+                messages = (*messages, *unheard)
                 if blocked and rewakes and reason:
                     await self._tell_model(reason)
         fact = answered.fact()

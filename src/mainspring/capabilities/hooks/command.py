@@ -18,7 +18,8 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from mainspring.capabilities.hooks.config import Command
+from mainspring.capabilities.hooks.config import Command, HookFolder
+from mainspring.capabilities.hooks.folder_copy import FolderCopies, led_to_copy
 from mainspring.capabilities.hooks.scripts import NotVouchedFor, Scripts, from_copies
 from mainspring.capabilities.hooks.verdict import Failed, Reply, read_exit
 from mainspring.core.hook import HookEvent
@@ -52,6 +53,9 @@ class Surroundings:
     """Names of variables that they get besides."""
     scripts: Scripts | None = None
     """What they may run of folders that an agent may write to; `None`: anything."""
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings the hook."""
+    copies: FolderCopies | None = None
 
     def variables(self, event: HookEvent) -> dict[str, str]:
         names = _PASSED | self.also_passed
@@ -68,19 +72,34 @@ class Surroundings:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program that has come to its end."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
 async def run_command(
     handler: Command, event: HookEvent, payload: bytes, around: Surroundings
 ) -> Reply:
+    """Run a program to its end, and read what it says as a hook."""
+    ended = await run_program(handler, payload, around, around.variables(event))
+    if isinstance(ended, Failed):
+        return ended
+    return read_exit(event, ended.status, stdout=ended.stdout, stderr=ended.stderr)
+
+
+async def run_program(
+    handler: Command, payload: bytes, around: Surroundings, variables: dict[str, str]
+) -> Ended | Failed:
     """Run a program to its end. If this is cancelled, it is killed with all it has started."""
     if not hasattr(os, "killpg"):
         return Failed("needs a system with process groups, and this is none")
-    variables = around.variables(event)
     with ExitStack() as files:
         try:
-            words = await anyio.to_thread.run_sync(
-                files.enter_context,
-                from_copies((handler.command, *(handler.args or ())), around.scripts),
-            )
+            words = await _words(handler, around, files, variables)
         except NotVouchedFor as error:
             return Failed(str(error), is_changed=True)
         argv = _argv(handler, words, variables)
@@ -104,7 +123,34 @@ async def run_command(
         status = await _ended(process, stdout, stderr)
     if status is None:
         return Failed(f"wrote more than {MAX_BYTES} bytes")
-    return read_exit(event, status, stdout=bytes(stdout.heard), stderr=bytes(stderr.heard))
+    return Ended(status, bytes(stdout.heard), bytes(stderr.heard))
+
+
+async def _words(
+    handler: Command, around: Surroundings, files: ExitStack, variables: dict[str, str]
+) -> tuple[str, ...]:
+    """The words of the command, with copies in place of the files that it runs; `variables` gets
+    where a plugin's or a skill's hook finds its files.
+
+    Raises: NotVouchedFor.
+    """
+    words, scripts = (handler.command, *(handler.args or ())), around.scripts
+    folder, copies = around.folder, around.copies
+    if folder is None or copies is None or scripts is None:
+        return await anyio.to_thread.run_sync(files.enter_context, from_copies(words, scripts))
+    copy = await copies.of(folder.root, scripts)
+    variables.update(_places(folder, copy))
+    if folder.data:
+        await anyio.to_thread.run_sync(lambda: os.makedirs(folder.data, mode=0o700, exist_ok=True))
+    led = led_to_copy(words, folder.root, copy, scripts)
+    return await anyio.to_thread.run_sync(files.enter_context, led)
+
+
+def _places(folder: HookFolder, copy: Path) -> dict[str, str]:
+    if folder.kind == "skill":
+        return {"CLAUDE_SKILL_DIR": str(copy)}
+    root = {name: str(copy) for name in ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT")}
+    return root | {name: folder.data for name in ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")}
 
 
 def _argv(handler: Command, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:

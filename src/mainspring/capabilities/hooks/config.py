@@ -146,6 +146,18 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     matcher: str = ""
 
 
+class HookFolder(Struct, frozen=True, kw_only=True):
+    """A plugin or a skill that brings hooks: they run from a copy of its folder."""
+
+    name: str
+    root: str
+    data: str = ""
+    """Where a plugin may store files that outlive an update of it."""
+    kind: Literal["plugin", "skill"] = "plugin"
+    plugin: str | None = None
+    """The name of the plugin; a skill may be of one, too."""
+
+
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hooks of one file. What a session has of these at its start holds to its end."""
 
@@ -153,6 +165,10 @@ class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str
     hooks: tuple[Hook, ...] = ()
     warnings: tuple[str, ...] = ()
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings them. A skill's run only while the skill is used."""
+    subagent: str | None = None
+    """The type of subagent whose file has them: they run on its threads only."""
 
 
 class _Group(Struct, frozen=True, kw_only=True):
@@ -172,6 +188,15 @@ def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> Hook
     return HookConfig(
         scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
     )
+
+
+def for_subagent(config: HookConfig, name: str) -> HookConfig:
+    """The hooks of a subagent's own file: when it stops, that is the stop of a subagent."""
+    hooks = tuple(
+        msgspec.structs.replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
+        for hook in config.hooks
+    )
+    return msgspec.structs.replace(config, hooks=hooks, subagent=name)
 
 
 def in_order(configs: tuple[HookConfig, ...]) -> list[HookConfig]:

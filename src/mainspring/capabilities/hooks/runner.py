@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 import anyio
+import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -24,10 +25,12 @@ from mainspring.capabilities.hooks.config import (
     Handler,
     Hook,
     HookConfig,
+    HookFolder,
     Prompt,
     Scope,
     in_order,
 )
+from mainspring.capabilities.hooks.folder_copy import FolderCopies
 from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, spellings
 from mainspring.capabilities.hooks.python import PythonHook
 from mainspring.capabilities.hooks.verdict import GATES, Failed, combine
@@ -63,6 +66,10 @@ class Session:
     wake: Wake | None = None
     ran_before: Collection[tuple[str, str]] = ()
     """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
+    active_skills: Callable[[], Collection[str]] = tuple
+    """Names of the skills that are in use now: their hooks run."""
+    warn: Callable[[str], None] = lambda _: None
+    """Shows people what hooks say to them, and what of a hook's output has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +78,16 @@ class _Wired:
     wants: Matcher
     handler: Askable
     seconds: float
+    folder: HookFolder | None = None
 
     @property
     def name(self) -> tuple[str, str]:
         return self.event, self.handler.label
+
+    @property
+    def skill(self) -> str | None:
+        is_skill = self.folder is not None and self.folder.kind == "skill"
+        return self.folder.name if is_skill and self.folder is not None else None
 
     @property
     def condition(self) -> str | None:
@@ -98,7 +111,9 @@ class HookRunner:
         python: Sequence[PythonHook] = (),
     ) -> None:
         self._session = session
-        self._ports = ports
+        self._copies = FolderCopies()
+        around = replace(ports.surroundings, copies=self._copies)
+        self._ports = replace(ports, surroundings=around)
         self._policy = policy or Policy()
         self._spent = set(session.ran_before)
         self._background = Background(session.wake)
@@ -107,8 +122,9 @@ class HookRunner:
         ordered = in_order(tuple(configs))
         self.warnings = _warnings(ordered, self._policy.trusted)
         """For people, at the session's start."""
-        trusted = [hook for c in ordered if c.scope in self._policy.trusted for hook in c.hooks]
-        self._wired = [*map(self._wire_python, python), *map(self._wire, trusted)]
+        trusted = [config for config in ordered if config.scope in self._policy.trusted]
+        wired = [self._wire(hook, config.folder) for config in trusted for hook in config.hooks]
+        self._wired = [*map(self._wire_python, python), *wired]
 
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -124,12 +140,13 @@ class HookRunner:
             self._group.cancel_scope.cancel()
         self._group = None
         await self._stack.aclose()
+        await anyio.to_thread.run_sync(self._copies.close)
 
     async def run(self, occasion: Occasion) -> Ruling:
         late = self._background.take(occasion.event)
         wanted = self._wanted(occasion)
         if not wanted:
-            return combine(occasion.event, late) if late else NOTHING_SAID
+            return self._shown(combine(occasion.event, late)) if late else NOTHING_SAID
         payload = self._payload(occasion)
         if isinstance(payload, Failed):
             answers = [_unasked(wired, occasion, payload) for wired in wanted]
@@ -137,15 +154,21 @@ class HookRunner:
             question = Question(occasion=occasion, payload=payload, ports=self._ports)
             answers = await self._answers(question, wanted)
         rulings = [self._ruling(answered) for answered in answers]
-        return combine(occasion.event, [*late, *rulings])
+        return self._shown(combine(occasion.event, [*late, *rulings]))
 
-    def _wire(self, hook: Hook) -> _Wired:
+    def _shown(self, ruling: Ruling) -> Ruling:
+        for message in ruling.messages:
+            self._session.warn(message)
+        return ruling
+
+    def _wire(self, hook: Hook, folder: HookFolder | None) -> _Wired:
         asked = hook.handler.timeout_seconds or _usual_seconds(hook.handler)
         return _Wired(
             event=hook.event,
             wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
             handler=hook.handler,
             seconds=min(asked, self._policy.max_seconds),
+            folder=folder,
         )
 
     def _wire_python(self, hook: PythonHook) -> _Wired:
@@ -163,13 +186,16 @@ class HookRunner:
         for wired in self._wired:
             if wired.event != occasion.event or not wired.wants(names):
                 continue
-            is_heard = any(other.handler == wired.handler for other in wanted)
+            same = ((other.handler, other.folder) for other in wanted)
+            is_heard = (wired.handler, wired.folder) in same
             is_spent = wired.is_once and wired.name in self._spent
             if not is_heard and not is_spent and self._applies(wired, occasion):
                 wanted.append(wired)
         return wanted
 
     def _applies(self, wired: _Wired, occasion: Occasion) -> bool:
+        if wired.skill is not None and wired.skill not in self._session.active_skills():
+            return False
         if wired.condition is None:
             return True
         if occasion.event not in TOOL_EVENTS:
@@ -200,7 +226,8 @@ class HookRunner:
         answers: dict[int, Answered] = {}
 
         async def ask(index: int, wired: _Wired) -> None:
-            answers[index] = await question.put_to(wired.handler, seconds=wired.seconds)
+            asked = question.in_folder(wired.folder)
+            answers[index] = await asked.put_to(wired.handler, seconds=wired.seconds)
             if wired.is_once and answers[index].fact().outcome != "ok":
                 self._spent.discard(wired.name)  # it has not done yet what it is for
 
@@ -211,7 +238,8 @@ class HookRunner:
                 if not isinstance(wired.handler, Command) or not wired.handler.in_background:
                     group.start_soon(ask, index, wired)
                     continue
-                self._background.start(self._group, question, wired.handler, seconds=wired.seconds)
+                asked = question.in_folder(wired.folder)
+                self._background.start(self._group, asked, wired.handler, seconds=wired.seconds)
         return [answers[index] for index in sorted(answers)]
 
     def _ruling(self, answered: Answered) -> Ruling:
@@ -225,6 +253,8 @@ class HookRunner:
                     )
                 return Ruling(messages=(said,), ran=(fact,))
             case Ruling() as ruling:
+                for what in ruling.ignored:
+                    self._session.warn(f"hook {answered.label}: {what}")
                 return replace(ruling, ran=(fact,))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -25,6 +25,8 @@ _Permission: TypeAlias = Literal["deny", "defer", "ask", "allow"]
 _STRICTEST_FIRST: tuple[_Permission, ...] = get_args(_Permission)
 _MAX_CHARS = 10_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_NAMES = 5
+_INSTEAD = 'for the model to read it, print {"hookSpecificOutput": {"additionalContext": ...}}'
 _UNREASONED = "a hook said no and gave no reason"
 
 
@@ -77,6 +79,7 @@ class _Judgement(Struct, frozen=True, kw_only=True):
 
 
 _OUTPUT = msgspec.json.Decoder(_Output)
+_READ_FIELDS = frozenset((*_Output.__struct_encode_fields__, "suppressOutput"))
 _JUDGEMENT = msgspec.json.Decoder(_Judgement)
 
 
@@ -96,8 +99,11 @@ def read_output(event: HookEvent, output: bytes) -> Reply:
     """What a hook that succeeded has said: JSON, or words where those are context."""
     output = output.removeprefix(_BYTE_ORDER_MARK).strip()
     if not output.startswith(b"{"):
-        is_context = event in _TEXT_IS_CONTEXT and output
-        return Ruling(context=(_text(output),)) if is_context else NOTHING_SAID
+        if not output:
+            return NOTHING_SAID
+        if event in _TEXT_IS_CONTEXT:
+            return Ruling(context=(_text(output),))
+        return Ruling(ignored=(f"text on stdout has no effect on {event}; {_INSTEAD}",))
     try:
         said = _OUTPUT.decode(output)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -105,7 +111,25 @@ def read_output(event: HookEvent, output: bytes) -> Reply:
     specific = said.hook_specific_output or _Specific()
     if specific.hook_event_name not in (None, event):
         return Failed(f"answered to {cut(specific.hook_event_name or '', 60)}, not to {event}")
-    return combine(event, [*_general(event, said), *_particular(event, specific)])
+    ruling = combine(event, [*_general(event, said), *_particular(event, specific)])
+    return replace(ruling, ignored=_unknown_fields(output))
+
+
+def _unknown_fields(output: bytes) -> tuple[str, ...]:
+    """What an answer says that nobody reads."""
+    answer = msgspec.json.decode(output, type=dict[str, object])
+    names = [name for name in answer if name not in _READ_FIELDS]
+    specific = answer.get("hookSpecificOutput")
+    if isinstance(specific, dict):
+        inner = _Specific.__struct_encode_fields__
+        known = cast("dict[str, object]", specific)
+        names += [f"hookSpecificOutput.{name}" for name in known if name not in inner]
+    if not names:
+        return ()
+    misplaced = "additionalContext" in names or "additional_context" in names
+    hint = f"; {_INSTEAD}" if misplaced else ""
+    shown = ", ".join(cut(name, 60) for name in names[:_MAX_NAMES])
+    return (f"{shown}: not known, so it has no effect{hint}",)
 
 
 def read_judgement(answer: str) -> Reply:

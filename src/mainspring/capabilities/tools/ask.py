@@ -54,6 +54,19 @@ ASK_USER = _ASKED.spec
 """To be declared as a tool that clients run."""
 
 
+def _exit_plan_mode(plan: Annotated[str, Meta(min_length=1, max_length=50_000)]) -> None:
+    """Present your plan in the permission mode plan, and wait until the user approves it or says
+    what to change. Call it only when the plan is complete, not to ask questions.
+
+    Args:
+        plan: what is to be done, in which order, and how it will be checked, as Markdown.
+    """
+
+
+EXIT_PLAN = tool(_exit_plan_mode, name="exit_plan_mode").spec
+"""To be declared as a tool that clients run."""
+
+
 def invalid_questions(given: Mapping[str, object]) -> str | None:
     """What is wrong with the questions, in words for the model; nobody is asked nonsense."""
     return _ASKED.invalid(given)

@@ -17,6 +17,8 @@ from mainspring.edges.cli.render import Part, Screen, counted
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.permissions.always import always, update_of
 from mainspring.harness.permissions.rules import written
+from mainspring.runtime.commands import APPROVED, mode_update
+from mainspring.runtime.modes import mode_of
 from mainspring.runtime.outline import Waiting, waiting, workspace_of
 from mainspring.runtime.sessions import Session
 from mainspring.wiring.policies import add_local_rules
@@ -25,6 +27,15 @@ from mainspring.wiring.trust import LOCAL_FILE
 Verdict: TypeAlias = Literal["once", "session", "always", "no", "later"]
 _LONGEST = 60
 _ASK_USER = "ask_user"
+_EXIT_PLAN = "exit_plan_mode"
+_PLAN_CHOICES = (
+    ("y", "carry it out, and ask before changes"),
+    ("e", "carry it out; edits in the workspace pass"),
+    ("n", "not now"),
+)
+_PLAN_MODES = {"y": "default", "yes": "default", "e": "acceptEdits"}
+_NOT_PLANNING = "The permission mode is not plan: there is nothing to approve. Go on."
+_NOT_NOW = "The user does not want the plan carried out now. End your turn and wait."
 
 
 def is_somebody_there() -> bool:
@@ -112,6 +123,8 @@ class Approver:
 
     async def _ask_user(self, session: Session, call: OpenCall) -> bool:
         """A question of the agent's own."""
+        if call.name == _EXIT_PLAN:
+            return await self._ask_about_plan(session, call)
         if call.name != _ASK_USER:
             return False  # a tool of the caller's: nobody here can run it
         answers: dict[str, str] = {}
@@ -121,6 +134,29 @@ class Approver:
                 return False
             answers[str(question.get("question", ""))] = answer
         await session.settle(call.id, msgspec.json.encode({"answers": answers}).decode())
+        return True
+
+    async def _ask_about_plan(self, session: Session, call: OpenCall) -> bool:
+        if await mode_of(session.log, session.id) != "plan":
+            await session.settle(call.id, _NOT_PLANNING, ok=False)
+            return True
+        self.notes.whole(("", ""))
+        for line in str(call.input.get("plan", "")).splitlines():
+            self.notes.whole((line, ""), indent=2)
+        self.notes.whole(("Carry out this plan?", "bold yellow"))
+        for key, meaning in _PLAN_CHOICES:
+            self.notes.whole((f"  {key}  ", "bold"), (meaning, ""))
+        said = (self._line("[y/e/n] or what to change: ") or "").strip()
+        mode = _PLAN_MODES.get(said.lower())
+        if mode is not None:
+            await session.permit(*mode_update(mode).updates)
+            self.notes.whole((f"approved; mode {mode}", "dim"))
+            await session.settle(call.id, APPROVED)
+        elif said.lower() in ("", "n", "no"):
+            self.notes.whole(("still in the mode plan; /mode default leaves it", "dim"))
+            await session.settle(call.id, _NOT_NOW)
+        else:
+            await session.settle(call.id, f"The user wants the plan changed: {said}")
         return True
 
     def _answer(self, question: Mapping[str, object]) -> str | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
+from mainspring import __version__
 from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.core.errors import MainspringError
-from mainspring.edges.cli.approving import is_somebody_there
+from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.render import Screen, counted
@@ -20,28 +20,27 @@ from mainspring.edges.cli.saying import is_brought, say
 from mainspring.edges.cli.slash import show, show_help, show_unknown
 from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status
 from mainspring.runtime.commands import (
-    APPROVED,
     At,
     Typed,
     agent_types,
     known,
-    mode_update,
     perform,
     skills_of,
     typed,
     unescaped,
 )
 from mainspring.runtime.modes import mode_of
+from mainspring.runtime.outline import outline
 from mainspring.runtime.replies import Agents, Sent
 from mainspring.runtime.sessions import Result, Session
 from mainspring.wiring.agents import Wanted, open_agent
+from mainspring.wiring.settings_commands import SettingsCommands, read_settings_commands
 
 __all__ = ["Wanted", "chat"]
 
 INTERRUPTED = 130
 _BEGINNING = ("plan", "mode")
 """Commands that a session can begin with; the others are about one that there is."""
-_VERDICTS = {"y": "default", "e": "acceptEdits"}
 
 
 async def chat(settings: Settings, *, wanted: Wanted, resume: str | None) -> int:
@@ -49,7 +48,10 @@ async def chat(settings: Settings, *, wanted: Wanted, resume: str | None) -> int
         keyboard = Keyboard(_history(settings), colour=settings.color)
         keyboard.open()
         try:
-            return await _Chat(settings, wanted, stage, keyboard).run()
+            commands = await read_settings_commands(
+                settings, Path(settings.folder, wanted.workspace or ".")
+            )
+            return await _Chat(settings, wanted, stage, keyboard, commands).run()
         finally:
             keyboard.close()
 
@@ -62,8 +64,14 @@ def _history(settings: Settings) -> Path:
 
 class _Chat:
     def __init__(
-        self, settings: Settings, wanted: Wanted, stage: Stage, keyboard: Keyboard
+        self,
+        settings: Settings,
+        wanted: Wanted,
+        stage: Stage,
+        keyboard: Keyboard,
+        commands: SettingsCommands,
     ) -> None:
+        self._commands = commands if commands.status_line is not None else None
         self._settings = settings
         self._wanted = wanted
         self._stage = stage
@@ -72,6 +80,7 @@ class _Chat:
         self._session: Session | None = stage.session
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
+        self._is_mode_told = False
         keyboard.complete(lambda: [f"/{each.name}" for each in known(self._agent)])
 
     async def run(self) -> int:
@@ -81,9 +90,38 @@ class _Chat:
         if self._session is not None:
             status = await self._guarded(self._turn(self._session, set()))  # what was unfinished
         while status is None:
+            await self._show_status()
             status = await self._exchange()
         self._part()
         return status
+
+    async def _show_status(self) -> None:
+        """What the command of `statusLine` prints, above the prompt; a failure is told once."""
+        if self._commands is None:
+            return
+        try:
+            for line in await self._commands.show_status(await self._about()):
+                self._say(line, "dim")
+        except InvalidInput as error:
+            self._say(f"warning: {error}; it is not run again in this chat", "yellow")
+            self._commands = None
+
+    async def _about(self) -> dict[str, object]:
+        """What a status line reads of the session, as Claude Code names it."""
+        folder = str(Path(self._settings.folder, self._wanted.workspace or "."))
+        session, cost = self._session, "0"
+        if session is not None:
+            stands = await outline(session.log, await session.log.session(session.id))
+            cost = str(stands.cost_usd)
+        name = self._agent.model
+        return {
+            "session_id": "" if session is None else session.id,
+            "cwd": folder,
+            "model": {"id": name, "display_name": name.partition(":")[2] or name},
+            "workspace": {"current_dir": folder, "project_dir": folder},
+            "version": __version__,
+            "cost": {"total_cost_usd": float(cost)},
+        }
 
     async def _exchange(self) -> int | None:
         """One message and what it leads to; an exit status, if the chat is over."""
@@ -141,53 +179,28 @@ class _Chat:
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run it until it waits for words; an exit status, if the chat is over."""
-        while True:
-            result = await attended(self._settings, session, own=own, keyboard=self._keyboard)
-            if isinstance(result, Left):
-                return INTERRUPTED
-            if result is None:
-                return None
+        result = await attended(
+            self._settings,
+            session,
+            own=own,
+            notices=self._stage.notices,
+            keyboard=self._keyboard,
+        )
+        if isinstance(result, Left):
+            return INTERRUPTED
+        if result is not None:
             await report_end(self._notes, session, result)
             tell_status(self._notes, result)
-            answer = await self._on_plan(session, result)
-            if answer is None:
-                return None
-            if typed(answer) is not None:
-                return await self._take(answer)
-            own = {await self._say_to_plan(session, answer)}
+            await self._tell_mode(session, result)
+        return None
 
-    async def _on_plan(self, session: Session, result: Result) -> str | None:
-        """A turn that ends in the mode plan proposes one: what its user says to it, if anything."""
-        is_proposed = result.reason == "completed" and is_somebody_there()
-        if not is_proposed or await mode_of(session.log, session.id) != "plan":
-            return None
-        self._say("")
-        self._say("is that the plan?", "bold yellow")
-        for key, meaning in (
-            ("y", "carry it out, and ask before changes"),
-            ("e", "carry it out; edits in the workspace pass"),
-            ("n", "not now"),
-        ):
-            self._notes.whole((f"  {key}  ", "bold"), (meaning, ""))
-        self._keyboard.forget()
-        try:
-            answer = self._keyboard.line("[y/e/n] or what to change: ").strip()
-        except (EOFError, KeyboardInterrupt):
-            self._say("")
-            answer = ""
-        if answer.lower() in ("", "n", "no"):
-            self._say("still in the mode plan; /mode default leaves it", "dim")
-            return None
-        return answer
-
-    async def _say_to_plan(self, session: Session, answer: str) -> str:
-        """Approve it, or have it changed; the id of the message that does it."""
-        mode = _VERDICTS.get({"yes": "y"}.get(answer.lower(), answer.lower()))
-        if mode is None:
-            return (await session.send(unescaped(answer))).event_id
-        await session.permit(*mode_update(mode).updates)
-        self._say(f"approved; mode {mode}", "dim")
-        return (await session.send(APPROVED)).event_id
+    async def _tell_mode(self, session: Session, result: Result) -> None:
+        """Once: a turn that ends in the mode plan, without a plan, is not a question."""
+        if self._is_mode_told or result.reason != "completed":
+            return
+        if await mode_of(session.log, session.id) == "plan":
+            self._say("mode plan: nothing is changed; /mode default leaves it", "dim")
+            self._is_mode_told = True
 
     async def _command(self, command: Typed, message: str) -> int | None:
         match command.name:

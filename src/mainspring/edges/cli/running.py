@@ -19,7 +19,7 @@ from mainspring.edges.cli.keyboard import Keyboard
 from mainspring.edges.cli.piped import is_piped, read_piped
 from mainspring.edges.cli.render import Screen
 from mainspring.edges.cli.saying import require_no_command, say
-from mainspring.edges.cli.stage import Left, Stage, open_stage, tell_status, watched
+from mainspring.edges.cli.stage import Left, Notices, Stage, open_stage, tell_status, watched
 from mainspring.edges.cli.teller import Teller, key_argument
 from mainspring.harness.reasons import Terminal
 from mainspring.runtime.modes import mode_of
@@ -83,7 +83,7 @@ async def _run(
 ) -> int:
     if json:
         return await _as_json(settings, stage, session)
-    result = await attended(settings, session, own=own)
+    result = await attended(settings, session, own=own, notices=stage.notices)
     return await _report(settings, stage, session, result)
 
 
@@ -99,7 +99,12 @@ async def _delivered(settings: Settings, session: Session, *, json: bool) -> int
 
 
 async def attended(
-    settings: Settings, session: Session, *, own: set[str], keyboard: Keyboard | None = None
+    settings: Settings,
+    session: Session,
+    *,
+    own: set[str],
+    notices: Notices,
+    keyboard: Keyboard | None = None,
 ) -> Result | Left | None:
     """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
     keyboard = keyboard or Keyboard(None, colour=settings.color)
@@ -111,7 +116,10 @@ async def attended(
         for each in await waiting(session.log, row):
             teller.know(each.call.id, each.call.name, each.call.input)
         try:
-            result = await watched(session, emit=teller.delta, tell=teller.event, say=teller.note)
+            with notices.shown_by(teller.note):
+                result = await watched(
+                    session, emit=teller.delta, tell=teller.event, say=teller.note
+                )
         finally:
             teller.close()
         if isinstance(result, Left) or (result is not None and result.reason != "requires_action"):

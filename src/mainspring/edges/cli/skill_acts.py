@@ -89,12 +89,18 @@ async def new(
 ) -> int:
     """Raises: InvalidInput, AlreadyThere."""
     base = base_of(settings, is_project=is_project)
-    file = await to_thread.run_sync(new_skill, base, name, description)
+    made = await to_thread.run_sync(new_skill, base, name, description)
+    if is_project:  # the user's own skills are trusted anyway, and stay so when they are edited
+        pin = Pin(hash=made.hash, when=clock.now())
+        await to_thread.run_sync(pins_of(settings).pin, made.file.parent, pin)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode({"created": name, "file": str(file)}))
-    else:
-        screen.line(("created ", "green"), (str(file), "bold"))
+        screen.json(msgspec.json.encode({"created": name, "file": str(made.file)}))
+        return 0
+    screen.line(("created ", "green"), (str(made.file), "bold"))
+    if is_project:
+        words = f"trusted as it is; after you edit it: mainspring skill scan {name} --trust"
+        screen.line((words, "dim"))
     return 0
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
 from mainspring.wiring.models import OFFLINE, scripts_of
 from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.settings_commands import with_key_helper
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
@@ -45,9 +46,29 @@ class Left:
     """The user did not wait for the end."""
 
 
+class Notices:
+    """Warnings that come up while a session is opened and run."""
+
+    def __init__(self, notes: Screen) -> None:
+        self._show: Callable[[str, str], None] = lambda words, style: notes.whole((words, style))
+
+    def warn(self, warning: str) -> None:
+        self._show(f"warning: {warning}", "yellow")
+
+    @contextmanager
+    def shown_by(self, show: Callable[[str, str], None]) -> Generator[None]:
+        """While a turn is shown, whoever shows it knows where a line can be put."""
+        before, self._show = self._show, show
+        try:
+            yield
+        finally:
+            self._show = before
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     runtime: Runtime
+    notices: Notices
     agent: Agent
     session: Session | None
     """The one to go on with."""
@@ -72,6 +93,8 @@ async def open_stage(
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
+    settings = await with_key_helper(settings, Path(settings.folder, wanted.workspace or "."))
+    notices = Notices(notes)
     wish = Wish(
         workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
         agent=Path(settings.folder, wanted.folder) if wanted.folder else None,
@@ -80,7 +103,7 @@ async def open_stage(
         is_attended=(is_attended := is_somebody_there()),
         is_headless=not is_attended,
         is_unsandboxed=wanted.is_unsandboxed,
-        warn=lambda warning: notes.whole((f"warning: {warning}", "yellow")),
+        warn=notices.warn,
     )
     async with open_runtime(settings, wish=wish) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
@@ -101,6 +124,7 @@ async def open_stage(
             notes.whole((OFFLINE_LABEL, "yellow"))
         yield Stage(
             runtime=runtime,
+            notices=notices,
             agent=agent,
             session=None if row is None else await runtime.resume(agent, row.id),
             outline=recorded,

@@ -18,8 +18,9 @@ MODES_IN_WORDS: Mapping[Mode, str] = {
     "bubble": "as default, and the parent session is asked",
 }
 _PLANNING = (
-    " Read what you need to know, and end your turn with the plan: what is to be done, in which"
-    " order, and how it will be known to work. The user then approves it, or says what to change."
+    " Read what you need to know. When the plan is complete, present it: what is to be done, in"
+    " which order, and how it will be checked. Use the tool exit_plan_mode for that if you have it;"
+    " otherwise end your turn with the plan. The user then approves it, or says what to change."
 )
 _VERBS = {"allow": "allows", "ask": "asks about", "deny": "denies"}
 

@@ -11,6 +11,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "AskUserQuestion": "ask_user",
         "Bash": "bash",
         "Edit": "edit",
+        "ExitPlanMode": "exit_plan_mode",
         "Glob": "glob",
         "Grep": "grep",
         "NotebookEdit": "notebook_edit",
@@ -31,7 +32,7 @@ READING = frozenset(("read", "glob", "grep"))
 EDITING = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
 SHELLS = frozenset(("bash", "service_start"))
 """Tools whose `command` is run by a shell."""
-NEEDS_A_PERSON = frozenset(("ask_user",))
+NEEDS_A_PERSON = frozenset(("ask_user", "exit_plan_mode"))
 INWARD = frozenset(
     (
         "agent",

@@ -18,6 +18,7 @@ from mainspring.runtime.folder import manifest, marketplace
 from mainspring.runtime.folder.finding import Finding
 from mainspring.runtime.folder.instruction_checks import check_instructions
 from mainspring.runtime.folder.mcp_file import McpServer, McpServers
+from mainspring.runtime.folder.output_style import output_styles
 from mainspring.runtime.folder.plugins import Installed, Plugin
 from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.folder.scopes import Place, Scopes
@@ -35,11 +36,10 @@ _FOREIGN = {
 _IN_CLAUDE = frozenset(
     (
         *("agents", "skills", "commands", "rules", "CLAUDE.md"),
-        *("settings.json", "settings.local.json", "hooks"),
+        *("settings.json", "settings.local.json", "hooks", "output-styles"),
     )
 )
 _NOT_IN_CLAUDE = {
-    "output-styles": "there are no output styles here; say it in the instructions",
     "agent-memory": "subagents have no memory of their own",
     "agent-memory-local": "subagents have no memory of their own",
     "worktrees": "Claude Code's own worktrees",
@@ -106,7 +106,8 @@ def check_folder(
         _instructions(found),
         _skills("skills", skills, of_skills),
         _skills("commands", commands, of_commands),
-        _subagents(found),
+        _subagents(found, plugins),
+        _styles(folder),
         _servers(servers),
         _plugins(plugins, found.agent, is_pinned),
         _planned(found.manifest),
@@ -159,25 +160,32 @@ def _powers(skill: Skill) -> Iterator[Ignored]:
             yield Ignored(f"{skill.name}: {name}", _UNTRUSTED.format(skill.name))
 
 
-def _subagents(found: AgentFolder) -> Part:
+def _subagents(found: AgentFolder, plugins: Installed) -> Part:
     callable_ = [each for each in found.agent.subagents if each.file]
     built_in = [each.name for each in found.agent.subagents if not each.file]
     own = (f"built in: {', '.join(built_in)}",) if built_in else ()
     return Part(
         name="subagents",
         honoured=(*(_told(each.name, each.description) for each in callable_), *own),
-        ignored=tuple(ignored for each in callable_ for ignored in _unheard(each)),
+        ignored=tuple(ignored for each in callable_ for ignored in _unheard(each, plugins)),
         findings=found.found["subagents"],
     )
 
 
-def _unheard(subagent: Subagent) -> Iterator[Ignored]:
+def _unheard(subagent: Subagent, plugins: Installed) -> Iterator[Ignored]:
+    is_plugins = any(Path(subagent.file).is_relative_to(each.root) for each in plugins.plugins)
     if subagent.memory:
         yield Ignored(f"{subagent.name}: memory", "subagents have no memory of their own")
     if subagent.mcp_servers:
         yield Ignored(f"{subagent.name}: mcpServers", "MCP servers are not connected yet")
-    if subagent.hooks:
-        yield Ignored(f"{subagent.name}: hooks", "only hooks of settings files run")
+    if subagent.hooks and is_plugins:
+        yield Ignored(f"{subagent.name}: hooks", "hooks of a plugin stand in its hooks/hooks.json")
+
+
+def _styles(folder: Path) -> Part:
+    styles = [each for each in output_styles(Scopes(folder=folder)) if each.file]
+    names = tuple(_told(each.name, each.description) for each in styles)
+    return Part(name="output styles", honoured=names)
 
 
 def _servers(found: McpServers) -> Part:

@@ -6,7 +6,7 @@ OpenHands' (`.plugin/plugin.json`). What is wrong in one part is reported and le
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -93,8 +93,9 @@ class Installed:
         return tuple(server for plugin in self.plugins for server in plugin.servers)
 
 
-def installed(folder: Path, home: Path | None) -> Installed:
-    """The plugins that a user and a project have, and what is odd about them."""
+def installed(folder: Path, home: Path | None, *, disabled: Collection[str] = ()) -> Installed:
+    """The plugins that a user and a project have, and what is odd about them. Those that the
+    settings disable are left out."""
     taken: dict[str, Plugin] = {}
     findings: list[Finding] = []
     wheres: list[tuple[Path | None, Scope, str]] = [(home, "user", "~/"), (folder, "project", "")]
@@ -105,6 +106,10 @@ def installed(folder: Path, home: Path | None) -> Installed:
                 findings.append(Finding(level="error", file=f"{FOLDER}/{root.name}", what=what))
                 continue
             plugin = read_plugin(root, scope, shown=f"{prefix}{FOLDER}/{root.name}")
+            if plugin.name in disabled:
+                what = f"{plugin.name} is not used: enabledPlugins of the settings disables it"
+                findings.append(Finding(level="note", file=plugin.shown, what=what))
+                continue
             findings += plugin.findings
             if plugin.name in taken:
                 what = f"{plugin.name} of {taken[plugin.name].shown} is taken instead"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.core.errors import AlreadyThere, InvalidInput
 from mainspring.runtime.folder.whole_file import write_whole
+from mainspring.runtime.skills.contents import Item, contents_hash
 from mainspring.runtime.skills.installing import FOLDER, check_name
 
 _MAX_DESCRIPTION = 1024
@@ -29,8 +31,15 @@ until they are needed.
 """
 
 
-def new_skill(base: Path, name: str, description: str | None) -> Path:
-    """Write a skill into the user's folder or the project's; its file comes back. Blocks.
+@dataclass(frozen=True, slots=True)
+class NewSkill:
+    file: Path
+    hash: str
+    """Of its contents as they were written."""
+
+
+def new_skill(base: Path, name: str, description: str | None) -> NewSkill:
+    """Write a skill into the user's folder or the project's. Blocks.
 
     Raises:
         InvalidInput: a name or a description that a skill cannot have.
@@ -51,8 +60,10 @@ def new_skill(base: Path, name: str, description: str | None) -> Path:
     file = folder / "SKILL.md"
     # JSON's text is YAML's, whatever stands in it.
     quoted = json.dumps(said, ensure_ascii=False)
-    write_whole(file, _TEXT.format(name=name, description=quoted, title=title).encode())
-    return file
+    content = _TEXT.format(name=name, description=quoted, title=title).encode()
+    write_whole(file, content)
+    # not of what is there by now: another program may have been quick
+    return NewSkill(file, contents_hash([Item(path=file.name, content=content)]))
 
 
 def _usual(title: str) -> str:

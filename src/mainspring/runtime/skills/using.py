@@ -134,7 +134,8 @@ def used(
     by: Literal["model", "user"],
     tool_use_id: str | None = None,
 ) -> SkillUsed:
-    """What it allows counts only if somebody has vouched for it; what it forbids, always."""
+    """What it allows, and the model and effort that it asks for, count only if somebody has vouched
+    for it; what it forbids, always."""
     allowed = skill.allowed_tools if skill.is_trusted else ()
     return SkillUsed(
         name=skill.name,
@@ -143,6 +144,8 @@ def used(
         tool_use_id=tool_use_id,
         allowed_tools=tuple(with_facts(rule, skill, facts) for rule in allowed),
         disallowed_tools=tuple(rule for rule in skill.disallowed_tools if _is_rule(rule)),
+        model=skill.model if skill.is_trusted else None,
+        effort=skill.effort if skill.is_trusted else None,
     )
 
 

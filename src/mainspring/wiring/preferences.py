@@ -1,0 +1,116 @@
+"""Settings besides rules and hooks, merged over the files: variables, plugins, style, status line.
+
+Whoever reads the files leaves out what a folder says that is not trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import get_args
+
+from mainspring.harness.permissions.policy import Scope
+from mainspring.wiring.settings_file import SettingsFile, StatusLine, Surface
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_OURS = re.compile(r"(?:HOME|TMPDIR|MAINSPRING_\w+|\w+_PROXY)", re.IGNORECASE)
+"""Variables that the sandbox sets."""
+_LOADS_CODE = re.compile(
+    r"PATH|HOME|SHELL|XDG_\w+|LD_\w+|DYLD_\w+|GIT_\w+|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND"
+    r"|PYTHON\w+|NODE_\w+|PERL5?\w+|RUBY\w+|GEM_\w+|JAVA_TOOL_OPTIONS|CLAUDE_\w+"
+)
+"""Variables by which a program loads other code: such code could be a file that an agent wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    api_key_helper: str | None = None
+    status_line: StatusLine | None = None
+    output_style: str | None = None
+    plugins: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """By the plugin's name: whether it is to be used."""
+    managed_plugins: frozenset[str] = frozenset()
+    """Those that the operator has enabled: their hooks run whatever else is forbidden."""
+    managed_hooks_only: bool = False
+    """Whether only hooks of the operator, and of plugins that the operator has enabled, run."""
+    is_without_hooks: bool = False
+    """Whether a file disables all hooks but the operator's."""
+    plugins_only: frozenset[Surface] = frozenset()
+    """Kinds of parts that only plugins and the operator may bring."""
+
+    @property
+    def disabled_plugins(self) -> frozenset[str]:
+        return frozenset(name for name, is_used in self.plugins.items() if not is_used)
+
+    @property
+    def sandbox_env(self) -> dict[str, str]:
+        """For commands in the sandbox. A secret does not go there: the vault is for those."""
+        return {name: value for name, value in self.env.items() if is_for_sandbox(name)}
+
+    @property
+    def hook_env(self) -> dict[str, str]:
+        """For programs outside of the sandbox."""
+        return {n: value for n, value in self.env.items() if not _LOADS_CODE.fullmatch(n)}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(
+            f"env.{name} looks like a secret, so commands in the sandbox do not get it;"
+            " `mainspring vault set` stores one for them"
+            for name in self.env
+            if _SECRET.search(name)
+        )
+
+
+def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preferences:
+    """Of files in order: a later one overrides an earlier one. The operator's is the last."""
+    merged = SettingsFile()
+    env: dict[str, str] = {}
+    plugins: dict[str, bool] = {}
+    managed = SettingsFile()
+    is_without_hooks = False
+    for scope, settings in files:
+        env |= {name: _text(value) for name, value in settings.env.items() if _is_sound(name)}
+        plugins |= {
+            key.partition("@")[0]: is_used for key, is_used in settings.enabled_plugins.items()
+        }
+        is_without_hooks = is_without_hooks or settings.disable_all_hooks
+        managed = settings if scope == "managed" else managed
+        merged = SettingsFile(
+            api_key_helper=settings.api_key_helper or merged.api_key_helper,
+            status_line=settings.status_line or merged.status_line,
+            output_style=settings.output_style or merged.output_style,
+        )
+    strict = managed.strict_plugin_only_customization
+    every: tuple[Surface, ...] = get_args(Surface)
+    return Preferences(
+        env={name: value for name, value in env.items() if "\0" not in value},
+        api_key_helper=merged.api_key_helper,
+        status_line=merged.status_line,
+        output_style=merged.output_style,
+        plugins=plugins,
+        managed_plugins=frozenset(
+            key.partition("@")[0] for key, is_used in managed.enabled_plugins.items() if is_used
+        ),
+        is_without_hooks=is_without_hooks,
+        managed_hooks_only=managed.allow_managed_hooks_only,
+        plugins_only=frozenset((every if strict else ()) if isinstance(strict, bool) else strict),
+    )
+
+
+def is_for_sandbox(name: str) -> bool:
+    """Whether programs in the sandbox may get a variable of this name from a settings file."""
+    return not (_OURS.fullmatch(name) or _SECRET.search(name)) and _is_sound(name)
+
+
+def _is_sound(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def _text(value: str | float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

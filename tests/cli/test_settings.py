@@ -1,0 +1,111 @@
+"""What settings files say besides rules and hooks, in sessions of the command."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+from tests.cli.terminal import at_terminal
+from tests.cli.upstream import Upstream, call
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+_SETTINGS = {
+    "env": {"GREETING": "hello there", "DEPTH": 3, "SOME_API_KEY": "not-for-the-sandbox"},
+    "outputStyle": "pirate",
+    "enabledPlugins": {"powers@market": False},
+    "statusLine": {"type": "command", "command": ".claude/status.sh"},
+    "hooks": {
+        "UserPromptSubmit": [
+            {"hooks": [{"type": "command", "command": 'echo "HOOK GOT $GREETING $SOME_API_KEY"'}]}
+        ]
+    },
+}
+_STATUS = """#!/bin/sh
+printf '\\033[32mSTATUS %s\\033[0m\\n' "$(grep -o '"display_name":"[a-z]*"')"
+"""
+
+
+def _project(place: Path) -> None:
+    (place / ".claude/output-styles").mkdir(parents=True)
+    (place / ".claude/settings.json").write_text(json.dumps(_SETTINGS))
+    (place / ".claude/status.sh").write_text(_STATUS)
+    (place / ".claude/status.sh").chmod(0o755)
+    style = "---\nname: Pirate\ndescription: Arr.\n---\nTALK LIKE A PIRATE\n"
+    (place / ".claude/output-styles/pirate.md").write_text(style)
+    plugin = place / ".mainspring/plugins/powers"
+    (plugin / ".claude-plugin").mkdir(parents=True)
+    (plugin / ".claude-plugin/plugin.json").write_text('{"name": "powers"}')
+    (plugin / "skills/fly").mkdir(parents=True)
+    skill = "---\nname: fly\ndescription: FLIES AWAY\n---\nFly.\n"
+    (plugin / "skills/fly/SKILL.md").write_text(skill)
+
+
+def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    _project(place)
+
+    def asked() -> tuple[str, str]:
+        upstream.requests.clear()
+        upstream.says(call("bash", command='echo "[$GREETING/$DEPTH/$SOME_API_KEY]"'))
+        ran = mainspring("run", "go", **upstream.variables)
+        assert ran.returncode == 0, ran.stderr
+        return json.dumps(upstream.requests[-1]["messages"]), ran.stderr
+
+    before, _ = asked()
+    assert "[//]" in before
+    assert "FLIES AWAY" in before
+    for words in ("PIRATE", "HOOK GOT"):
+        assert words not in before
+    assert mainspring("policy", "trust").returncode == 0
+    after, told = asked()
+    assert "[hello there/3/]" in after
+    assert "HOOK GOT hello there not-for-the-sandbox" in after
+    assert "# Output style: Pirate\\n\\nTALK LIKE A PIRATE" in after
+    assert "FLIES AWAY" not in after
+    assert "env.SOME_API_KEY looks like a secret" in told
+    checked = mainspring("validate").stdout
+    for words in (
+        "env GREETING, DEPTH, SOME_API_KEY",
+        "outputStyle pirate",
+        "plugin powers disabled",
+        "statusLine, in `mainspring chat`",
+    ):
+        assert words in checked
+    env = {**environ, **upstream.variables}
+    with at_terminal("chat", cwd=place, env=env) as terminal:
+        terminal.expect('STATUS "display_name":"test"')
+        terminal.expect("> ")
+        (place / ".claude/status.sh").write_text("echo OTHER BYTES\n")
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        terminal.expect("has changed since it was trusted")
+        terminal.expect("> ")
+        terminal.type("/exit\r")
+        terminal.expect("go on:")
+        assert "OTHER BYTES" not in terminal.text
+
+
+def test_the_api_key_helper_of_the_user_gives_the_key(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    own = Path(environ["HOME"]) / ".claude"
+    own.mkdir()
+    helper = {"apiKeyHelper": "echo asked >> ~/asked; echo key-of-the-helper"}
+    (own / "settings.json").write_text(json.dumps(helper))
+    where = {"ANTHROPIC_BASE_URL": upstream.url.removesuffix("/v1")}
+    ran = mainspring("run", "--model", "sonnet", "go", **where)
+    assert ran.returncode != 0, ran.stderr  # the server here speaks another protocol
+    assert upstream.headers, ran.stderr
+    assert upstream.headers[0]["x-api-key"] == "key-of-the-helper"
+    assert upstream.headers[0]["authorization"] == "Bearer key-of-the-helper"
+    assert (Path(environ["HOME"]) / "asked").read_text() == "asked\n"
+    assert "key-of-the-helper" not in ran.stdout + ran.stderr
+    for name, said in (("false", "exited with 1"), ("true", "must print the key")):
+        (own / "settings.json").write_text(json.dumps({"apiKeyHelper": name}))
+        failed = mainspring("run", "--model", "sonnet", "go", **where)
+        assert failed.returncode != 0
+        assert "apiKeyHelper: " in failed.stderr
+        assert said in failed.stderr

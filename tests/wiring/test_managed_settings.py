@@ -1,0 +1,77 @@
+"""What the operator's settings say about hooks, skills and subagents."""
+
+import json
+from pathlib import Path
+
+from mainspring.capabilities.hooks.config import HookConfig, HookFolder
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.crew.built_in import BUILT_IN
+from mainspring.runtime.crew.subagent import Subagent
+from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.skills.skill import Skill
+from mainspring.wiring.agents import as_preferred
+from mainspring.wiring.hooks import is_permitted
+from mainspring.wiring.policies import load_policy
+from mainspring.wiring.preferences import Preferences
+
+
+def preferences(folder: Path, **said: object) -> Preferences:
+    (folder / "home").mkdir(exist_ok=True)
+    managed = folder / "managed.json"
+    managed.write_text(json.dumps(said))
+    return load_policy(folder, home=folder / "home", managed=managed).preferences
+
+
+def permitted(said: Preferences) -> list[str]:
+    plugin = HookFolder(name="guard", root="/x", plugin="guard")
+    other = HookFolder(name="other", root="/y", plugin="other")
+    skill = HookFolder(name="guard:look", root="/z", kind="skill")
+    configs = [
+        HookConfig(scope="managed", source="managed"),
+        HookConfig(scope="user", source="user"),
+        HookConfig(scope="project", source="project"),
+        HookConfig(scope="user", source="plugin", folder=plugin),
+        HookConfig(scope="user", source="other plugin", folder=other),
+        HookConfig(scope="user", source="skill with a colon", folder=skill),
+    ]
+    return [config.source for config in configs if is_permitted(config, said)]
+
+
+def test_the_operator_decides_whose_hooks_run(tmp_path: Path):
+    enabled = {"guard@market": True}
+    only = preferences(tmp_path, allowManagedHooksOnly=True, enabledPlugins=enabled)
+    assert permitted(only) == ["managed", "plugin"]
+    strict = preferences(tmp_path, strictPluginOnlyCustomization=["hooks"])
+    assert permitted(strict) == ["managed", "plugin", "other plugin"]
+    assert permitted(preferences(tmp_path, disableAllHooks=True)) == ["managed"]
+    (tmp_path / ".claude").mkdir()
+    own = {"allowManagedHooksOnly": True, "strictPluginOnlyCustomization": True}
+    (tmp_path / "home/.claude").mkdir()
+    (tmp_path / "home/.claude/settings.json").write_text(json.dumps(own))
+    assert len(permitted(preferences(tmp_path))) == 6  # only the operator can say so
+
+
+def test_the_operator_can_let_only_plugins_bring_skills_and_subagents(tmp_path: Path):
+    root = tmp_path / "plugins/guard"
+    scopes = Scopes(folder=tmp_path, plugins=(Place(root, "user", "guard", root),))
+
+    def skill(name: str, file: Path) -> Skill:
+        return Skill(name=name, description="", file=str(file), folder=str(file.parent), hash="")
+
+    agent = Agent(
+        skills=[
+            skill("guard:a", root / "skills/a/SKILL.md"),
+            skill("guard:b", tmp_path / "skills/b/SKILL.md"),
+        ],
+        subagents=[
+            *BUILT_IN[:1],
+            Subagent(
+                name="x:y", description="", prompt="", scope="project", file=str(tmp_path / "x.md")
+            ),
+        ],
+    )
+    left = as_preferred(agent, scopes, preferences(tmp_path, strictPluginOnlyCustomization=True))
+    assert [each.name for each in left.skills] == ["guard:a"]
+    assert [each.name for each in left.subagents] == [BUILT_IN[0].name]
+    some = preferences(tmp_path, strictPluginOnlyCustomization=["skills"])
+    assert len(as_preferred(agent, scopes, some).subagents) == 2
