@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,12 +18,14 @@ from mainspring.capabilities.hooks.runner import Session as HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.latest import Latest
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.permissions.judged import after, judged_call
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import HeldRule
 from mainspring.harness.permissions.rules import forbids, parse_rule
+from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.adopted import Adopted
 from mainspring.wiring.policies import HookSettings
@@ -46,30 +50,78 @@ def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], t
     return kept, tuple(warning for config in configs for warning in config.warnings)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookPorts:
+    """What hooks of one thread reach."""
+
+    ask: Asked
+    overheard: list[KnownPayload]
+    """Gets what the models cost that hooks ask."""
+    transcripts: Latest[str, TranscriptFiles]
+    """Of the sessions that ran before in this process: they know what is written."""
+    folder: Path
+    """Where transcripts are."""
+    warn: Callable[[str], None]
+
+
+@asynccontextmanager
+async def running_hooks(
+    settings: Settings, adopted: Adopted, opening: Opening, gates: Gatekeeper, ports: HookPorts
+) -> AsyncGenerator[HookRunner, None]:
+    """Hooks that can be asked, and a transcript for them to read, until the block ends."""
+    transcript = _transcript(opening, ports)
+    runner = hook_runner(settings, adopted, opening, gates, ports, transcript)
+    async with AsyncExitStack() as stack:
+        if runner.has_hooks and opening.subagent is None:
+            await stack.enter_async_context(transcript.kept())
+        yield await stack.enter_async_context(runner)
+
+
+def _transcript(opening: Opening, ports: HookPorts) -> TranscriptFiles:
+    session_id = opening.writer.session_id
+    if (known := ports.transcripts.get(session_id)) is not None:
+        return known
+    made = TranscriptFiles(
+        opening.log,
+        ports.folder,
+        session_id=session_id,
+        main_thread=opening.writer.thread_id,
+        warn=ports.warn,
+    )
+    ports.transcripts.put(session_id, made)
+    return made
+
+
 def hook_runner(
     settings: Settings,
     adopted: Adopted,
     opening: Opening,
     gates: Gatekeeper,
-    ask: Asked,
-    overheard: list[KnownPayload],
+    ports: HookPorts,
+    transcript: TranscriptFiles,
 ) -> HookRunner:
-    """Runs those that come from a trusted place; enter it before it is asked anything.
-
-    What models cost that hooks ask is `overheard`.
-    """
-
+    """Runs those that come from a trusted place; enter it before it is asked anything."""
     agent = opening.subagent
-    about = {} if agent is None else {"agent_id": opening.thread.id, "agent_type": agent}
 
     def told() -> Mapping[str, object]:
-        return {
+        about = {
             "session_id": opening.writer.session_id,
-            "transcript_path": "",
+            "transcript_path": transcript.path(opening.writer.thread_id),
             "cwd": adopted.policy.workspace,
             "permission_mode": gates.mode,
-            **about,
         }
+        if agent is None:
+            return about
+        thread_id = opening.thread.id
+        return {
+            **about,
+            "agent_id": thread_id,
+            "agent_type": agent,
+            "agent_transcript_path": transcript.path(thread_id),
+        }
+
+    async def prepare() -> None:
+        await transcript.update(opening.writer.staged)
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
         place = after(gates.thread.gear.commands, gates.place())
@@ -78,13 +130,15 @@ def hook_runner(
         return forbids(parse_rule(text), judged, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, facts = await ask("Answer with the JSON that is asked for, and nothing else.", prompt)
-        overheard.extend(facts)
+        said, facts = await ports.ask(
+            "Answer with the JSON that is asked for, and nothing else.", prompt
+        )
+        ports.overheard.extend(facts)
         return said
 
     return HookRunner(
         tuple(msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks),
-        HookSession(told=told, matches_rule=matches_rule),
+        HookSession(told=told, matches_rule=matches_rule, prepare=prepare),
         Ports(
             surroundings=Surroundings(
                 project=Path(adopted.policy.workspace),

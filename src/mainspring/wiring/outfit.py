@@ -57,6 +57,7 @@ from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
 
 if TYPE_CHECKING:
+    from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.wiring import hooks, worktrees
 else:
     worktrees = LazyModule("mainspring.wiring.worktrees")
@@ -113,6 +114,7 @@ class Outfitter:
         self._looked: Latest[tuple[Places, Policy], Places] = Latest(_MOST_KNOWN)
         self._surveyed: Latest[Places, Places] = Latest(_MOST_KNOWN)
         self._warned: Latest[str, str] = Latest(_MOST_KNOWN)
+        self._transcripts: Latest[str, TranscriptFiles] = Latest(_MOST_KNOWN)
 
     @asynccontextmanager
     async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
@@ -179,10 +181,15 @@ class Outfitter:
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
                 ask = asked_of(self._shelf, opening.agent.model)
-                runner = hooks.hook_runner(
-                    self._settings, shared.adopted, opening, gates, ask, overheard
+                ports = hooks.HookPorts(
+                    ask=ask,
+                    overheard=overheard,
+                    transcripts=self._transcripts,
+                    folder=station.places.transcripts,
+                    warn=partial(self._warn, wish),
                 )
-                gates.hooks = await stack.enter_async_context(runner)
+                running = hooks.running_hooks(self._settings, shared.adopted, opening, gates, ports)
+                runner = gates.hooks = await stack.enter_async_context(running)
                 for warning in runner.warnings:
                     self._warn(wish, warning)
             tools = {

@@ -13,13 +13,15 @@ from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import rewinding, session_acts
+    from mainspring.edges.cli import rewinding, session_acts, session_files
 else:
     rewinding = LazyModule("mainspring.edges.cli.rewinding")
     session_acts = LazyModule("mainspring.edges.cli.session_acts")
+    session_files = LazyModule("mainspring.edges.cli.session_files")
 
 app = typer.Typer(
-    help="List sessions, read what was said, fork, rewind, cancel, answer and delete them.",
+    help="List sessions, read and search what was said, export, fork, rewind, cancel, answer and"
+    " delete them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -38,6 +40,13 @@ class OriginName(StrEnum):
     dream = "dream"
     campaign = "campaign"
     gateway = "gateway"
+
+
+class ExportFormat(StrEnum):
+    claude_code = "claude-code"
+    markdown = "markdown"
+    html = "html"
+    jsonl = "jsonl"
 
 
 class Verdict(StrEnum):
@@ -149,6 +158,47 @@ def diff(
 ) -> Action:
     """Show which files of the workspace have changed."""
     return partial(rewinding.diff, meant=session, since=since, to=to, json=json)
+
+
+@app.command()
+def export(
+    session: SessionArgument,
+    form: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format",
+            "-f",
+            help="claude-code: a transcript that Claude Code reads; markdown; html: one page;"
+            " jsonl: the log itself, for `log import`.",
+        ),
+    ] = ExportFormat.claude_code,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
+    ] = "-",
+) -> Action:
+    """Write a session to a file that people or other tools read."""
+    return partial(session_files.export, meant=session, form=form.value, output=output)
+
+
+@app.command()
+def rename(
+    session: SessionArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its new title.")],
+) -> Action:
+    """Give a session another title."""
+    return partial(session_acts.rename, meant=session, name=name)
+
+
+@app.command()
+def search(
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS...", help="Words that all must occur.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    json: Json = False,
+) -> Action:
+    """Find sessions by what was said in them."""
+    return partial(session_acts.search, words=words, limit=limit, json=json)
 
 
 app.command("rm")(rm)
