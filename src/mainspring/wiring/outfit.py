@@ -180,9 +180,8 @@ class Outfitter:
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
-                ask = asked_of(self._shelf, opening.agent.model)
                 ports = hooks.HookPorts(
-                    ask=ask,
+                    ask=asked_of(self._shelf, opening.agent.model),
                     overheard=overheard,
                     transcripts=self._transcripts,
                     folder=station.places.transcripts,
