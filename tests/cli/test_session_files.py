@@ -136,7 +136,7 @@ def test_a_session_is_exported_in_every_format(
     markdown = mainspring("sessions", "export", session, "--format", "markdown").stdout
     assert markdown.startswith("# look \\<i\\>closely\\</i\\>\n")
     assert "> &lt;b>I look.&lt;/b>" in markdown
-    assert "\n## Subagent explore\\: review\n" in markdown
+    assert "\n## Subagent explore: review\n" in markdown
 
     raw = mainspring("sessions", "export", session, "-f", "jsonl").stdout
     assert raw == mainspring("log", "export", session).stdout

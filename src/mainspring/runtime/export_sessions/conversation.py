@@ -193,7 +193,9 @@ class Conversation:
                 | facts.ContextAdded()
                 | facts.ContextStatus()
             ) as told:
+                entries = [] if thread.request else _replied(thread)
                 thread.waiting.append(_said(at, told))
+                return entries
             case facts.MessageWithheld(event_id=withheld):
                 thread.waiting = [each for each in thread.waiting if each.at.event_id != withheld]
             case events.ModelRequestStarted(purpose=None) as started:

@@ -84,7 +84,7 @@ class Page:
                 return _article("agent", name, entry, self._content(entry.content))
             case Thinking(text=text):
                 return _article(
-                    "thinking", "Thinking", entry, _folded("Thinking", _formatted(text))
+                    "thinking", "Thinking", entry, _folded(_cut_line(text), _formatted(text))
                 )
             case ToolUse():
                 return self._call(entry)
@@ -159,6 +159,10 @@ def _gist(entry: ToolUse) -> str:
     first = "command" if entry.name in SHELLS else next(iter(entry.input), "")
     value = entry.input.get(first, "")
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return _cut_line(text)
+
+
+def _cut_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SUMMARY else f"{line[: _SUMMARY - 1]}…"
 

@@ -27,6 +27,7 @@ from mainspring.runtime.html_report import visible
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+.#-]{0,30})[^\n]*")
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?[A-Za-z0-9]{1,32};)|(?<!\\)[\[\]]|\\(?=[\[\]])")
+_FORMATTING = re.compile(r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ESCAPED = {"<": "&lt;", "&": "&amp;", "[": "\\[", "]": "\\]", "\\": "\\\\"}
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
 
@@ -91,7 +92,7 @@ def _words(content: Sequence[Block]) -> str:
 def _line(text: str) -> str:
     """Text as it is, on one line: nothing in it is formatting."""
     joined = " ".join(visible(text).split())[:500]
-    return re.sub(r"([\\`*_{}\[\]<>()#+.!|~&$:-])", r"\\\1", joined)
+    return _FORMATTING.sub(r"\\\g<0>", joined)
 
 
 def _quoted(text: str) -> str:
