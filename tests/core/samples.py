@@ -171,6 +171,8 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         agent_name="maintainer", agent_version="3", title="Fix", metadata={"issue": "7"}
     ),
     facts.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
+    facts.SessionMoved(transfer_id="tran_1"),
+    facts.SessionReceived(transfer_id="tran_1", workspace="/home/me/shop"),
     facts.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
     facts.LoopContinued(reason="next_turn", detail="2 results"),
     facts.ContextStatus(text="Half of the budget is left."),

@@ -42,6 +42,8 @@ AgentPayload: TypeAlias = (
 SessionPayload: TypeAlias = (
     facts.SessionCreated
     | facts.SessionForked
+    | facts.SessionMoved
+    | facts.SessionReceived
     | facts.SessionWoken
     | events.SessionUsage
     | events.SessionDeleted

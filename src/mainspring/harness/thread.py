@@ -157,7 +157,9 @@ def _stopped(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -> No
     thread.interrupt()
 
 
-def _disowned(thread: Thread, event: Event, _payload: facts.SessionForked) -> None:
+def _disowned(
+    thread: Thread, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+) -> None:
     thread.disown(event.seq)
 
 
@@ -370,6 +372,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserInterrupt: _interrupt,
     facts.ThreadStopped: _stopped,
     facts.SessionForked: _disowned,
+    facts.SessionReceived: _disowned,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     facts.SessionWoken: _woken,

@@ -256,9 +256,8 @@ class Outfitter:
         Raises:
             InvalidInput: it is none, and the agent has tools of its own: no rules would hold.
         """
-        before = opening.thread.gear.sandbox
-        known = Path(self._settings.folder) if before is None else Path(before.workspace)
-        workspace = wish.workspace or known
+        known = opening.thread.gear.workspace or self._settings.folder
+        workspace = wish.workspace or Path(known)
         try:
             return places_of(self._settings, workspace, opening.writer.session_id)
         except InvalidInput as error:

@@ -13,11 +13,12 @@ from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import rewinding, session_acts, session_files
+    from mainspring.edges.cli import rewinding, session_acts, session_files, session_moves
 else:
     rewinding = LazyModule("mainspring.edges.cli.rewinding")
     session_acts = LazyModule("mainspring.edges.cli.session_acts")
     session_files = LazyModule("mainspring.edges.cli.session_files")
+    session_moves = LazyModule("mainspring.edges.cli.session_moves")
 
 app = typer.Typer(
     help="List sessions, read and search what was said, export, fork, rewind, cancel, answer and"
@@ -178,6 +179,21 @@ def export(
 ) -> Action:
     """Write a session to a file that people or other tools read."""
     return partial(session_files.export, meant=session, form=form.value, output=output)
+
+
+@app.command()
+def pull(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as https://host.")],
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="Its whole id.")],
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", metavar="DIR", help="New folder for its files."),
+    ] = None,
+    json: Json = False,
+) -> Action:
+    """Move a session from a server to this machine, with its workspace. The server's copy refuses
+    turns from then on. The key is MAINSPRING_API_KEY."""
+    return partial(session_moves.pull, url=url, session_id=session, into=workspace, json=json)
 
 
 @app.command()
