@@ -101,9 +101,7 @@ class Thread:
         self.open_request = self.open_purpose = self.open_reservation = None
         self.tries = Tries()
         for call in self.unsettled():
-            self.round[call.id] = replace(
-                call, decision=None, answer=None, in_doubt=None, is_foreign=call.started is not None
-            )
+            self.round[call.id] = call.disowned()
 
     @property
     def is_answered(self) -> bool:

@@ -4,6 +4,7 @@ client of the server that a session is pulled from."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -119,26 +120,22 @@ def _is_loopback(host: str) -> bool:
 async def _begun(records: Records, session_id: str, url: str, into: Path) -> Transfer:
     """The transfer that was begun before, or a new one, kept before the server is asked."""
     try:
-        known = msgspec.json.decode((await records.get(_KIND, session_id)).body, type=Transfer)
+        record = await records.get(_KIND, session_id)
     except NotFound:
-        pass
+        now, known = to_micros(clock.now()), None
+        record = Record(tenant="", kind=_KIND, id=session_id, created=now, updated=now, body=b"")
     else:
-        if known.url != url:
-            raise InvalidInput(f"session {session_id} is being moved here from {known.url} already")
+        known = msgspec.json.decode(record.body, type=Transfer)
+    if known is not None and known.url != url:
+        raise InvalidInput(f"session {session_id} is being moved here from {known.url} already")
+    if known is not None and known.is_placing:
         return known
     if await to_thread.run_sync(os.path.lexists, into):
         raise InvalidInput(f"{into} is there already: name a new folder with --workspace")
-    transfer = Transfer(transfer_id=ids.new_id(_TRANSFER), url=url, workspace=str(into))
-    now = to_micros(clock.now())
-    record = Record(
-        tenant="",
-        kind=_KIND,
-        id=session_id,
-        created=now,
-        updated=now,
-        body=msgspec.json.encode(transfer),
-    )
-    await records.write(Put(record=record))
+    transfer_id = ids.new_id(_TRANSFER) if known is None else known.transfer_id
+    transfer = Transfer(transfer_id=transfer_id, url=url, workspace=str(into))
+    record = replace(record, body=msgspec.json.encode(transfer))
+    await records.write(Put(record=record) if known is None else Replace(record=record))
     return transfer
 
 
@@ -150,21 +147,8 @@ async def _placing(records: Records, session_id: str, transfer: Transfer) -> Tra
         raise InvalidInput(f"{transfer.workspace} is there already: move it away, then try again")
     placing = msgspec.structs.replace(transfer, is_placing=True)
     record = await records.get(_KIND, session_id)
-    changed = msgspec.json.encode(placing)
-    await records.write(Replace(record=_with_body(record, changed)))
+    await records.write(Replace(record=replace(record, body=msgspec.json.encode(placing))))
     return placing
-
-
-def _with_body(record: Record, body: bytes) -> Record:
-    return Record(
-        tenant=record.tenant,
-        kind=record.kind,
-        id=record.id,
-        created=record.created,
-        updated=record.updated,
-        body=body,
-        rev=record.rev,
-    )
 
 
 async def _ended(records: Records, session_id: str) -> None:
