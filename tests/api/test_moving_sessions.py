@@ -71,6 +71,7 @@ def laptop(tmp_path: Path) -> Laptop:
     return Laptop(folder)
 
 
+@pytest.mark.slow
 def test_a_session_is_pulled_with_its_files_and_open_approval(tmp_path: Path, laptop: Laptop):
     (tmp_path / "server").mkdir()
     with (

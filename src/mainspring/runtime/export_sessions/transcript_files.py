@@ -84,7 +84,8 @@ class TranscriptFiles:
                 new = [event for event in staged if event.seq > self._seq]
                 if new and (new[0].seq, new[0].prev) == (self._seq + 1, self._tip):
                     await self._take(new)
-                await to_thread.run_sync(self._compare_rest)
+                if not all(written.is_compared for written in self._files.values()):
+                    await to_thread.run_sync(self._compare_rest)
             except (OSError, StoreFailed, SessionNotFound) as error:
                 self._start_over()
                 if not self._is_broken:

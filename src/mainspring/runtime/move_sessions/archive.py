@@ -39,6 +39,21 @@ class Packed:
     size: int = 0
 
 
+def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
+    """Whether a workspace can be packed; looks at no content.
+
+    Raises: TooLarge, OSError.
+    """
+    count = size = 0
+    for folder, folders, files in os.walk(workspace):
+        above = Path(folder).relative_to(workspace)
+        folders[:] = [name for name in folders if (above / name).as_posix() not in hidden]
+        count += len(folders) + len(files)
+        size += sum(os.lstat(os.path.join(folder, name)).st_size for name in files)
+        if count > MAX_ENTRIES or size > MAX_BYTES:
+            raise TooLarge(f"a workspace that moves has {MAX_ENTRIES:,} files at most, and 4 GB")
+
+
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> Packed:
     """Raises: TooLarge, OSError."""
     packed = Packed()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from anyio import to_thread
 from msgspec import Meta, Struct
 
+from mainspring.core.errors import Stale
+from mainspring.runtime.move_sessions.archive import check_size
 from mainspring.runtime.move_sessions.bundle import Source, write_bundle
 from mainspring.runtime.move_sessions.moving import seal
 from mainspring.service.access.principal import Principal
@@ -38,17 +42,26 @@ class Moving:
         """A file with all of the session, for the caller to send and remove. From here on the
         session refuses turns.
 
-        Raises: NotFound, Forbidden, Stale: it runs; SessionGone: it has moved already.
+        Raises: NotFound, Forbidden, TooLarge, Stale: it runs, or its files change; SessionGone: it
+            has moved already.
         """
         who.require_human()
         record = await self._sessions.record(who, session_id)
-        await seal(self._sessions.log, record.id, asked.transfer_id)
-        self._sessions.digests.forget(record.id)
-        workspace = self._workspace(record.id)
+        workspace, hidden = self._workspace(record.id), (self._unseen,)
+        has_files = await to_thread.run_sync(workspace.is_dir)
         source = Source(
             session_id=record.id,
             transfer_id=asked.transfer_id,
-            workspace=workspace if workspace.is_dir() else None,
-            hidden=(self._unseen,),
+            workspace=workspace if has_files else None,
+            hidden=hidden,
         )
-        return await write_bundle(self._sessions.log, source, self._folder)
+        try:
+            if has_files:  # before it is sealed: afterwards there is no way back
+                await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
+            await seal(self._sessions.log, record.id, asked.transfer_id)
+            return await write_bundle(self._sessions.log, source, self._folder)
+        except OSError as error:
+            raise Stale(
+                f"the files of session {record.id} cannot be read as a whole ({error.strerror}):"
+                " stop what changes them, and try again"
+            ) from error
