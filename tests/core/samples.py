@@ -180,6 +180,8 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         metadata={"cwd": "/project"},
     ),
     facts.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
+    facts.SessionMoved(transfer_id="tran_1"),
+    facts.SessionReceived(transfer_id="tran_1", workspace="/home/me/shop"),
     facts.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
     facts.LoopContinued(reason="next_turn", detail="2 results"),
     facts.ContextStatus(text="Half of the budget is left."),

@@ -43,6 +43,8 @@ SessionPayload: TypeAlias = (
     facts.SessionCreated
     | facts.SessionImported
     | facts.SessionForked
+    | facts.SessionMoved
+    | facts.SessionReceived
     | facts.SessionWoken
     | events.SessionUsage
     | events.SessionDeleted

@@ -20,6 +20,7 @@ MainspringError
 │   ├── SessionNotFound
 │   ├── SessionExists
 │   ├── SessionHasForks     deleting it would take the history of others
+│   ├── SessionGone         it was moved to another store and goes on there
 │   ├── Conflict            the log has grown since the writer last looked
 │   ├── Fenced              the writer's lease was taken over
 │   ├── LeaseHeld           another worker has the session
@@ -144,6 +145,11 @@ class SessionExists(LogError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id} exists already")
         self.session_id = session_id
+
+
+class SessionGone(LogError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id} was moved, and goes on where it was moved to")
 
 
 class SessionHasForks(LogError):

@@ -101,6 +101,20 @@ class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):
     title: str | None = None
 
 
+class SessionMoved(Payload, frozen=True, kw_only=True, tag="session.moved"):
+    """The last event here: the session goes on in another store, after `session.received`."""
+
+    transfer_id: str
+    """Chosen by the one store that may receive it."""
+
+
+class SessionReceived(Payload, frozen=True, kw_only=True, tag="session.received"):
+    """It goes on here. Rules, hooks, grants and approvals of where it was hold no more."""
+
+    transfer_id: str
+    workspace: str
+
+
 class SessionWoken(Payload, frozen=True, kw_only=True, tag="session.woken"):
     """A worker took the session over. Wakes since the last progress count towards giving up."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.events import CompactionRequested, StatusIdle, UserInterrupt
-from mainspring.core.facts import LoopContinued, SessionForked, ThreadStopped
+from mainspring.core.facts import LoopContinued, SessionForked, SessionReceived, ThreadStopped
 
 _BEARING = (
     CompactionRequested,
@@ -13,6 +13,7 @@ _BEARING = (
     UserInterrupt,
     ThreadStopped,
     SessionForked,
+    SessionReceived,
 )
 
 

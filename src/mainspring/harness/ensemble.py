@@ -174,8 +174,10 @@ class Ensemble:
                 self._settle(call_id)
             case events.StatusRunning() | events.StatusIdle() as status:
                 _note_status(member, status)
-            case events.UserInterrupt() | facts.SessionForked() if member is self.main:
-                self._end_all(event.payload, event.seq)
+            case (
+                events.UserInterrupt() | facts.SessionForked() | facts.SessionReceived()
+            ) as why if member is self.main:
+                self._end_all(why, event.seq)
             case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
                 _note_worktree(member, change)
             case _:
@@ -192,9 +194,11 @@ class Ensemble:
             member.is_put_away = True
             member.thread.interrupt()
 
-    def _end_all(self, why: events.UserInterrupt | facts.SessionForked, seq: int) -> None:
+    def _end_all(
+        self, why: events.UserInterrupt | facts.SessionForked | facts.SessionReceived, seq: int
+    ) -> None:
         """An interrupt that names no thread is for all of them, and for what they were sent; of
-        what was under way when a session was forked nothing is the fork's."""
+        what was under way when a session was forked or moved nothing goes on."""
         for each in self.members.values():
             if isinstance(why, events.UserInterrupt):
                 if why.session_thread_id is None:

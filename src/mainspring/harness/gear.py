@@ -26,6 +26,8 @@ class Gear:
     definition: str | None = None
     """Hash of the blob with what the agent is."""
     sandbox: facts.SandboxOpened | None = None
+    workspace: str | None = None
+    """Where it works, or is to work since it was moved."""
     loaded: tuple[str, ...] = ()
     """Deferred tools that the model has the definitions of."""
     snapshot: str | None = None
@@ -56,7 +58,7 @@ class Gear:
             case facts.AgentAdopted(definition=definition):
                 self.definition = definition
             case facts.SandboxOpened():
-                self.sandbox = payload
+                self.sandbox, self.workspace = payload, payload.workspace
             case facts.ToolsLoaded(names=names):
                 self.loaded += tuple(name for name in names if name not in self.loaded)
             case (
@@ -66,11 +68,17 @@ class Gear:
                 self.snapshot = snapshot
             case events.PermissionUpdated() | facts.ToolCallAuthorized():
                 self.permissions.append(payload)
-            case facts.SessionForked():
-                self.permissions.append(payload)
-                self.skills = []  # what they allow was allowed to the other session
+            case facts.SessionForked() | facts.SessionReceived():
+                self._taken_over(payload)
             case _:
                 self._worked(payload)
+
+    def _taken_over(self, payload: facts.SessionForked | facts.SessionReceived) -> None:
+        self.permissions.append(payload)
+        self.skills = []  # what they allow was allowed to the other session
+        if isinstance(payload, facts.SessionReceived):
+            self.policy = self.definition = self.sandbox = self.snapshot = None
+            self.workspace, self.commands = payload.workspace, []
 
     def _worked(self, payload: AnyPayload) -> None:
         match payload:

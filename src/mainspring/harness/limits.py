@@ -36,6 +36,7 @@ from mainspring.core.facts import (
     LoopContinued,
     SessionForked,
     SessionImported,
+    SessionReceived,
     SessionWoken,
 )
 from mainspring.harness.reasons import Ended
@@ -178,7 +179,7 @@ def _fold_time(spent: Spent, payload: AnyPayload, at: datetime | None) -> Spent:
         case SessionWoken() if spent.running:
             paused = replace(spent, seconds_before=spent.seconds, running_since=latest)
             return replace(paused, latest=latest)
-        case SessionForked():
+        case SessionForked() | SessionReceived():
             ended = replace(spent, seconds_before=spent.seconds, running=0, running_since=None)
             return replace(ended, latest=latest)
         case StatusIdle() | StatusTerminated() | StatusRescheduled() if spent.running > 1:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.core import events
 from mainspring.core.tool import InDoubt
@@ -57,3 +58,15 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     def is_approved(self) -> bool:
         """A person has said yes, to what they saw."""
         return self.answer is not None and self.answer.result == "allow"
+
+    def disowned(self) -> OpenCall:
+        """As it stands where nobody has judged it, and no answer to it was given."""
+        return replace(
+            self,
+            decision=None,
+            answer=None,
+            in_doubt=None,
+            call_hash=None,
+            preview=None,
+            is_foreign=self.started is not None,
+        )

@@ -101,9 +101,7 @@ class Thread:
         self.open_request = self.open_purpose = self.open_reservation = None
         self.tries = Tries()
         for call in self.unsettled():
-            self.round[call.id] = replace(
-                call, decision=None, answer=None, in_doubt=None, is_foreign=call.started is not None
-            )
+            self.round[call.id] = call.disowned()
 
     @property
     def is_answered(self) -> bool:
@@ -157,7 +155,9 @@ def _stopped(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -> No
     thread.interrupt()
 
 
-def _disowned(thread: Thread, event: Event, _payload: facts.SessionForked) -> None:
+def _disowned(
+    thread: Thread, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+) -> None:
     thread.disown(event.seq)
 
 
@@ -371,6 +371,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     facts.ThreadStopped: _stopped,
     facts.SessionForked: _disowned,
     facts.SessionImported: lambda it, event, said: it.transcript.take_over(event.seq, said.note),
+    facts.SessionReceived: _disowned,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     facts.SessionWoken: _woken,

@@ -20,6 +20,7 @@ from mainspring.core.facts import SessionCreated, SessionForked
 from mainspring.core.sender import Sender, encode_sender
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
+from mainspring.log.moves import require_here
 from mainspring.log.patience import patiently
 from mainspring.log.store import Head, InboxItem, Row, SessionRow, Span, Store
 from mainspring.log.writer import Writer
@@ -161,18 +162,21 @@ class SessionLog:
         owner: str,
         seconds: float = 30,
         instead_of: tuple[str, int] | None = None,
+        is_receiving: bool = False,
     ) -> Writer:
         """Take the session's lease and with it the right to append.
 
         `instead_of`: the owner and epoch of a `LeaseHeld` whose holder is known to be gone.
 
         Raises:
-            LeaseHeld: somebody has it, be it under the same name.
+            LeaseHeld: somebody has it, be it under the same name. SessionGone: it was moved.
         """
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
         )
         session = await self.store.session(session_id)
+        if not is_receiving:
+            await require_here(self.store, session_id, lease)
         return Writer(
             self.store,
             lease,
@@ -351,6 +355,7 @@ class SessionLog:
         if kind not in CLIENT_TYPES:
             raise InvalidInput(f"clients cannot send {kind}; they can: {sorted(CLIENT_TYPES)}")
         main = (await self.store.session(session_id)).thread_id
+        await require_here(self.store, session_id)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)

@@ -63,6 +63,11 @@ class Writer:
     def session_id(self) -> str:
         return self.lease.session_id
 
+    @property
+    def staged(self) -> list[Event]:
+        """Events that the next `commit` appends."""
+        return [*self._staged]
+
     def new_event_id(self) -> str:
         """An id for an event that is announced before it is appended."""
         return self._new_id(ids.EVENT)

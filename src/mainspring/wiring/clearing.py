@@ -16,7 +16,7 @@ from mainspring.wiring.environment import places_of
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.mounts import mounted_file
 from mainspring.wiring.session_skills import skills_folder
-from mainspring.wiring.shares import remove_below, remove_hands, remove_share
+from mainspring.wiring.shares import remove_below, remove_hands, remove_share, remove_transcripts
 from mainspring.wiring.worktrees import place_of
 
 CLEAR = "clear"
@@ -47,6 +47,7 @@ class Clearing:
             places = places_of(self._settings, workspace, session_id)
             remove_below(places.snapshots.parent, places.snapshots.name)
             remove_hands(places.state.parent, session_id)
+            remove_transcripts(places.transcripts, session_id)
             remove_below(place_of(places, session_id).parent, session_id)
         remove_share(session_id)
         mounted_file(workspace).unlink(missing_ok=True)

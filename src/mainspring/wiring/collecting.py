@@ -18,7 +18,7 @@ from mainspring.core.facts import SandboxOpened, WorkspaceRestored, WorkspaceSna
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.wiring.environment import Places, places_of
-from mainspring.wiring.shares import remove_below, remove_hands, remove_share
+from mainspring.wiring.shares import remove_below, remove_hands, remove_share, remove_transcripts
 from mainspring.wiring.worktrees import GitWorktrees, place_of
 
 _TYPES = ("sandbox.opened", "workspace.snapshotted", "workspace.restored")
@@ -59,6 +59,7 @@ async def collect(settings: Settings, log: SessionLog, gone: Collection[Traces])
         for places in _places(settings, traces):
             hands = places.state.parent
             await to_thread.run_sync(remove_hands, hands, traces.session_id)
+            await to_thread.run_sync(remove_transcripts, places.transcripts, traces.session_id)
             await _put_away(places, traces.session_id)
             with suppress(HandsError, InvalidInput):  # they are kept for longer than they need be
                 await _forget(places, traces.snapshots & unneeded)

@@ -90,6 +90,8 @@ class Places:
     state: Path
     """Private: what the sandbox keeps of its programs."""
     snapshots: Path
+    transcripts: Path
+    """Private: what hooks read of the conversation."""
     hidden: tuple[str, ...]
     """In the workspace, relative to it, and not the session's to see."""
     protected: tuple[str, ...] = ()
@@ -203,6 +205,7 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
         workspace=workspace,
         state=own / "hands" / session_id,
         snapshots=own / "snapshots" / workspace.as_posix().encode().hex()[-120:],
+        transcripts=own / "transcripts",
         hidden=tuple(sorted(hidden)),
         private=private,
     )

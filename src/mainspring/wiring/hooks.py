@@ -20,12 +20,14 @@ from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import HookRan
+from mainspring.core.latest import Latest
 from mainspring.core.tool import Traits
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.permissions.judged import after, judged_call
 from mainspring.harness.permissions.names import ALIASES
 from mainspring.harness.permissions.policy import HeldRule
 from mainspring.harness.permissions.rules import forbids, parse_rule
+from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.adopted import Adopted
 from mainspring.wiring.policies import HookSettings
@@ -38,26 +40,34 @@ _OWN: tuple[Scope, ...] = ("project", "local")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookTalk:
-    """What hooks find around them, and what they ask and say outside of their answers."""
+class HookPorts:
+    """What hooks of one thread reach."""
 
     settings: Settings
     preferences: Preferences
     ask: Asked
     overheard: list[KnownPayload]
-    """What the models cost that hooks ask."""
+    """Gets what the models cost that hooks ask."""
+    transcripts: Latest[str, TranscriptFiles]
+    """Of the sessions that ran before in this process: they know what is written."""
+    folder: Path
+    """Where transcripts are."""
     warn: Callable[[str], None]
 
 
 async def enter_hooks(
-    stack: AsyncExitStack, adopted: Adopted, opening: Opening, gates: Gatekeeper, talk: HookTalk
+    stack: AsyncExitStack, adopted: Adopted, opening: Opening, gates: Gatekeeper, ports: HookPorts
 ) -> None:
-    """Have the gates ask the session's hooks, for as long as the stack is open."""
+    """Have the gates ask the session's hooks, and keep a transcript for them to read, for as long
+    as the stack is open."""
     ran = await _hooks_run(opening, adopted)
-    runner = _hook_runner(adopted, opening, gates, talk, ran)
+    transcript = _transcript(opening, ports)
+    runner = _hook_runner(adopted, opening, gates, ports, ran, transcript)
+    if runner.has_hooks and opening.subagent is None:
+        await stack.enter_async_context(transcript.kept())
     gates.hooks = await stack.enter_async_context(runner)
     for warning in runner.warnings:
-        talk.warn(warning)
+        ports.warn(warning)
 
 
 def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
@@ -115,25 +125,51 @@ def _config(said: HookSettings, scope: Scope) -> HookConfig:
     return msgspec.structs.replace(config, folder=said.folder)
 
 
+def _transcript(opening: Opening, ports: HookPorts) -> TranscriptFiles:
+    session_id = opening.writer.session_id
+    if (known := ports.transcripts.get(session_id)) is not None:
+        return known
+    made = TranscriptFiles(
+        opening.log,
+        ports.folder,
+        session_id=session_id,
+        main_thread=opening.writer.thread_id,
+        warn=ports.warn,
+    )
+    ports.transcripts.put(session_id, made)
+    return made
+
+
 def _hook_runner(
     adopted: Adopted,
     opening: Opening,
     gates: Gatekeeper,
-    talk: HookTalk,
+    ports: HookPorts,
     ran: Collection[tuple[str, str]],
+    transcript: TranscriptFiles,
 ) -> HookRunner:
     """Runs those that come from a trusted place; enter it before it is asked anything."""
     agent = opening.subagent
-    about = {} if agent is None else {"agent_id": opening.thread.id, "agent_type": agent}
 
     def told() -> Mapping[str, object]:
-        return {
+        about = {
             "session_id": opening.writer.session_id,
-            "transcript_path": "",
+            "transcript_path": transcript.path(opening.writer.thread_id),
             "cwd": adopted.policy.workspace,
             "permission_mode": gates.mode,
-            **about,
         }
+        if agent is None:
+            return about
+        thread_id = opening.thread.id
+        return {
+            **about,
+            "agent_id": thread_id,
+            "agent_type": agent,
+            "agent_transcript_path": transcript.path(thread_id),
+        }
+
+    async def prepare() -> None:
+        await transcript.update(opening.writer.staged)
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
         place = after(gates.thread.gear.commands, gates.place())
@@ -142,31 +178,32 @@ def _hook_runner(
         return forbids(parse_rule(text), judged, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, facts = await talk.ask(
+        said, facts = await ports.ask(
             "Answer with the JSON that is asked for, and nothing else.", prompt
         )
-        talk.overheard.extend(facts)
+        ports.overheard.extend(facts)
         return said
 
     configs = [msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks]
-    permitted = [config for config in configs if is_permitted(config, talk.preferences)]
+    permitted = [config for config in configs if is_permitted(config, ports.preferences)]
     for config in configs:
         if config.hooks and config not in permitted:
-            talk.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
-    env = talk.preferences.hook_env
+            ports.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
+    env = ports.preferences.hook_env
     return HookRunner(
         [config for config in permitted if config.subagent in (None, agent)],
         HookSession(
             told=told,
             matches_rule=matches_rule,
+            prepare=prepare,
             ran_before=ran,
             active_skills=lambda: [each.name for each in gates.thread.gear.skills],
-            warn=talk.warn,
+            warn=ports.warn,
         ),
         Ports(
             surroundings=Surroundings(
                 project=Path(adopted.policy.workspace),
-                environment={**talk.settings.environment, **env},
+                environment={**ports.settings.environment, **env},
                 also_passed=frozenset(env),
                 scripts=Scripts(
                     roots=adopted.hook_roots or (adopted.policy.workspace,),

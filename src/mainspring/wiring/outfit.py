@@ -56,6 +56,7 @@ from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
 
 if TYPE_CHECKING:
+    from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.wiring import hooks, worktrees
 else:
     worktrees = LazyModule("mainspring.wiring.worktrees")
@@ -113,6 +114,7 @@ class Outfitter:
         self._looked: Latest[tuple[Places, Policy], Places] = Latest(_MOST_KNOWN)
         self._surveyed: Latest[Places, Places] = Latest(_MOST_KNOWN)
         self._warned: Latest[str, str] = Latest(_MOST_KNOWN)
+        self._transcripts: Latest[str, TranscriptFiles] = Latest(_MOST_KNOWN)
 
     @asynccontextmanager
     async def __call__(self, opening: Opening) -> AsyncGenerator[Kit, None]:
@@ -182,14 +184,16 @@ class Outfitter:
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
-                talk = hooks.HookTalk(
+                ports = hooks.HookPorts(
                     settings=self._settings,
                     preferences=shared.preferences,
                     ask=asked_of(self._shelf, opening.agent.model),
                     overheard=overheard,
+                    transcripts=self._transcripts,
+                    folder=station.places.transcripts,
                     warn=partial(self._warn, wish),
                 )
-                await hooks.enter_hooks(stack, shared.adopted, opening, gates, talk)
+                await hooks.enter_hooks(stack, shared.adopted, opening, gates, ports)
             tools = {
                 **built_in_tools(
                     opening,
@@ -255,9 +259,8 @@ class Outfitter:
         Raises:
             InvalidInput: it is none, and the agent has tools of its own: no rules would hold.
         """
-        before = opening.thread.gear.sandbox
-        known = Path(self._settings.folder) if before is None else Path(before.workspace)
-        workspace = wish.workspace or known
+        known = opening.thread.gear.workspace or self._settings.folder
+        workspace = wish.workspace or Path(known)
         try:
             return places_of(self._settings, workspace, opening.writer.session_id)
         except InvalidInput as error:

@@ -56,6 +56,13 @@ def remove_below(folder: Path, name: str) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)  # a link is neither followed nor removed
 
 
+def remove_transcripts(folder: Path, session_id: str) -> None:
+    """What hooks could read of a session that is no more."""
+    remove_below(folder, session_id)
+    if re.fullmatch(r"[A-Za-z0-9_-]+", session_id) and not folder.is_symlink():
+        (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
+
+
 def _place(session_id: str) -> Path:
     return Path(tempfile.gettempdir()).resolve() / f"mainspring-{_user()}" / session_id
 

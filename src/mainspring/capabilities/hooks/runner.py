@@ -5,7 +5,7 @@ A gate's failure is a no. Hooks of a scope that is not trusted never run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -63,6 +63,8 @@ class Session:
     told: Callable[[], Mapping[str, object]]
     """What every hook reads: `session_id`, `cwd`, `permission_mode` and so on, as it is now."""
     matches_rule: MatchesRule = lambda _rule, _tool, _input: True
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Called before hooks run, and only if some do: brings up to date what `told` names."""
     wake: Wake | None = None
     ran_before: Collection[tuple[str, str]] = ()
     """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
@@ -126,6 +128,11 @@ class HookRunner:
         wired = [self._wire(hook, config.folder) for config in trusted for hook in config.hooks]
         self._wired = [*map(self._wire_python, python), *wired]
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether any hook can run at all."""
+        return bool(self._wired)
+
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         return self
@@ -147,6 +154,8 @@ class HookRunner:
         wanted = self._wanted(occasion)
         if not wanted:
             return self._shown(combine(occasion.event, late)) if late else NOTHING_SAID
+        if self._session.prepare is not None:
+            await self._session.prepare()
         payload = self._payload(occasion)
         if isinstance(payload, Failed):
             answers = [_unasked(wired, occasion, payload) for wired in wanted]

@@ -18,6 +18,7 @@ from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.moves import MoveRoutes
 from mainspring.edges.api.routes.openapi import OpenApiRoutes
 from mainspring.edges.api.routes.parked import ParkedRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
@@ -33,6 +34,7 @@ from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.sessions.costs import Costs
 from mainspring.service.sessions.insights import Insights
 from mainspring.service.sessions.rule_trials import RuleTrials
+from mainspring.wiring.moves import moving_of
 from mainspring.wiring.rooms import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
 
@@ -58,6 +60,7 @@ def _insights(house: House) -> tuple[Route, ...]:
         *InsightRoutes(Insights(sessions), Replays(sessions, facts=ground.shelf.facts)).routes(),
         *CostRoutes(Costs(sessions, house.gatehouse.ledger)).routes(),
         *PolicyRoutes(RuleTrials(sessions)).routes(),
+        *MoveRoutes(moving_of(ground.settings, sessions)).routes(),
         *ParkedRoutes(house.talk.parking, sessions).routes(),
     )
 

@@ -17,6 +17,7 @@ _STATUS: tuple[tuple[type[errors.MainspringError], int], ...] = (
     (errors.Stale, 409),
     (errors.SessionHasForks, 409),
     (errors.SessionExists, 409),
+    (errors.SessionGone, 409),
     (errors.Conflict, 409),
     (errors.LeaseHeld, 409),
     (errors.Unauthenticated, 401),

@@ -13,14 +13,23 @@ from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import import_acts, rewinding, session_acts
+    from mainspring.edges.cli import (
+        import_acts,
+        rewinding,
+        session_acts,
+        session_files,
+        session_moves,
+    )
 else:
     import_acts = LazyModule("mainspring.edges.cli.import_acts")
     rewinding = LazyModule("mainspring.edges.cli.rewinding")
     session_acts = LazyModule("mainspring.edges.cli.session_acts")
+    session_files = LazyModule("mainspring.edges.cli.session_files")
+    session_moves = LazyModule("mainspring.edges.cli.session_moves")
 
 app = typer.Typer(
-    help="List sessions, read what was said, import, fork, rewind, cancel, answer and delete them.",
+    help="List sessions, read and search what was said, import, export, move, fork, rewind, cancel,"
+    " answer and delete them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -49,6 +58,13 @@ class FormatName(StrEnum):
     codex = "codex"
     pi = "pi"
     openhands = "openhands"
+
+
+class ExportFormat(StrEnum):
+    claude_code = "claude-code"
+    markdown = "markdown"
+    html = "html"
+    jsonl = "jsonl"
 
 
 class Verdict(StrEnum):
@@ -181,6 +197,62 @@ def import_(
     again adds only what is new."""
     act = import_acts.list_importable if is_list else import_acts.import_sessions
     return partial(act, paths=paths or [], form=None if form is None else form.value, json=json)
+
+
+@app.command()
+def export(
+    session: SessionArgument,
+    form: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format",
+            "-f",
+            help="claude-code: a transcript that Claude Code reads; markdown; html: one page;"
+            " jsonl: the log itself, for `log import`.",
+        ),
+    ] = ExportFormat.claude_code,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
+    ] = "-",
+) -> Action:
+    """Write a session to a file that people or other tools read."""
+    return partial(session_files.export, meant=session, form=form.value, output=output)
+
+
+@app.command()
+def pull(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as https://host.")],
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="Its whole id.")],
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", metavar="DIR", help="New folder for its files."),
+    ] = None,
+    json: Json = False,
+) -> Action:
+    """Move a session from a server to this machine, with its workspace. The server's copy refuses
+    turns from then on. The key is MAINSPRING_API_KEY."""
+    return partial(session_moves.pull, url=url, session_id=session, into=workspace, json=json)
+
+
+@app.command()
+def rename(
+    session: SessionArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its new title.")],
+) -> Action:
+    """Give a session another title."""
+    return partial(session_acts.rename, meant=session, name=name)
+
+
+@app.command()
+def search(
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS...", help="Words that all must occur.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    json: Json = False,
+) -> Action:
+    """Find sessions by what was said in them."""
+    return partial(session_acts.search, words=words, limit=limit, json=json)
 
 
 app.command("rm")(rm)

@@ -16,12 +16,14 @@ from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
 from mainspring.core.lazy import LazyModule
 from mainspring.core.sender import Origin, at_machine
 from mainspring.edges.cli.gist import cut, short
-from mainspring.edges.cli.render import Part, Screen, ago, dollars
+from mainspring.edges.cli.render import Part, Screen, ago, dollars, minute
 from mainspring.edges.cli.sessions import every_session, existing_log, find_session
 from mainspring.edges.cli.teller import Teller
 from mainspring.harness.open_call import OpenCall
+from mainspring.log import search as searching
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.outline import Outline, Status, made_by, outline, waiting_calls
+from mainspring.runtime.renaming import retitle
 from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _STYLES: dict[Status, str] = {
     "requires_action": "bold yellow",
     "idle": "",
 }
+_LONGEST_TITLE = 500
 _NOBODY = Agent(model="scripted:demo")
 """Ends a session that is interrupted: nothing is asked of it."""
 
@@ -149,6 +152,49 @@ async def fork(
     screen.line(("forked ", "green"), (forked.id, ""), (f"  from event {forked.parent_seq}", "dim"))
     hint = f"go on: mainspring run --resume {short(forked.id)} 'what to do'"
     Screen(settings, stderr=True).whole((hint, "dim"))
+    return 0
+
+
+class FoundView(Struct, frozen=True, kw_only=True):
+    """A search result as `--json` prints it."""
+
+    session_id: str
+    seq: int
+    time: datetime
+    snippet: str
+
+
+async def search(settings: Settings, *, words: list[str], limit: int, json: bool) -> int:
+    screen, query, results = Screen(settings), " ".join(words), list[FoundView]()
+    async with existing_log(settings) as log:
+        for hit in await searching.search(log, query, limit=limit):
+            for event in await log.read(hit.session_id, after=hit.seq - 1, limit=1):
+                result = FoundView(
+                    session_id=hit.session_id, seq=hit.seq, time=event.time, snippet=hit.snippet
+                )
+                results.append(result)
+    for result in results:
+        if json:
+            screen.json(msgspec.json.encode(result))
+            continue
+        name = result.session_id if screen.width is None else short(result.session_id)
+        screen.line(
+            (name, "bold"), (f"  {minute(result.time)}  ", "dim"), (cut(result.snippet), "")
+        )
+    if not results:
+        notes = Screen(settings, stderr=True)
+        notes.whole((f"no session has all of these words: {query}", "dim"))
+    return 0
+
+
+async def rename(settings: Settings, *, meant: str, name: str) -> int:
+    title = " ".join(name.split())
+    if not title or len(title) > _LONGEST_TITLE:
+        raise InvalidInput(f"a title has 1 to {_LONGEST_TITLE} characters")
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        await retitle(log, session.id, title, sender=at_machine(settings.user))
+    Screen(settings).line(("renamed ", "green"), (session.id, ""), (f"  {title}", "dim"))
     return 0
 
 

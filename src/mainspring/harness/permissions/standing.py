@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import SessionForked, ToolCallAuthorized
+from mainspring.core.facts import SessionForked, SessionReceived, ToolCallAuthorized
 from mainspring.harness.permissions.policy import HeldRule, Mode, parse_mode
 from mainspring.harness.permissions.rules import parse_rule, written
 
@@ -88,6 +88,8 @@ def apply(standing: Standing, payload: AnyPayload) -> Standing:
             return standing
         case ToolCallAuthorized():
             return _counted(standing, payload)
+        case SessionReceived():
+            return Standing()  # all of it was said to another installation
         case SessionForked():
             # leave was given to the other session
             return replace(standing, grants={}, allowed_protected=frozenset())

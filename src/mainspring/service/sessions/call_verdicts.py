@@ -187,7 +187,9 @@ def _thread_rested(
     _of_thread(known, event, payload.session_thread_id, has_rested=True)
 
 
-def _forked(known: _Open, event: Event, _payload: facts.SessionForked) -> None:
+def _forked(
+    known: _Open, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+) -> None:
     """What was under way is the parent's."""
     for verdict in tuple(known.values()):
         _of_thread(known, event, verdict.thread_id, has_rested=True)
@@ -215,4 +217,5 @@ _RESULTS: dict[type[AnyPayload], Callable[[_Open, Event, Any], None]] = {
     events.ThreadStatusIdle: _thread_rested,
     events.ThreadStatusTerminated: _thread_rested,
     facts.SessionForked: _forked,
+    facts.SessionReceived: _forked,
 }

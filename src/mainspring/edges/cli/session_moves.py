@@ -1,0 +1,29 @@
+"""What `mainspring sessions pull` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.edges.cli.gist import short
+from mainspring.edges.cli.render import Screen
+from mainspring.wiring.moves import pull_session
+from mainspring.wiring.stores import open_log
+
+
+async def pull(
+    settings: Settings, *, url: str, session_id: str, into: str | None, json: bool
+) -> int:
+    wanted = Path(settings.folder) / (into or session_id)
+    async with open_log(settings) as log:
+        place = await pull_session(settings, log, url=url, session_id=session_id, into=wanted)
+    if json:
+        told = {"id": session_id, "workspace": str(place)}
+        Screen(settings).json(msgspec.json.encode(told))
+        return 0
+    Screen(settings).line(("moved here ", "green"), (session_id, ""), (f"  {place}", "dim"))
+    hint = f"go on: mainspring run --resume {short(session_id)} 'what to do'"
+    Screen(settings, stderr=True).whole((hint, "dim"))
+    return 0

@@ -1,0 +1,215 @@
+"""A session as one HTML page: the conversation, calls with their results, subagents inside the
+calls that started them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+
+import msgspec
+
+from mainspring.core.content import Block
+from mainspring.harness.permissions.names import SHELLS
+from mainspring.runtime.export_sessions.blocks import describe, image_of
+from mainspring.runtime.export_sessions.conversation import (
+    Compaction,
+    Conversation,
+    Entry,
+    Notice,
+    Said,
+    Text,
+    Thinking,
+    Title,
+    ToolResult,
+    ToolUse,
+)
+from mainspring.runtime.export_sessions.facts import Fact
+from mainspring.runtime.html_report import (
+    Markup,
+    escaped,
+    facts_list,
+    joined,
+    page_end,
+    page_head,
+)
+
+_SHOWN_IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[^\n]*")
+_CODE = re.compile(r"`([^`\n]{1,400})`|\*\*([^*\n]{1,400})\*\*")
+_HEADING = re.compile(r"#{1,6} +(.{1,400})")
+_AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
+_MOST_SHOWN = 200_000
+"""Characters of one text; a page that a browser cannot open is of no use."""
+_SUMMARY = 160
+
+
+class Page:
+    """The page of one session. Media are the images of the session, by hash."""
+
+    def __init__(
+        self, entries: Iterable[Entry], conversation: Conversation, media: Mapping[str, bytes]
+    ) -> None:
+        self._conversation = conversation
+        self._media = media
+        self._threads: dict[str, list[Entry]] = {}
+        self._results: dict[str, ToolResult] = {}
+        self._shown: set[str] = set()
+        for entry in entries:
+            self._threads.setdefault(entry.at.thread_id, []).append(entry)
+            if isinstance(entry, ToolResult):
+                self._results[entry.tool_use_id] = entry
+
+    def write(
+        self, title: str, facts: Sequence[Fact], main_thread: str, version: str
+    ) -> Generator[str, None, None]:
+        yield page_head(title)
+        yield facts_list([(fact.name, fact.value) for fact in facts])
+        for entry in self._threads.get(main_thread, ()):
+            yield self._entry(entry)
+        self._shown.add(main_thread)
+        for thread_id in self._threads:
+            if thread_id not in self._shown:
+                yield self._subagent(thread_id)
+        yield page_end(f"Exported by Mainspring {version}")
+
+    def _entry(self, entry: Entry) -> Markup:
+        match entry:
+            case Said(author=author):
+                kind = "user" if author == "user" else "note"
+                return _article(kind, _AUTHORS[author], entry, self._content(entry.content))
+            case Text():
+                model = entry.reply.model
+                name = f"Agent ({model})" if model else "Agent"
+                return _article("agent", name, entry, self._content(entry.content))
+            case Thinking(text=text):
+                return _article(
+                    "thinking", "Thinking", entry, _folded(_cut_line(text), _formatted(text))
+                )
+            case ToolUse():
+                return self._call(entry)
+            case Compaction(summary=summary):
+                folded = _folded("Summary of the earlier conversation", _formatted(summary))
+                return _article("note", "Compaction", entry, folded)
+            case Notice(text=text):
+                return _article("error", "Problem", entry, _formatted(text))
+            case ToolResult() | Title():
+                return Markup("")  # a result stands with its call
+
+    def _call(self, entry: ToolUse) -> Markup:
+        result = self._results.get(entry.id)
+        failed = result is not None and result.is_error
+        shown = msgspec.json.format(msgspec.json.encode(entry.input), indent=2).decode()
+        parts = [_code(shown)]
+        if result is not None:
+            parts.append(self._result(result))
+        if (agent := self._conversation.started_by.get(entry.id)) in self._threads:
+            parts.append(self._subagent(agent or ""))
+        summary = Markup(f"<b>{escaped(entry.name)}</b> <code>{escaped(_gist(entry))}</code>")
+        body = Markup(f"<details><summary>{summary}</summary>{joined(parts)}</details>")
+        kind = "tool error" if failed else "tool"
+        return _article(kind, "Call failed" if failed else "Call", entry, body)
+
+    def _result(self, result: ToolResult) -> Markup:
+        images = [self._block(block) for block in result.content if self._image(block)]
+        words = "\n".join(describe(each) for each in result.content if not self._image(each))
+        return joined([_code(words or "(no output)"), *images])
+
+    def _subagent(self, thread_id: str) -> Markup:
+        if thread_id in self._shown:
+            return Markup("")
+        self._shown.add(thread_id)
+        agent = self._conversation.subagents.get(thread_id)
+        name = thread_id if agent is None else agent.name
+        task = f": {agent.description}" if agent and agent.description else ""
+        inner = joined(self._entry(entry) for entry in self._threads[thread_id])
+        return _folded(f"Subagent {name}{task}", inner)
+
+    def _content(self, blocks: Sequence[Block]) -> Markup:
+        return joined(self._block(block) for block in blocks)
+
+    def _block(self, block: Block) -> Markup:
+        if (image := self._image(block)) is not None:
+            return image
+        return _formatted(describe(block))
+
+    def _image(self, block: Block) -> Markup | None:
+        found = image_of(block, self._media)
+        if found is None or found[0] not in _SHOWN_IMAGES or not _BASE64.fullmatch(found[1]):
+            return None
+        return Markup(f'<p><img alt="image" src="data:{found[0]};base64,{found[1]}"></p>')
+
+
+def _article(kind: str, name: str, entry: Entry, body: Markup) -> Markup:
+    moment = f"{entry.at.time:%Y-%m-%d %H:%M:%S}"
+    head = f"<header><b>{escaped(name)}</b><time>{escaped(moment)}</time></header>"
+    return Markup(f'<article class="{kind}">{head}{body}</article>\n')
+
+
+def _folded(summary: str, body: Markup) -> Markup:
+    return Markup(f"<details><summary>{escaped(summary)}</summary>{body}</details>")
+
+
+def _code(text: str) -> Markup:
+    return Markup(f'<pre dir="auto">{escaped(_cut(text))}</pre>')
+
+
+def _gist(entry: ToolUse) -> str:
+    """What is seen of a call before it is opened."""
+    first = "command" if entry.name in SHELLS else next(iter(entry.input), "")
+    value = entry.input.get(first, "")
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return _cut_line(text)
+
+
+def _cut_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SUMMARY else f"{line[: _SUMMARY - 1]}…"
+
+
+def _formatted(text: str) -> Markup:
+    """Text with its code blocks, headings, inline code and bold words; all else as it is."""
+    parts: list[Markup] = []
+    plain: list[str] = []
+    lines = iter(_cut(text).split("\n"))
+    for line in lines:
+        opened = _FENCE.fullmatch(line)
+        if opened is None:
+            plain.append(line)
+            continue
+        parts.append(_paragraph(plain))
+        plain, code, fence = [], list[str](), opened[1]
+        for inner in lines:
+            stripped = inner.strip()
+            if stripped.startswith(fence) and not stripped.strip(fence[0]):
+                break
+            code.append(inner)
+        parts.append(_code("\n".join(code)))
+    return joined([*parts, _paragraph(plain)])
+
+
+def _paragraph(lines: Sequence[str]) -> Markup:
+    text = "\n".join(lines).strip("\n")
+    if not text.strip():
+        return Markup("")
+    shown = "\n".join(_inline(line) for line in text.split("\n"))
+    return Markup(f'<div class="text" dir="auto">{shown}</div>')
+
+
+def _inline(line: str) -> Markup:
+    if heading := _HEADING.fullmatch(line):
+        return Markup(f"<b>{escaped(heading[1])}</b>")
+    parts: list[Markup] = []
+    end = 0
+    for found in _CODE.finditer(line):
+        parts.append(escaped(line[end : found.start()]))
+        tag, words = ("code", found[1]) if found[1] is not None else ("b", found[2])
+        parts.append(Markup(f"<{tag}>{escaped(words)}</{tag}>"))
+        end = found.end()
+    return joined([*parts, escaped(line[end:])])
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_SHOWN:
+        return text
+    return f"{text[:_MOST_SHOWN]}\n[{len(text) - _MOST_SHOWN} more characters are in the log]"

@@ -1,0 +1,136 @@
+"""A session as Markdown. Text of others keeps its formatting, and cannot be anything but text:
+no HTML, image or link of its own, no heading outside of its quotation, no end of a code block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Sequence
+
+import msgspec
+
+from mainspring.core.content import Block
+from mainspring.runtime.export_sessions.blocks import describe
+from mainspring.runtime.export_sessions.conversation import (
+    Compaction,
+    Conversation,
+    Entry,
+    Notice,
+    Said,
+    Text,
+    Thinking,
+    Title,
+    ToolResult,
+    ToolUse,
+)
+from mainspring.runtime.export_sessions.facts import Fact
+from mainspring.runtime.html_report import visible
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+.#-]{0,30})[^\n]*")
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?[A-Za-z0-9]{1,32};)|(?<!\\)[\[\]]|\\(?=[\[\]])")
+_FORMATTING = re.compile(r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ESCAPED = {"<": "&lt;", "&": "&amp;", "[": "\\[", "]": "\\]", "\\": "\\\\"}
+_AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
+
+
+def markdown(
+    title: str,
+    facts: Sequence[Fact],
+    entries: Iterable[Entry],
+    conversation: Conversation,
+    main_thread: str,
+) -> Generator[str, None, None]:
+    """The file, a piece at a time: the main conversation, then a section for each subagent."""
+    yield f"# {_line(title)}\n\n"
+    yield "".join(f"- {fact.name}: {_line(fact.value)}\n" for fact in facts)
+    threads: dict[str, list[Entry]] = {}
+    for entry in entries:
+        threads.setdefault(entry.at.thread_id, []).append(entry)
+    for entry in threads.pop(main_thread, ()):
+        yield _section(entry, "##")
+    for thread_id, own in threads.items():
+        agent = conversation.subagents.get(thread_id)
+        name = thread_id if agent is None else agent.name
+        task = f": {agent.description}" if agent and agent.description else ""
+        yield f"\n## Subagent {_line(name + task)}\n"
+        for entry in own:
+            yield _section(entry, "###")
+
+
+def _section(entry: Entry, level: str) -> str:
+    match entry:
+        case ToolUse(name=name, input=given):
+            shown = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+            return f"\n{level} Call of {_line(name)}\n\n{_fenced(shown, 'json')}"
+        case ToolResult(content=content, is_error=is_error):
+            heading = "Error" if is_error else "Result"
+            return f"\n{level} {heading}\n\n{_fenced(_words(content))}"
+        case Title():
+            return ""
+        case Said() | Text() | Thinking() | Compaction() | Notice():
+            heading, text = _speech(entry)
+            return f"\n{level} {heading}\n\n{_quoted(text)}" if text.strip() else ""
+
+
+def _speech(entry: Said | Text | Thinking | Compaction | Notice) -> tuple[str, str]:
+    match entry:
+        case Said(author=author, content=content):
+            return _AUTHORS[author], _words(content)
+        case Text(content=content):
+            return "Agent", _words(content)
+        case Thinking(text=text):
+            return "Thinking", text
+        case Compaction(summary=summary):
+            return "Earlier conversation, summarized", summary
+        case Notice(text=text):
+            return "Problem", text
+
+
+def _words(content: Sequence[Block]) -> str:
+    return "\n".join(describe(block) for block in content)
+
+
+def _line(text: str) -> str:
+    """Text as it is, on one line: nothing in it is formatting."""
+    joined = " ".join(visible(text).split())[:500]
+    return _FORMATTING.sub(r"\\\g<0>", joined)
+
+
+def _quoted(text: str) -> str:
+    """With its own formatting, inside a quotation that it cannot leave."""
+    lines: list[str] = []
+    for is_code, part in _parts(visible(text)):
+        lines += part if is_code else [_MARKUP.sub(_escape, line) for line in part]
+    return "".join(f"> {line}".rstrip() + "\n" for line in lines)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPED[found[0]]
+
+
+def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
+    """Stretches of lines that are code, with fences of ours around them, and that are not."""
+    plain: list[str] = []
+    lines = iter(text.split("\n"))
+    for line in lines:
+        opened = _FENCE.fullmatch(line)
+        if opened is None:
+            plain.append(line)
+            continue
+        yield False, plain
+        plain = []
+        fence, code = opened[1], list[str]()
+        for inner in lines:
+            stripped = inner.strip()
+            if stripped.startswith(fence) and not stripped.strip(fence[0]):
+                break
+            code.append(inner)
+        yield True, _fenced("\n".join(code), opened[2]).rstrip("\n").split("\n")
+    yield False, plain
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """Exactly this text, as code."""
+    shown = visible(text)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{shown.rstrip(chr(10))}\n{fence}\n"

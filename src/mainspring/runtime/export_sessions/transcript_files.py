@@ -1,0 +1,205 @@
+"""The transcript of a session as files for its hooks, kept up to date while the session runs.
+
+`SESSION.jsonl` has the main thread, `SESSION/subagents/agent-THREAD.jsonl` each subagent. What they
+hold follows from the log alone. So a new process compares them with the log once, keeps what is
+there, and goes on where they end; a line that a crash cut in half is written anew. Bytes have a
+fixed place in the file: two processes that write the same session write the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from mainspring.core.envelope import GENESIS, Event
+from mainspring.core.errors import SessionNotFound, StoreFailed
+from mainspring.log.background import running
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.export_sessions.claude_code import ClaudeCodeLines
+from mainspring.runtime.export_sessions.conversation import Conversation
+
+_PAGE = 500
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
+
+
+@dataclass(slots=True)
+class _Written:
+    """How much of a file is known to be as the log says."""
+
+    size: int = 0
+    is_compared: bool = False
+    """Whether all that an earlier process wrote has been compared."""
+
+
+class TranscriptFiles:
+    """The files of one session; one instance for all of its threads in this process."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        folder: Path,
+        *,
+        session_id: str,
+        main_thread: str,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._log = log
+        self._folder = folder
+        self._session_id = session_id
+        self._main_thread = main_thread
+        self._warn = warn
+        self._lock = anyio.Lock()
+        self._is_broken = False
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._conversation = Conversation()
+        self._lines = ClaudeCodeLines(session_name=self._session_id, main_thread=self._main_thread)
+        self._seq, self._tip = 0, GENESIS
+        self._files: dict[str, _Written] = {}
+
+    def path(self, thread_id: str) -> str:
+        """Where a thread's lines are; empty if they could not be written."""
+        if self._is_broken:
+            return ""
+        return str(self._folder.joinpath(*self._place(thread_id)))
+
+    async def update(self, staged: Sequence[Event] = ()) -> None:
+        """Write what the log has that the files do not. `staged`: events that are about to be
+        appended to it; if they are not, their lines are replaced."""
+        async with self._lock:
+            try:
+                await self._read_log()
+                new = [event for event in staged if event.seq > self._seq]
+                if new and (new[0].seq, new[0].prev) == (self._seq + 1, self._tip):
+                    await self._take(new)
+                if not all(written.is_compared for written in self._files.values()):
+                    await to_thread.run_sync(self._compare_rest)
+            except (OSError, StoreFailed, SessionNotFound) as error:
+                self._start_over()
+                if not self._is_broken:
+                    self._warn(f"hooks get no transcript: {self._folder}: {error}")
+                self._is_broken = True
+
+    async def _read_log(self) -> None:
+        is_first = True
+        while page := await self._log.read(self._session_id, after=self._seq, limit=_PAGE):
+            if is_first and page[0].prev != self._tip:
+                self._start_over()  # an event that was staged was never appended
+            else:
+                await self._take(page)
+            is_first = False
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncGenerator[None, None]:
+        """Keep the files up to date while the block runs, whether or not a hook does."""
+        async with running(self._follow):
+            yield
+        await self.update()
+
+    async def _follow(self) -> None:
+        watch = self._log.store.watch(self._session_id)
+        while not self._is_broken:
+            await self.update()
+            await watch.wait()
+
+    async def _take(self, events: Sequence[Event]) -> None:
+        text: dict[str, list[bytes]] = {}
+        for event in events:
+            for entry in self._conversation.take(event):
+                for line in self._lines.write(entry, self._conversation, {}):
+                    text.setdefault(line.thread_id, []).extend((line.json, b"\n"))
+        self._seq, self._tip = events[-1].seq, events[-1].digest()
+        if text:
+            joined = {thread_id: b"".join(parts) for thread_id, parts in text.items()}
+            await to_thread.run_sync(self._write, joined)
+
+    def _write(self, text: dict[str, bytes]) -> None:
+        for thread_id, more in text.items():
+            written = self._files.setdefault(thread_id, _Written())
+            with self._opened(thread_id) as file:
+                if not written.is_compared:
+                    known = os.pread(file, len(more), written.size)
+                    same = len(known) if more.startswith(known) else 0
+                    if same < len(known):
+                        os.ftruncate(file, written.size)
+                    written.is_compared = same < len(more)
+                    written.size, more = written.size + same, more[same:]
+                while more:
+                    count = os.pwrite(file, more, written.size)
+                    written.size, more = written.size + count, more[count:]
+
+    def _compare_rest(self) -> None:
+        """What an earlier process wrote beyond what the log says is not the log's."""
+        for thread_id, written in self._files.items():
+            if not written.is_compared:
+                with self._opened(thread_id) as file:
+                    if os.fstat(file).st_size > written.size:
+                        os.ftruncate(file, written.size)
+                written.is_compared = True
+
+    def _place(self, thread_id: str) -> tuple[str, ...]:
+        if thread_id == self._main_thread:
+            return (f"{self._session_id}.jsonl",)
+        return (self._session_id, "subagents", f"agent-{thread_id}.jsonl")
+
+    @contextmanager
+    def _opened(self, thread_id: str) -> Generator[int, None, None]:
+        """A file of ours alone, through no link.
+
+        Raises: OSError.
+        """
+        if not (_NAME.fullmatch(self._session_id) and _NAME.fullmatch(thread_id)):
+            raise OSError(errno.EINVAL, "not a name for a file", self._session_id)
+        *folders, name = self._place(thread_id)
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        at = os.open(self._folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for each in (self._folder.name, *folders):
+            at = _inner_folder(at, each)
+        try:
+            file = os.open(name, _FILE, 0o600, dir_fd=at)
+        finally:
+            os.close(at)
+        try:
+            _require_own(file, is_folder=False)
+            yield file
+        finally:
+            os.close(file)
+
+
+def _inner_folder(at: int, name: str) -> int:
+    """The folder below an open one, which is closed; it is made if it is not there."""
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=at)
+        inner = os.open(name, _FOLDER, dir_fd=at)
+    finally:
+        os.close(at)
+    try:
+        _require_own(inner, is_folder=True)
+    except OSError:
+        os.close(inner)
+        raise
+    return inner
+
+
+def _require_own(opened: int, *, is_folder: bool) -> None:
+    """Raises: OSError: others own it or could have put it there."""
+    state = os.fstat(opened)
+    is_right = stat.S_ISDIR(state.st_mode) if is_folder else stat.S_ISREG(state.st_mode)
+    is_single = is_folder or state.st_nlink == 1
+    if not (is_right and is_single and state.st_uid == os.geteuid()):
+        raise OSError(errno.EPERM, "is not a file or folder of ours alone")
+    if state.st_mode & 0o077:
+        os.fchmod(opened, 0o700 if is_folder else 0o600)

@@ -1,0 +1,170 @@
+"""A session that moves, as one tar file: its log, its workspace, and a manifest of their hashes.
+
+The log is what `log export` writes. Secrets of the vault, settings and snapshots stay behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+from collections.abc import AsyncGenerator, Collection, Generator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.log.lines import InboxLine, SessionLine, decode
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import export_lines
+from mainspring.runtime.move_sessions.archive import PREFIX, Packed, pack, unpack
+
+LOG = "log.jsonl"
+MANIFEST = "manifest.json"
+FORMAT = 1
+_MAX_MANIFEST = 64 << 20
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    format: int
+    session_id: str
+    transfer_id: str
+    log: str
+    """Hash of the log's lines."""
+    files: dict[str, str]
+    """Of the workspace: hashes by path."""
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A session that was sealed for a transfer, and where its files are."""
+
+    session_id: str
+    transfer_id: str
+    workspace: Path | None
+    hidden: Collection[str] = ()
+    """Paths below the workspace that stay."""
+
+
+async def write_bundle(log: SessionLog, source: Source, folder: Path) -> Path:
+    """A private file in this folder.
+
+    Raises: TooLarge, OSError.
+    """
+    await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
+    lines, bundle = folder / f"{source.transfer_id}.log", folder / f"{source.transfer_id}.tar"
+    with _new_file(lines) as file:
+        async with aclosing(export_lines(log, source.session_id)) as exported:
+            async for line in exported:
+                await to_thread.run_sync(file.writelines, (line, b"\n"))
+    try:
+        await to_thread.run_sync(partial(_write, source, lines, bundle))
+    finally:
+        lines.unlink()
+    return bundle
+
+
+def _write(source: Source, lines: Path, bundle: Path) -> None:
+    with _new_file(bundle) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        packed = Packed()
+        if source.workspace is not None:
+            packed = pack(archive, source.workspace, hidden=source.hidden)
+        archive.add(lines, LOG)
+        manifest = Manifest(
+            format=FORMAT,
+            session_id=source.session_id,
+            transfer_id=source.transfer_id,
+            log=_digest(lines),
+            files=packed.files,
+            left_out=tuple(packed.left_out),
+        )
+        encoded = lines.with_suffix(".manifest")
+        try:
+            encoded.write_bytes(msgspec.json.encode(manifest))
+            archive.add(encoded, MANIFEST)
+        finally:
+            encoded.unlink(missing_ok=True)
+
+
+def _new_file(path: Path) -> IO[bytes]:
+    path.unlink(missing_ok=True)  # of an attempt that was killed
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Bundle:
+    """A bundle that has arrived. Nothing in it is believed until it was compared."""
+
+    def __init__(self, archive: tarfile.TarFile, manifest: Manifest) -> None:
+        self._archive = archive
+        self.manifest = manifest
+
+    @classmethod
+    def read(cls, archive: tarfile.TarFile, *, session_id: str, transfer_id: str) -> Bundle:
+        """Raises: InvalidInput: it is none, or that of another transfer."""
+        entry = _member(archive, MANIFEST)
+        if entry.size > _MAX_MANIFEST:
+            raise InvalidInput("the bundle's manifest is too large")
+        try:
+            content = archive.extractfile(entry)
+            manifest = msgspec.json.decode(content.read() if content else b"", type=Manifest)
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"the bundle's manifest cannot be read: {error}") from error
+        if manifest.format != FORMAT:
+            raise InvalidInput(
+                "the bundle is of a version of Mainspring that is newer than this one"
+            )
+        if (manifest.session_id, manifest.transfer_id) != (session_id, transfer_id):
+            raise InvalidInput("the bundle is that of another session or transfer")
+        return cls(archive, manifest)
+
+    def check_log(self) -> None:
+        """Raises: InvalidInput: it is not what was sent, is more than this session, or has messages
+        that nobody has read."""
+        digest = hashlib.sha256()
+        for raw in self._raw_lines():
+            digest.update(raw)
+            match decode(raw):
+                case SessionLine(session_id=found, parent_id=parent):
+                    if found != self.manifest.session_id or parent is not None:
+                        raise InvalidInput("the bundle has other sessions than the one that moves")
+                case InboxLine(seq=None):
+                    raise InvalidInput("the session has messages that it has not read")
+                case _:
+                    pass
+        if digest.hexdigest() != self.manifest.log:
+            raise InvalidInput("the log in the bundle is not the one that was sent")
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        for line in self._raw_lines():
+            yield line
+
+    def unpack_workspace(self, folder: Path) -> None:
+        """Raises: InvalidInput, TooLarge, OSError."""
+        unpack(self._archive, folder, self.manifest.files)
+
+    def _raw_lines(self) -> Generator[bytes, None, None]:
+        file = self._archive.extractfile(_member(self._archive, LOG))
+        if file is not None:
+            yield from file
+
+
+def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
+    try:
+        entry = archive.getmember(name)
+    except KeyError:
+        raise InvalidInput(f"the bundle has no {name}") from None
+    if not entry.isreg() or entry.name.startswith(PREFIX):
+        raise InvalidInput(f"the bundle's {name} is no file")
+    return entry

@@ -1,0 +1,111 @@
+"""Sealing a session where it is, and taking it up where it goes.
+
+The log says which copy goes on: after `session.moved` none does, after `session.received` the one
+that has it. The transfer's id is chosen by the receiver before it asks, so a transfer that was cut
+off anywhere is repeated under the same id, and nobody else can take the session up.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.core import ids
+from mainspring.core.errors import InvalidInput, SessionGone, Stale
+from mainspring.core.facts import SessionMoved, SessionReceived
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import import_lines
+from mainspring.runtime.holding import held
+from mainspring.runtime.move_sessions.bundle import Bundle
+from mainspring.runtime.outline import outline, workspace_of
+from mainspring.runtime.owner import local_owner
+
+_STILL = ("new", "idle", "requires_action")
+
+
+async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
+    """End the session here, for this transfer. Doing it again changes nothing.
+
+    Raises:
+        SessionGone: it was moved by another transfer. Stale: it runs, or has messages to read.
+        InvalidInput: it is a fork. LeaseHeld.
+    """
+    session = await log.session(session_id)
+    if session.parent_id is not None:
+        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
+    [last] = await log.tail(session_id, 1)
+    if isinstance(last.payload, SessionMoved):
+        if last.payload.transfer_id != transfer_id:
+            raise SessionGone(session_id)
+        return
+    status = (await outline(log, session)).status
+    if status not in _STILL:
+        raise Stale(f"session {session_id} is {status}: let it end or interrupt it, then move it")
+    async with held(log, session_id) as writer:
+        await writer.append(SessionMoved(transfer_id=transfer_id))
+        if await log.store.pending(session_id, limit=1):  # it came before anybody was refused
+            workspace = await workspace_of(log, session_id) or ""
+            await writer.append(SessionReceived(transfer_id=transfer_id, workspace=workspace))
+            raise Stale(f"session {session_id} was sent a message meanwhile: let it answer first")
+
+
+async def receive(
+    log: SessionLog,
+    file: Path,
+    *,
+    session_id: str,
+    transfer_id: str,
+    workspace: Path,
+    new_id: Callable[[str], str] = ids.new_id,
+) -> None:
+    """Store what has arrived, and go on with the session here. Doing it again changes nothing.
+
+    The workspace is put there whole or not at all; one that is there is this transfer's.
+
+    Raises: InvalidInput, TooLarge: it is not what was sent; nothing goes on here.
+    """
+    try:
+        with tarfile.open(file, "r:") as archive:
+            bundle = Bundle.read(archive, session_id=session_id, transfer_id=transfer_id)
+            await to_thread.run_sync(bundle.check_log)
+            async with aclosing(bundle.lines()) as lines:
+                await import_lines(log, lines)
+            if await is_received(log, session_id, transfer_id):
+                return
+            await to_thread.run_sync(_place_workspace, bundle, workspace)
+    except tarfile.TarError as error:
+        raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
+    writer = await log.hold(session_id, owner=local_owner(new_id(ids.WORKER)), is_receiving=True)
+    try:
+        if not await is_received(log, session_id, transfer_id):
+            received = SessionReceived(transfer_id=transfer_id, workspace=str(workspace))
+            await writer.append(received)
+    finally:
+        await writer.release()
+
+
+async def is_received(log: SessionLog, session_id: str, transfer_id: str) -> bool:
+    """Whether the session goes on here since this transfer.
+
+    Raises: InvalidInput: it has moved on by another one.
+    """
+    [last] = await log.tail(session_id, 1)
+    if not isinstance(last.payload, SessionMoved):
+        return True
+    if last.payload.transfer_id != transfer_id:
+        raise InvalidInput(f"session {session_id} was moved by another transfer")
+    return False
+
+
+def _place_workspace(bundle: Bundle, workspace: Path) -> None:
+    if workspace.exists():
+        return
+    beside = workspace.with_name(f".{workspace.name}.{bundle.manifest.transfer_id}")
+    shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
+    bundle.unpack_workspace(beside)
+    beside.rename(workspace)

@@ -1,0 +1,213 @@
+"""A session that moves between two stores goes on in one of them, wherever the move is cut off."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from tests.log.stories import asks, opened, says
+
+from mainspring.core.errors import InvalidInput, SessionGone, Stale
+from mainspring.core.events import PermissionUpdate, PermissionUpdated
+from mainspring.core.facts import PolicyAdopted, SessionCreated
+from mainspring.harness.ensemble import Ensemble
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import import_lines
+from mainspring.log.verify import verify
+from mainspring.runtime.move_sessions.archive import unpack
+from mainspring.runtime.move_sessions.bundle import Bundle, Source, write_bundle
+from mainspring.runtime.move_sessions.moving import receive, seal
+from mainspring.testing.senders import TESTER
+
+TRANSFER = "tran_" + "0" * 32
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+    async with opened(tmp_path / "here.db") as log:
+        yield log
+
+
+@pytest.fixture
+async def there(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+    async with opened(tmp_path / "there.db") as log:
+        yield log
+
+
+async def begun(log: SessionLog) -> str:
+    session = await log.create(SessionCreated(agent_name="fixer"))
+    writer = await log.hold(session.id, owner="worker")
+    rules = PermissionUpdate(type="setMode", mode="bypassPermissions")
+    await writer.append(
+        asks("mend it"),
+        PolicyAdopted(policy="sha256:rules", mode="default"),
+        PermissionUpdated(updates=(rules,), by="operator"),
+        says("done"),
+    )
+    await writer.release()
+    return session.id
+
+
+def workspace_at(tmp_path: Path) -> Path:
+    place = tmp_path / "work"
+    (place / "src" / ".mainspring").mkdir(parents=True)
+    (place / ".mainspring").mkdir()
+    (place / ".mainspring" / "vault.json").write_text("secret")
+    (place / "src" / "run.sh").write_text("echo hi")
+    (place / "src" / "run.sh").chmod(0o4755)
+    (place / "src" / "inside").symlink_to("../notes.txt")
+    (place / "outside").symlink_to("../../etc/passwd")
+    (place / "absolute").symlink_to("/etc/passwd")
+    (place / "notes.txt").write_text("notes")
+    os.mkfifo(place / "pipe")
+    return place
+
+
+async def packed(log: SessionLog, session_id: str, tmp_path: Path) -> Path:
+    source = Source(
+        session_id=session_id,
+        transfer_id=TRANSFER,
+        workspace=workspace_at(tmp_path),
+        hidden=(".mainspring",),
+    )
+    return await write_bundle(log, source, tmp_path / "bundles")
+
+
+async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
+    here: SessionLog, there: SessionLog, tmp_path: Path
+):
+    session_id = await begun(here)
+    await seal(here, session_id, TRANSFER)
+    with pytest.raises(SessionGone):
+        await here.hold(session_id, owner="worker")
+    with pytest.raises(SessionGone):
+        await here.submit(session_id, asks("more"), sender=TESTER)
+    with pytest.raises(SessionGone):
+        await seal(here, session_id, "tran_of_another")
+    await seal(here, session_id, TRANSFER)  # as after a crash
+
+    file = await packed(here, session_id, tmp_path)
+    with tarfile.open(file) as archive:
+        bundle = Bundle.read(archive, session_id=session_id, transfer_id=TRANSFER)
+        async with aclosing(bundle.lines()) as lines:
+            await import_lines(there, lines)
+    with pytest.raises(SessionGone):  # killed after the log was stored
+        await there.hold(session_id, owner="worker")
+
+    place = tmp_path / "laptop"
+    for _ in range(2):  # killed after all of it was done
+        await receive(there, file, session_id=session_id, transfer_id=TRANSFER, workspace=place)
+    await (await there.hold(session_id, owner="worker")).release()
+    with pytest.raises(SessionGone):
+        await here.hold(session_id, owner="worker")
+    assert (await verify(there, session_id)).ok
+
+    kinds = [event.type for event in await there.read(session_id)]
+    assert kinds[-2:] == ["session.moved", "session.received"]
+    gear = Ensemble.of(
+        await there.read(session_id), (await there.session(session_id)).thread_id
+    ).main.thread.gear
+    assert (gear.policy, gear.workspace) == (None, str(place))
+
+    found = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
+    assert found == ["notes.txt", "src", "src/.mainspring", "src/inside", "src/run.sh"]
+    assert (place / "src/inside").read_text() == "notes"
+    assert stat.S_IMODE((place / "src/run.sh").stat().st_mode) == 0o755
+
+
+async def test_a_session_comes_back_to_where_it_was(
+    here: SessionLog, there: SessionLog, tmp_path: Path
+):
+    session_id = await begun(here)
+    await seal(here, session_id, TRANSFER)
+    file = await packed(here, session_id, tmp_path)
+    away = tmp_path / "away"
+    await receive(there, file, session_id=session_id, transfer_id=TRANSFER, workspace=away)
+    back = "tran_" + "1" * 32
+    await seal(there, session_id, back)
+    source = Source(session_id=session_id, transfer_id=back, workspace=away)
+    file = await write_bundle(there, source, tmp_path / "bundles")
+    home = tmp_path / "home"
+    await receive(here, file, session_id=session_id, transfer_id=back, workspace=home)
+    assert (await verify(here, session_id)).ok
+    assert (home / "notes.txt").read_text() == "notes"
+    await (await here.hold(session_id, owner="worker")).release()
+    with pytest.raises(SessionGone):
+        await there.hold(session_id, owner="worker")
+
+
+async def test_a_session_that_has_something_to_read_or_is_a_fork_stays(here: SessionLog):
+    session_id = await begun(here)
+    await here.submit(session_id, asks("more"), sender=TESTER)
+    with pytest.raises(Stale):
+        await seal(here, session_id, TRANSFER)
+    fork = await here.fork(session_id)
+    with pytest.raises(InvalidInput, match="is a fork"):
+        await seal(here, fork.id, TRANSFER)
+
+
+async def test_a_bundle_that_was_changed_on_the_way_goes_on_nowhere(
+    here: SessionLog, there: SessionLog, tmp_path: Path
+):
+    session_id = await begun(here)
+    await seal(here, session_id, TRANSFER)
+    file = await packed(here, session_id, tmp_path)
+    content = file.read_bytes()
+    place = tmp_path / "laptop"
+    for old, new in ((b"echo hi", b"echo ha"), (b"mend it", b"ruin it"), (b"tran_", b"tram_")):
+        assert old in content
+        file.write_bytes(content.replace(old, new))
+        with pytest.raises(InvalidInput):
+            await receive(there, file, session_id=session_id, transfer_id=TRANSFER, workspace=place)
+        assert not place.exists()
+    for short in (b"", content[:700]):
+        file.write_bytes(short)
+        with pytest.raises(InvalidInput):
+            await receive(there, file, session_id=session_id, transfer_id=TRANSFER, workspace=place)
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(f"workspace/{name}")
+    entry.type, entry.linkname = kind, link
+    return entry
+
+
+HOSTILE: dict[str, Callable[[], list[tarfile.TarInfo]]] = {
+    "above": lambda: [member("../evil")],
+    "absolute": lambda: [member("/etc/evil")],
+    "dot": lambda: [member("a/./b")],
+    "link out": lambda: [member("a", tarfile.SYMTYPE, "../../evil")],
+    "absolute link": lambda: [member("a", tarfile.SYMTYPE, "/etc")],
+    "hard link": lambda: [member("a", tarfile.LNKTYPE, "workspace/b")],
+    "device": lambda: [member("a", tarfile.CHRTYPE)],
+    "pipe": lambda: [member("a", tarfile.FIFOTYPE)],
+    "no folder": lambda: [member("a/b")],
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_archive_is_refused(case: str, tmp_path: Path):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for entry in HOSTILE[case]():
+            archive.addfile(entry)
+    made.seek(0)
+    with tarfile.open(fileobj=made) as archive, pytest.raises((InvalidInput, OSError)):
+        unpack(archive, tmp_path / "new", {})
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_link_is_never_written_through(tmp_path: Path):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.addfile(member("a", tarfile.SYMTYPE, "b"))
+        archive.addfile(member("a"))
+    made.seek(0)
+    with tarfile.open(fileobj=made) as archive, pytest.raises(OSError, match="exists"):
+        unpack(archive, tmp_path / "new", {})
