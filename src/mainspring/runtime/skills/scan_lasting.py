@@ -53,10 +53,18 @@ LASTING: tuple[Rule, ...] = (
         "caution",
         "It makes the system run what the system would refuse.",
         compiled(
-            r"xattr\s[^\n]*com\.apple\.quarantine|xattr\s+-c\w*\s",
+            r"xattr\s[^\n]*com\.apple\.quarantine|xattr\s+-(?:\w*c\w*r|\w*r\w*c)\w*\s",
             r"spctl\s+--(?:master|global)-disable|csrutil\s+disable",
             r"DisableRealtimeMonitoring|Add-MpPreference\s+-Exclusion",
         ),
+    ),
+    Rule(
+        "attributes-cleared",
+        "code",
+        "caution",
+        "note",
+        "It takes all marks off a file, also the one that says where it came from.",
+        compiled(r"xattr\s+-c\s"),
     ),
     Rule(
         "starts-by-itself",
