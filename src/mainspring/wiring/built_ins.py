@@ -71,8 +71,7 @@ def built_in_tools(
     if workers is not None:
         tools.append(python(workers, hands, workspace))
     if hands is not None:
-        is_resumed = opening.thread.turns > 0
-        tools += [bash(hands, judge=judged, resumed=is_resumed)]
+        tools += [bash(hands, judge=judged, resumed=opening.thread.gear.shell_was_used)]
         tools += service_tools(hands.services, judge=judged)
     return {tool.spec.name: tool for tool in tools}
 

@@ -16,6 +16,7 @@ from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.model import Delta
 from mainspring.edges.cli.approving import is_somebody_there
+from mainspring.edges.cli.echo import echo_paused
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
 from mainspring.edges.cli.seen_warnings import new_warnings
@@ -130,7 +131,11 @@ async def watched(
 ) -> Result | Left | None:
     """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
     result: Result | Left | None = Left()
-    with anyio.open_signal_receiver(signal.SIGINT) as presses, unwrapped():
+    with (
+        anyio.open_signal_receiver(signal.SIGINT) as presses,
+        echo_paused() as resume_echo,
+        unwrapped(),
+    ):
         async with anyio.create_task_group() as group:
 
             async def heed() -> None:
@@ -142,6 +147,7 @@ async def watched(
                     with anyio.move_on_after(_SECOND_PRESS_SECONDS):
                         await anext(aiter(presses))
                         is_leaving = True
+                resume_echo()
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()
 
