@@ -107,6 +107,30 @@ def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run
     assert sessions(mainspring) == []
 
 
+def test_git_does_not_see_what_a_session_leaves_and_sees_what_a_team_shares(
+    mainspring: Run, place: Path
+):
+    git = ["git", "-C", str(place)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (place / "poet").mkdir()
+    (place / "poet" / "AGENTS.md").write_text("Rhyme.")
+    subprocess.run([*git, "add", "poet"], check=True)
+    for agent in ("poet", "."):
+        assert mainspring("run", "hello", "-m", "demo", "--agent", agent).returncode == 0
+    status = [*git, "status", "--porcelain", "--untracked-files=all"]
+    seen = subprocess.run(status, check=True, capture_output=True, text=True)
+    assert seen.stdout == "A  poet/AGENTS.md\n"
+    shared = place / ".mainspring" / "skills" / "hi" / "SKILL.md"
+    shared.parent.mkdir(parents=True)
+    shared.write_text("---\nname: hi\n---\n")
+    seen = subprocess.run(status, check=True, capture_output=True, text=True)
+    assert seen.stdout.splitlines()[1:] == ["?? .mainspring/skills/hi/SKILL.md"]
+    (place / ".mainspring" / ".gitignore").write_text("mine\n")
+    (place / ".mainspring" / "mainspring.db").unlink()
+    assert mainspring("run", "hello", "-m", "demo").returncode == 0
+    assert (place / ".mainspring" / ".gitignore").read_text() == "mine\n"
+
+
 def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
     upstream.says(400)
     result = mainspring("run", "hello", **upstream.variables)
