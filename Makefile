@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup demo check check-format check-lint check-types check-imports check-limits check-deps \
-        test test-slow bench format lock clean
+        test test-slow bench errors-page format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +71,9 @@ test-slow: $(READY) ## run only the slow tests
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py
+
+errors-page: $(READY) ## write docs/errors.md from the table of errors
+	$(PY) tools/errors_page.py
 
 format: $(READY) ## format the code and sort its imports; deletes nothing
 	$(PY) -m ruff check --select I --fix-only --quiet .

@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDERS = ("src", "tests", "tools", "bench", "demo")
 CORE = Path("src/mainspring/core")
 MAX_LINES = 400
-MAX_CORE_LINES = 2300  # the closed vocabulary of events is half of it
+MAX_CORE_LINES = 3000  # the closed vocabulary of events is half of it
 BANNED_NAMES = {"base", "common", "helper", "helpers", "manager", "managers", "util", "utils"}
 BANNED_ENDINGS = ("_helpers", "_manager", "_utils")
 

@@ -94,7 +94,9 @@ def unittests(project: Path) -> subprocess.CompletedProcess[str]:
 def test_the_maintainer_mends_the_cause_and_its_report_has_what_was_measured(
     play: Play, tmp_path: Path
 ):
-    before = unittests(copied("repo-maintainer", tmp_path / "before" / "repo-maintainer") / "project")
+    before = unittests(
+        copied("repo-maintainer", tmp_path / "before" / "repo-maintainer") / "project"
+    )
     assert (before.returncode, "FAILED (failures=1)" in before.stderr) == (1, True)
     folder, events = play("repo-maintainer")
     after = unittests(folder / "project")

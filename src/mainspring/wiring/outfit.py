@@ -258,7 +258,7 @@ class Outfitter:
         except InvalidInput as error:
             if opening.agent.tools:
                 raise  # they would run without any rules
-            self._warn(wish, "; ".join([str(error), *getattr(error, "__notes__", ())]))
+            self._warn(wish, "; ".join([str(error), *error.fix]))
             return None
 
     async def _with_repositories(self, places: Places) -> Places:

@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 import anyio
 
 from mainspring.config import FOLDER, Settings, is_postgres, without_password
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.log import sqlite
 from mainspring.log.migrate import Standing
@@ -81,9 +82,7 @@ def _postgres() -> ModuleType:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("psycopg"):
             raise
-        missing = InvalidInput("the PostgreSQL driver is not installed")
-        missing.add_note("pip install 'mainspring[postgres]'")
-        raise missing from error
+        raise error_table.NO_POSTGRES_DRIVER.error(InvalidInput) from error
 
 
 async def standing(url: str) -> Standing:

@@ -12,8 +12,10 @@ from pathlib import Path
 import anyio
 
 from mainspring.config import Settings
+from mainspring.core import error_table
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta
 from mainspring.edges.cli.approving import is_somebody_there
 from mainspring.edges.cli.echo import echo_paused
@@ -29,7 +31,7 @@ from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
-from mainspring.wiring.models import OFFLINE, scripts_of
+from mainspring.wiring.models import OFFLINE, model_gone, scripts_of
 from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.wish import Wish
 
@@ -89,13 +91,19 @@ async def open_stage(
         opened = partial(open_agent, settings, wanted, recorded, facts=runtime.models.facts)
         found = await anyio.to_thread.run_sync(opened)
         agent = found.agent
-        scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
-        for name, script in scripts.items():
-            runtime.models.put(name, script)
-            notes.whole((SCRIPT_LABEL.format(name), "yellow"))
-        runtime.models.open(agent.model)
+        try:
+            scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
+            for name, script in scripts.items():
+                runtime.models.put(name, script)
+                notes.whole((SCRIPT_LABEL.format(name), "yellow"))
+            runtime.models.open(agent.model)
+        except InvalidInput as error:
+            if row is None or wanted.model is not None:
+                raise
+            raise model_gone(error, model=agent.model, session_id=row.id) from error
         _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _show_warnings(notes, Path(settings.home), found)
+        await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE:
@@ -112,6 +120,18 @@ async def open_stage(
 def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
     if facts.is_assumed and facts.price.input:
         notes.whole((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
+
+
+async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None:
+    """Once for each user and model."""
+    if not facts.price.expired:
+        return
+    entry = error_table.PRICE_EXPIRED
+    warning = entry.message.format(model=facts.id, date=facts.price.expired)
+    place = Path("prices") / facts.id
+    if await anyio.to_thread.run_sync(new_warnings, home, place, [warning]):
+        notes.whole((f"warning: {warning}", "yellow"))
+        notes.whole((f"hint: {entry.fix[0]}", "dim"))
 
 
 async def _show_warnings(notes: Screen, home: Path, found: AgentFolder) -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.lazy import LazyModule
@@ -130,7 +131,7 @@ def settings_in(file: Path) -> dict[str, object]:
     parts: Readers = {key: readers[key] for key in ("permissions", "environment")}
     said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
     if wrong := [each for each in reader.findings if each.level == "error"]:
-        raise InvalidInput(str(wrong[0]))
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong[0])
     settings: dict[str, object] = {}
     if isinstance(permissions := said.get("permissions"), Permissions):
         rules = {"allow": permissions.allow, "ask": permissions.ask, "deny": permissions.deny}

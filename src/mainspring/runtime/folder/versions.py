@@ -319,7 +319,11 @@ def _locked(root: int) -> Generator[None, None, None]:
 
 def _keep_out_of_git(store: int) -> None:
     """They are this machine's; a `.gitignore` that is there already stays as it is."""
+    with suppress(FileExistsError), os.fdopen(_created(store, ".gitignore"), "w") as file:
+        file.write("*\n")
+
+
+def _created(store: int, name: str) -> int:
+    """Raises: FileExistsError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with suppress(FileExistsError):
-        with os.fdopen(os.open(".gitignore", flags, 0o644, dir_fd=store), "w") as file:
-            file.write("*\n")
+    return os.open(name, flags, 0o644, dir_fd=store)
