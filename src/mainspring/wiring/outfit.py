@@ -193,7 +193,7 @@ class Outfitter:
                     hands,
                     self._bench.workers,
                 ),
-                **web_tools(shared.environment, overheard.append),
+                **web_tools(opening, shared.environment, wish.web_fetch, overheard.append),
             }
             tools = wanted_of(remove_denied(tools, policy), opening.agent.built_ins)
             tools = with_surroundings(tools, station.surroundings)
