@@ -23,8 +23,8 @@ CONFIG: dict[str, Any] = {
         "server_tool_results": "none",
     },
 }
-TOOLSET: dict[str, Any] = {"type": "agent_toolset_20260401", "configs": [CONFIG]}
-CUSTOM: list[dict[str, Any]] = [
+TOOLSET: Any = {"type": "agent_toolset_20260401", "configs": [CONFIG]}
+CUSTOM: list[Any] = [
     {
         "type": "custom",
         "name": name,

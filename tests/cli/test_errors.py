@@ -1,6 +1,5 @@
 """The errors that people meet first say what is wrong and what to do, each where it is met."""
 
-import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -51,14 +50,6 @@ def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
     session = hint.partition("--resume ")[2].split()[0]
     again = mainspring("run", "on", *script, "--resume", session, "--max-turns", "9")
     assert (again.returncode, again.stdout) == (0, "Done\n"), again.stderr
-
-
-def test_a_port_in_use_is_named(mainspring: Run):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = mainspring("serve", "--port", str(port), "--model", "demo", "--allow-root")
-    assert f"error: 127.0.0.1:{port}: the port is in use by another program" in ended.stderr
-    assert f"--port {port + 1}" in ended.stderr
 
 
 def test_a_session_of_a_model_in_python_says_so_and_goes_on_with_another(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -128,7 +128,7 @@ def settings_in(file: Path) -> dict[str, object]:
     reader = Reader(str(file))
     node = _own_root(reader, _text(file))
     readers = _known(reader)
-    parts: Readers = {key: readers[key] for key in ("permissions", "environment")}
+    parts: Readers = {key: readers[key] for key in ("permissions", "environment", "schedule")}
     said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
     if wrong := [each for each in reader.findings if each.level == "error"]:
         raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong[0])
@@ -139,6 +139,8 @@ def settings_in(file: Path) -> dict[str, object]:
         settings["permissions"] = {**rules, **mode}
     if said.get("environment"):
         settings["sandbox"] = said["environment"]
+    if isinstance(schedule := said.get("schedule"), Schedule):
+        settings["schedule"] = asdict(schedule)
     return settings
 
 
