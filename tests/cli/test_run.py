@@ -37,8 +37,11 @@ def test_the_offline_model_answers_and_says_that_it_is_one(mainspring: Run):
     assert result.returncode == 0
     assert result.stdout.startswith("[offline demonstration model] You said: 'hello'")
     assert "this is the offline demonstration model" in result.stderr
+    assert "export ANTHROPIC_API_KEY=" in result.stderr
+    assert "--model ollama:NAME" in result.stderr
+    assert "ollama:NAME" not in mainspring("run", "hello", "--model", "demo").stderr
     assert "1 turn · " in result.stderr
-    [session] = sessions(mainspring)
+    session = sessions(mainspring)[-1]
     assert f"mainspring run --resume {session['id']}" in result.stderr
 
 

@@ -36,6 +36,12 @@ from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+NO_MODEL = (
+    "no model is set up, so this is the offline demonstration model. For a real one:",
+    "  export ANTHROPIC_API_KEY=...     or OPENAI_API_KEY, GEMINI_API_KEY",
+    "  --model ollama:NAME              a model that runs on this machine; vllm:, lmstudio: too",
+    "  mainspring models ls             what there is, and which keys are set",
+)
 ASSUMED_LABEL = (
     "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
     " .mainspring/models.toml can say more"
@@ -107,7 +113,9 @@ async def open_stage(
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE:
-            notes.whole((OFFLINE_LABEL, "yellow"))
+            is_chosen = wanted.model or settings.model or found.manifest.model or recorded
+            for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
+                notes.whole((line, "yellow"))
         yield Stage(
             runtime=runtime,
             agent=agent,
