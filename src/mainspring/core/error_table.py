@@ -75,8 +75,8 @@ UNKNOWN_PROVIDER = ErrorEntry(
     fix=("write provider:name with one of these; openrouter: reaches most other models",),
 )
 MODEL_FROM_PYTHON = ErrorEntry(
-    message="session {session} was run with the model {model!r}, which is no model by name: it was"
-    " an object of a Python program",
+    message="session {session} was run with a model that a Python program had made, {model!r}: it"
+    " cannot be opened by name",
     cause="The session was begun with `run(..., model=...)` or `runtime.models.put(...)`. The log"
     " has the model's name; the object is gone with its program.",
     fix=(
