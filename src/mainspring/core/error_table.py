@@ -31,11 +31,11 @@ class ErrorEntry:
     in_python: tuple[str, ...] = ()
     """What to do about it in Python, if that differs."""
 
-    def error(self, kind: type[E], **values: object) -> E:
+    def error(self, kind: type[E], /, **values: object) -> E:
         """An error of this kind with the entry's message and what to do about it."""
         return self.explain(kind(self.message.format(**values)), **values)
 
-    def explain(self, error: E, **values: object) -> E:
+    def explain(self, error: E, /, **values: object) -> E:
         """The same error, with what to do about it."""
         error.entry = self
         error.fix = tuple(each.format(**values) for each in self.fix)
@@ -256,7 +256,7 @@ STORE_FOREIGN = ErrorEntry(
     in_python=("name another store: open_runtime(store=...)",),
 )
 STORE_UNWRITABLE = ErrorEntry(
-    message="{path}: cannot be written ({error})",
+    message="{path}: {what} cannot be written ({error})",
     cause="The file or its folder belongs to another user, or the disk is mounted read-only.",
     fix=("`mainspring doctor` says who may write where",),
     in_python=("change who owns it, or name another store: open_runtime(store=...)",),

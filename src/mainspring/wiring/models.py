@@ -108,7 +108,10 @@ def hint_for(failure: str) -> str | None:
     if provider.key is None:
         starting = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
         return f"{starting}; {provider.address} names another address"
-    return f"check {provider.key} and the network; `mainspring models test NAME` asks a model"
+    return (
+        f"check {provider.key} and the network (HTTPS_PROXY, SSL_CERT_FILE); `mainspring models"
+        " test NAME` asks a model"
+    )
 
 
 def facts_of(catalog: Catalog, name: str) -> ModelFacts:

@@ -68,7 +68,7 @@ def _keep_out_of_git(store: Path) -> None:
     with suppress(OSError):  # the store says what is wrong with the folder; a file of yours stays
         store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(store.parent / ".gitignore", flags, 0o644), "w") as file:
+        with os.fdopen(os.open(store.parent / ".gitignore", flags, 0o600), "w") as file:
             file.write(_IGNORED_BY_GIT)
 
 

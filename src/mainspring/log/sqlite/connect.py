@@ -54,7 +54,7 @@ def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
         case sqlite3.SQLITE_FULL:
             return error_table.STORE_FULL.error(StoreFull, path=path, error=error)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return error_table.STORE_UNWRITABLE.error(StoreReadOnly, path=path, error=error)
+            return _unwritable(path, path, error)
         case sqlite3.SQLITE_CORRUPT:
             return error_table.STORE_DAMAGED.error(StoreCorrupt, path=path, error=error)
         case sqlite3.SQLITE_NOTADB:
@@ -76,7 +76,13 @@ def _unopened(path: Path, error: Exception) -> StoreFailed:
     effective = os.access in os.supports_effective_ids
     if os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
         return StoreUnavailable(f"{path}: cannot be opened ({error})")
-    return error_table.STORE_UNWRITABLE.error(StoreReadOnly, path=place, error=error)
+    return _unwritable(path, place, error)
+
+
+def _unwritable(path: Path, place: Path, error: Exception) -> StoreReadOnly:
+    what = "it" if place == path else place
+    entry = error_table.STORE_UNWRITABLE
+    return entry.error(StoreReadOnly, path=path, what=what, error=error)
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -326,4 +326,4 @@ def _keep_out_of_git(store: int) -> None:
 def _created(store: int, name: str) -> int:
     """Raises: FileExistsError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    return os.open(name, flags, 0o644, dir_fd=store)
+    return os.open(name, flags, 0o600, dir_fd=store)
