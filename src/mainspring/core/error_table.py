@@ -94,7 +94,7 @@ PRICE_EXPIRED = ErrorEntry(
 )
 PROVIDER_UNREACHABLE = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider's address does not answer: no network, a proxy that is not set, a local"
+    cause="The provider's address does not answer (`cannot connect to ...`): no network, a proxy that is not set, a local"
     " server that does not run, or another certificate authority.",
     fix=(
         "check the network; HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE are honoured",
@@ -104,25 +104,25 @@ PROVIDER_UNREACHABLE = ErrorEntry(
 )
 KEY_REFUSED = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider does not accept the key: it is wrong, revoked, or not for this model.",
+    cause="The provider does not accept the key (HTTP 401, 403): it is wrong, revoked, or not for this model.",
     fix=("check the key in the environment; `mainspring models ls` says which variable it is",),
     in_python=("check the key in the environment of this process",),
 )
 MODEL_REFUSED = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider has no such model, or not for this account.",
+    cause="The provider has no such model (HTTP 404), or not for this account.",
     fix=("`mainspring models ls` lists what is known; a local server must have the model loaded",),
 )
 NO_CREDIT = ErrorEntry(
     message="{provider}: {what}",
-    cause="The account at the provider has no credit left.",
+    cause="The account at the provider has no credit left (HTTP 402).",
     fix=("add credit at the provider, or name another model with --model",),
     in_python=("add credit at the provider, or name another model: Agent(model=...)",),
 )
 PROVIDER_BUSY = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider is overloaded, failed, or limits how much this account may ask. It was"
-    " asked several times.",
+    cause="The provider is overloaded, failed, or limits how much this account may ask (HTTP 429,"
+    " 500 and above). It was asked several times.",
     fix=("try again later, or give a second model that stands in: --model sonnet,gpt",),
     in_python=('try again later, or give a second model: Agent(model="sonnet,gpt")',),
 )

@@ -175,6 +175,7 @@ async def watched(
                     with anyio.move_on_after(_SECOND_PRESS_SECONDS):
                         await anext(aiter(presses))
                         is_leaving = True
+                say("leaving")
                 resume_echo()
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()
