@@ -94,8 +94,8 @@ PRICE_EXPIRED = ErrorEntry(
 )
 PROVIDER_UNREACHABLE = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider's address does not answer (`cannot connect to ...`): no network, a proxy that is not set, a local"
-    " server that does not run, or another certificate authority.",
+    cause="The provider's address does not answer (`cannot connect to ...`): no network, a proxy that"
+    " is not set, a local server that does not run, or another certificate authority.",
     fix=(
         "check the network; HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE are honoured",
         "`mainspring models test NAME` asks a model",
@@ -104,7 +104,8 @@ PROVIDER_UNREACHABLE = ErrorEntry(
 )
 KEY_REFUSED = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider does not accept the key (HTTP 401, 403): it is wrong, revoked, or not for this model.",
+    cause="The provider does not accept the key (HTTP 401, 403): it is wrong, revoked, or not for"
+    " this model.",
     fix=("check the key in the environment; `mainspring models ls` says which variable it is",),
     in_python=("check the key in the environment of this process",),
 )
