@@ -94,8 +94,8 @@ PRICE_EXPIRED = ErrorEntry(
 )
 PROVIDER_UNREACHABLE = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider's address does not answer (`cannot connect to ...`): no network, a proxy that"
-    " is not set, a local server that does not run, or another certificate authority.",
+    cause="The provider's address does not answer (`cannot connect to ...`): no network, a proxy"
+    " that is not set, a local server that does not run, or another certificate authority.",
     fix=(
         "check the network; HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE are honoured",
         "`mainspring models test NAME` asks a model",
