@@ -108,7 +108,7 @@ def test_what_is_typed_during_a_reply_is_shown_at_the_next_prompt_only(
     with chat() as terminal:
         terminal.type("go\r")
         terminal.expect("I am counting")
-        terminal.type("are you done?\rand half")
+        terminal.type_ahead("are you done?\rand half")
         held.set()
         assert "are you" not in terminal.expect("1 turn")
         terminal.expect("> are you done?")
