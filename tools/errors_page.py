@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from mainspring.core import error_table
-from mainspring.core.error_table import ErrorEntry
 
 PAGE = Path(__file__).parents[1] / "docs/errors.md"
 HEAD = """\
@@ -23,11 +22,11 @@ shows what this machine can do.
 
 def page() -> str:
     named = vars(error_table).items()
-    entries = [(name, entry) for name, entry in named if isinstance(entry, ErrorEntry)]
+    entries = [(name, entry) for name, entry in named if isinstance(entry, error_table.ErrorEntry)]
     return HEAD + "".join(_section(name, entry) for name, entry in entries)
 
 
-def _section(name: str, entry: ErrorEntry) -> str:
+def _section(name: str, entry: error_table.ErrorEntry) -> str:
     lines = ["", f"## {name.replace('_', ' ').capitalize()}", "", f"> {_shown(entry.message)}", ""]
     lines += [entry.cause, "", *(f"- {_shown(each)}" for each in entry.fix)]
     lines += [f"- In Python: {_shown(each)}" for each in entry.in_python]

@@ -163,9 +163,9 @@ def test_a_file_too_long_or_badly_named_fails_the_limits(
 
 
 def test_a_core_too_large_in_all_fails_the_limits(run: Run, seed: Seed):
-    for part in range(7):
+    for part in range(9):
         seed(f"src/mainspring/core/part{part}.py", "x = 1\n" * 350)
-    assert rejects(run("python", "tools/limits.py"), "src/mainspring/core: 2451 lines")
+    assert rejects(run("python", "tools/limits.py"), "src/mainspring/core: 3151 lines")
 
 
 def test_an_unused_dependency_fails_the_dependency_check(run: Run, seed: Seed):
