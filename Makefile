@@ -9,12 +9,14 @@ LOCK := requirements/dev.txt
 # Keyed on content and place, not on time: a re-run is instant, a moved or changed tree is set up anew.
 MADE := .venv/made-$(shell { cat requirements/uv.txt; pwd; echo '$(PYTHON)'; } | cksum | cut -d' ' -f1)
 READY := .venv/ready-$(shell cat $(LOCK) pyproject.toml | cksum | cut -d' ' -f1)
+# What the tests of an installation install from: they have no index.
+WHEELS := .venv/wheels-$(shell cat requirements/runtime.txt requirements/pipx.txt | cksum | cut -d' ' -f1)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo check check-format check-lint check-types check-imports check-limits check-deps \
-        test test-slow bench format lock clean
+.PHONY: help setup wheels demo check check-format check-lint check-types check-imports check-limits check-deps \
+        test test-slow bench errors-page format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +38,14 @@ $(READY): $(MADE)
 	  || $(PY) -m pip install --quiet --require-hashes -r $(LOCK)
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
+
+$(WHEELS): $(READY)
+	@rm -rf .venv/wheels-*
+	@$(PY) -m pip download --quiet --require-hashes --only-binary :all: --no-deps -r requirements/runtime.txt -d $@.new
+	@$(PY) -m pip download --quiet --require-hashes --only-binary :all: --no-deps -r requirements/pipx.txt -d $@.new
+	@mv $@.new $@
+
+wheels: $(WHEELS) ## fetch the wheels that the tests of an installation install from
 
 demo: $(READY) ## see Mainspring work, from nothing, in one command
 	@$(PY) demo/demo.py
@@ -66,11 +76,14 @@ test test-slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) ## run the tests, without the slow ones
 	$(PY) -m pytest -n 2 -m "not slow"
 
-test-slow: $(READY) ## run only the slow tests
+test-slow: $(READY) $(WHEELS) ## run only the slow tests
 	$(PY) -m pytest -m slow
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py
+
+errors-page: $(READY) ## write docs/errors.md from the table of errors
+	$(PY) tools/errors_page.py
 
 format: $(READY) ## format the code and sort its imports; deletes nothing
 	$(PY) -m ruff check --select I --fix-only --quiet .
@@ -85,6 +98,7 @@ lock: $(READY) ## write requirements/*.txt anew from pyproject.toml
 	$(COMPILE) --constraint $(LOCK) --no-annotate --extra postgres --extra oidc --extra otel pyproject.toml -o deploy/requirements.txt
 	echo hatchling | $(COMPILE) --constraint $(LOCK) --no-annotate - -o deploy/build.txt
 	echo uv | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/uv.txt
+	printf "pipx\npip\n" | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/pipx.txt
 
 clean: ## remove .venv and every cache
 	rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist

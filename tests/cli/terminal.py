@@ -20,9 +20,10 @@ _TOKEN = re.compile(r"\r?\n|\r\x1b\[2K|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07
 
 
 class Terminal:
-    def __init__(self, child: Child, handle: int) -> None:
+    def __init__(self, child: Child, handle: int, path: str) -> None:
         self._child = child
         self._handle = handle
+        self._path = path
         self._raw = b""
         self._seen = 0
 
@@ -43,6 +44,16 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         os.write(self._handle, keys.encode())
+
+    def type_ahead(self, lines: str) -> None:
+        """Type lines that nobody reads yet, and wait until the terminal has them: it may not echo
+        them."""
+        self.type(lines)
+        theirs = os.open(self._path, os.O_RDONLY | os.O_NOCTTY)
+        try:
+            assert select.select([theirs], [], [], _SECONDS)[0], f"{lines!r} did not arrive"
+        finally:
+            os.close(theirs)
 
     def press(self, key: str, *, until: str | None = None) -> None:
         """Press a key until words come, or it is gone: readline sleeps over a signal that comes
@@ -110,10 +121,11 @@ def at_terminal(
     ours, theirs = pty.openpty()
     _resize(theirs, columns)
     order = Order(arguments=arguments, cwd=str(cwd), env=env, is_leader=True)
+    path = os.ttyname(theirs)
     child = Child(order, theirs, theirs, theirs)
     os.close(theirs)
     try:
-        yield Terminal(child, ours)
+        yield Terminal(child, ours, path)
     finally:
         child.kill()
         child.wait()

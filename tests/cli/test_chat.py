@@ -99,6 +99,24 @@ def test_ctrl_c_interrupts_the_reply_and_the_chat_goes_on(chat: Chat, upstream: 
         terminal.expect("Never mind.")
 
 
+def test_what_is_typed_during_a_reply_is_shown_at_the_next_prompt_only(
+    chat: Chat, upstream: Upstream
+):
+    held = threading.Event()
+    upstream.says("I am counting", held)
+    upstream.says("Yes.")
+    with chat() as terminal:
+        terminal.type("go\r")
+        terminal.expect("I am counting")
+        terminal.type_ahead("are you done?\rand half")
+        held.set()
+        assert "are you" not in terminal.expect("1 turn")
+        terminal.expect("> are you done?")
+        assert "and half" not in terminal.expect("Yes.")
+        terminal.expect("> and half")
+        assert upstream.last_words() == "are you done?"
+
+
 def test_ctrl_c_twice_at_the_prompt_leaves(chat: Chat):
     with chat() as terminal:
         terminal.type("half a mess")

@@ -45,6 +45,31 @@ def test_ls_has_windows_prices_and_whether_a_key_is_set(mainspring: Run, priced:
     assert "sk-test" not in shown
 
 
+def test_a_price_that_has_ended_is_shown_and_told_once(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    price = '{ input = "1", output = "2", cache_read = "1", cache_write = "1", valid_until = %s }'
+    rows = "".join(
+        f'[models."ollama:{name}"]\nwindow = 9_000\nmax_output = 900\nprice = {price % day}\n'
+        for name, day in (("old", "2020-01-31"), ("new", '"2999-12-31"'))
+    )
+    (place / ".mainspring").mkdir(exist_ok=True)
+    (place / ".mainspring/models.toml").write_text(rows)
+    views = {view["id"]: view for view in lines(mainspring("models", "ls", "--json"))}
+    assert views["ollama:old"]["price_expired"] == "2020-01-31"
+    assert views["ollama:new"]["price_expired"] is None
+    listed = mainspring("models", "ls")
+    assert "until 2020-01-31" in listed.stdout
+    assert ".mainspring/models.toml" in listed.stderr
+    told = [
+        mainspring("run", "hi", **{**upstream.variables, "MAINSPRING_MODEL": name}).stderr
+        for name in ("ollama:old", "ollama:old", "ollama:new")
+    ]
+    warning = "warning: ollama:old: the price in the catalogue held until 2020-01-31"
+    assert [warning in each for each in told] == [True, False, False]
+    assert "write today's price into .mainspring/models.toml" in told[0]
+
+
 def test_test_makes_one_call_and_tells_what_it_took(
     mainspring: Run, upstream: Upstream, priced: str
 ):

@@ -63,6 +63,20 @@ def test_hooks_hold_from_the_beginning_to_the_end_of_a_session(
     assert [each.outcome for each in ran if isinstance(each, HookRan)] == ["blocked"] * 2
 
 
+def test_a_shell_that_is_used_for_the_first_time_late_in_a_session_has_lost_nothing(
+    mainspring: Run, upstream: Upstream
+):
+    upstream.says("Good day.")
+    assert mainspring("run", "hello", **upstream.variables).returncode == 0
+    session = json.loads(mainspring("sessions", "ls", "--json").stdout)["id"]
+    upstream.says(call("bash", command="pwd"))
+    upstream.says("There.")
+    again = mainspring("run", "where?", "--resume", session, **upstream.variables)
+    assert (again.returncode, again.stdout) == (0, "There.\n"), again.stderr
+    assert results(upstream)[-1].endswith("/project")
+    assert "anew" not in results(upstream)[-1]
+
+
 def test_a_network_that_is_given_is_reached_through_the_proxy_only(
     mainspring: Run, upstream: Upstream, write_settings: Write, store: Path
 ):

@@ -37,8 +37,11 @@ def test_the_offline_model_answers_and_says_that_it_is_one(mainspring: Run):
     assert result.returncode == 0
     assert result.stdout.startswith("[offline demonstration model] You said: 'hello'")
     assert "this is the offline demonstration model" in result.stderr
+    assert "export ANTHROPIC_API_KEY=" in result.stderr
+    assert "--model ollama:NAME" in result.stderr
+    assert "ollama:NAME" not in mainspring("run", "hello", "--model", "demo").stderr
     assert "1 turn · " in result.stderr
-    [session] = sessions(mainspring)
+    session = sessions(mainspring)[-1]
     assert f"mainspring run --resume {session['id']}" in result.stderr
 
 
@@ -105,6 +108,30 @@ def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run
     assert "ANTHROPIC_API_KEY is not set" in result.stderr
     assert "--model scripted:demo" in result.stderr
     assert sessions(mainspring) == []
+
+
+def test_git_does_not_see_what_a_session_leaves_and_sees_what_a_team_shares(
+    mainspring: Run, place: Path
+):
+    git = ["git", "-C", str(place)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (place / "poet").mkdir()
+    (place / "poet" / "AGENTS.md").write_text("Rhyme.")
+    subprocess.run([*git, "add", "poet"], check=True)
+    for agent in ("poet", "."):
+        assert mainspring("run", "hello", "-m", "demo", "--agent", agent).returncode == 0
+    status = [*git, "status", "--porcelain", "--untracked-files=all"]
+    seen = subprocess.run(status, check=True, capture_output=True, text=True)
+    assert seen.stdout == "A  poet/AGENTS.md\n"
+    shared = place / ".mainspring" / "skills" / "hi" / "SKILL.md"
+    shared.parent.mkdir(parents=True)
+    shared.write_text("---\nname: hi\n---\n")
+    seen = subprocess.run(status, check=True, capture_output=True, text=True)
+    assert seen.stdout.splitlines()[1:] == ["?? .mainspring/skills/hi/SKILL.md"]
+    (place / ".mainspring" / ".gitignore").write_text("mine\n")
+    (place / ".mainspring" / "mainspring.db").unlink()
+    assert mainspring("run", "hello", "-m", "demo").returncode == 0
+    assert (place / ".mainspring" / ".gitignore").read_text() == "mine\n"
 
 
 def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
@@ -203,7 +230,7 @@ def test_ctrl_c_twice_leaves_at_once_and_the_session_can_go_on(
             terminal.type("\x03")
             terminal.expect("interrupting")
             terminal.type("\x03")
-            terminal.expect("^C")
+            terminal.expect("leaving")
             db.execute("rollback")
         assert terminal.wait() == 130
     held.set()

@@ -26,7 +26,8 @@ def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
         port = taken.getsockname()[1]
         failed = mainspring("serve", "--port", str(port))
     assert failed.returncode == 1
-    assert f"127.0.0.1:{port}: cannot listen there: Address already in use" in failed.stderr
+    assert f"error: 127.0.0.1:{port}: the port is in use by another program" in failed.stderr
+    assert f"hint: stop that one, or take another port: --port {port + 1}" in failed.stderr
     assert not anyio.run(has_key)
 
 

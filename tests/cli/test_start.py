@@ -71,6 +71,26 @@ def test_version_and_help_import_nothing_heavy(
     assert ("typer" in imported) == (command_line != "--version")
 
 
+def test_a_shell_completes_commands_and_options(environ: dict[str, str], place: Path):
+    ask = """
+        eval "$(mainspring completion bash)"
+        COMP_WORDS=(mainspring ses) COMP_CWORD=1
+        _mainspring_completion mainspring; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(mainspring run --max) COMP_CWORD=2
+        _mainspring_completion mainspring; echo ${COMPREPLY[*]}
+    """
+    path = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    result = run(
+        ["bash", "--norc", "-c", ask],
+        cwd=place,
+        env={**environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.stdout.split() == ["sessions", "--max-turns", "--max-cost"], result.stderr
+
+
 def test_an_offline_run_without_hooks_does_not_wait_for_what_it_does_not_use(
     environ: dict[str, str], place: Path
 ):

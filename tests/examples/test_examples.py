@@ -25,6 +25,8 @@ __all__ = ["environ"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("repo-maintainer", "research-analyst", "data-analyst")
+LEFT = {".mainspring", "out", "evidence", "REPORT.md"}
+"""What a run leaves at the top of an example."""
 SVG = "{http://www.w3.org/2000/svg}"
 Facts: TypeAlias = list[dict[str, Any]]  # payloads of events, as JSON has them
 Play: TypeAlias = Callable[[str], tuple[Path, Facts]]
@@ -35,8 +37,7 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
     """Run an example's offline command in a copy of it; its folder, and every event."""
 
     def run(name: str) -> tuple[Path, Facts]:
-        folder = tmp_path / name
-        shutil.copytree(EXAMPLES / name, folder)
+        folder = copied(name, tmp_path / name)
         trusting, running = offline_commands(name)
         trusted = nursery.run(*trusting, cwd=folder, env=environ)
         assert trusted.returncode == 0, trusted.stderr
@@ -46,6 +47,22 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
         return folder, [event["payload"] for event in events]
 
     return run
+
+
+def copied(name: str, folder: Path) -> Path:
+    """The example as it is before anybody has run it here as its README says."""
+
+    def left(place: str, names: list[str]) -> set[str]:
+        return LEFT & set(names) if Path(place) == EXAMPLES / name else set()
+
+    shutil.copytree(EXAMPLES / name, folder, ignore=left)
+    project = f"{name}/project"  # which a run mends in its place
+    git = ["git", "-C", str(EXAMPLES)]
+    known = subprocess.run([*git, "ls-files", project], capture_output=True, text=True)
+    for path in known.stdout.splitlines():  # none where the sources are not from git
+        committed = subprocess.run([*git, "show", f":./{path}"], capture_output=True, check=True)
+        (folder.parent / path).write_bytes(committed.stdout)
+    return folder
 
 
 def offline_commands(name: str) -> list[list[str]]:
@@ -74,8 +91,12 @@ def unittests(project: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=30)
 
 
-def test_the_maintainer_mends_the_cause_and_its_report_has_what_was_measured(play: Play):
-    before = unittests(EXAMPLES / "repo-maintainer" / "project")
+def test_the_maintainer_mends_the_cause_and_its_report_has_what_was_measured(
+    play: Play, tmp_path: Path
+):
+    before = unittests(
+        copied("repo-maintainer", tmp_path / "before" / "repo-maintainer") / "project"
+    )
     assert (before.returncode, "FAILED (failures=1)" in before.stderr) == (1, True)
     folder, events = play("repo-maintainer")
     after = unittests(folder / "project")

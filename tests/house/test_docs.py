@@ -15,7 +15,9 @@ from mainspring.capabilities.providers.catalog import Catalog, Listing
 from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.capabilities.tools.define import ToolOptions
 from mainspring.config import read_settings
+from mainspring.core import error_table
 from mainspring.core.envelope import PAYLOAD_TYPES
+from mainspring.core.error_table import ErrorEntry
 from mainspring.core.events import Failure
 from mainspring.edges.api.assembly import routes_of
 from mainspring.edges.cli.app import app
@@ -37,6 +39,16 @@ def rows() -> dict[str, str]:
     """The line of docs/events.md about each type."""
     text = (ROOT / "docs/events.md").read_text(encoding="utf-8")
     return {row[1]: row[0] for row in re.finditer(r"^\| `([a-z_.]+)` \|.*$", text, re.MULTILINE)}
+
+
+def test_the_page_of_errors_is_the_table_and_python_is_told_no_options():
+    page = runpy.run_path(str(ROOT / "tools/errors_page.py"))["page"]()
+    written = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    assert written == page, "run: python tools/errors_page.py"
+    entries = [each for each in vars(error_table).values() if isinstance(each, ErrorEntry)]
+    assert len(entries) > 30
+    in_python = [words for each in entries for words in (each.in_python or each.fix)]
+    assert [words for words in in_python if "--" in words] == []
 
 
 def test_every_event_type_is_documented_and_no_other():

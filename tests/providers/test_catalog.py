@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -47,6 +48,35 @@ def test_every_alias_leads_to_a_listed_model():
 
 def test_a_bare_name_is_enough_when_only_one_provider_has_it():
     assert lookup("claude-haiku-4-5").id == "anthropic:claude-haiku-4-5"
+
+
+def test_a_price_is_followed_by_its_successor_and_the_last_one_ends():
+    text = """
+        [models."ollama:m"]
+        window = 9_000
+        max_output = 900
+        [models."ollama:m".price]
+        input = "1"
+        output = "2"
+        cache_read = "1"
+        cache_write = "1"
+        valid_until = 2026-12-31
+        [models."ollama:m".price.successor]
+        input = "3"
+        output = "4"
+        cache_read = "3"
+        cache_write = "3"
+        valid_until = "2027-06-30"
+        """
+    for day, dollars, expired in (
+        ("2026-12-31", "1", ""),
+        ("2027-01-01", "3", ""),
+        ("2027-07-01", "3", "2027-06-30"),
+    ):
+        catalog = Catalog(("m.toml", text), clock=lambda day=day: datetime.fromisoformat(day))
+        facts = catalog.lookup("ollama:m")
+        assert (facts.price.input, facts.price.expired) == (Decimal(dollars), expired)
+        assert catalog.cost("ollama:m", Usage(input_tokens=1_000_000)) == Decimal(dollars)
 
 
 def test_a_dated_snapshot_has_the_facts_of_its_model_and_keeps_its_name():

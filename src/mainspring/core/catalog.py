@@ -19,6 +19,8 @@ class Price(Struct, frozen=True, kw_only=True):
     cache_read: Decimal
     cache_write: Decimal
     date: str
+    expired: str = ""
+    """The last day that it held, if that is over."""
 
 
 FREE = Price(

@@ -46,9 +46,19 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from mainspring.core import error_table
+from mainspring.core.error_table import ErrorEntry
+
 
 class MainspringError(Exception):
     """The root: everything below it is expected and carries its own explanation."""
+
+    fix: tuple[str, ...] = ()
+    """What to do about it at the command line."""
+    fix_in_python: tuple[str, ...] = ()
+    """What to do about it in Python; a traceback shows it as notes."""
+    entry: ErrorEntry | None = None
+    """Where it stands in the table."""
 
 
 class InvalidInput(MainspringError):
@@ -137,7 +147,9 @@ class LogError(MainspringError):
 
 class SessionNotFound(LogError):
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"no session {session_id}")
+        entry = error_table.UNKNOWN_SESSION
+        super().__init__(entry.message.format(session=session_id))
+        entry.explain(self)
         self.session_id = session_id
 
 
@@ -154,8 +166,9 @@ class SessionGone(LogError):
 
 class SessionHasForks(LogError):
     def __init__(self, session_id: str, forks: tuple[str, ...]) -> None:
-        shown = ", ".join(forks)
-        super().__init__(f"session {session_id} is the beginning of {shown}; delete those first")
+        entry = error_table.SESSION_HAS_FORKS
+        super().__init__(entry.message.format(session=session_id, forks=", ".join(forks)))
+        entry.explain(self)
         self.session_id = session_id
         self.forks = forks
 
@@ -182,7 +195,9 @@ class Fenced(LogError):
 
 class LeaseHeld(LogError):
     def __init__(self, session_id: str, *, owner: str, epoch: int, seconds: float) -> None:
-        super().__init__(f"session {session_id} is held by {owner} for another {seconds:.1f} s")
+        entry = error_table.SESSION_HELD
+        super().__init__(entry.message.format(session=session_id, owner=owner, seconds=seconds))
+        entry.explain(self)
         self.session_id = session_id
         self.owner = owner
         self.epoch = epoch
@@ -255,7 +270,9 @@ class ProviderFailed(MainspringError):
         *,
         retry_after_seconds: float | None = None,
     ) -> None:
-        super().__init__(f"{provider}: {what}")
+        entry = _PROVIDER_ENTRIES.get(kind, error_table.PROVIDER_BUSY)
+        super().__init__(entry.message.format(provider=provider, what=what))
+        entry.explain(self)
         self.provider = provider
         self.kind: ProviderFailure = kind
         self.retry_after_seconds = retry_after_seconds
@@ -266,6 +283,18 @@ class ProviderFailed(MainspringError):
         return self.kind in _PASSING
 
 
+_PROVIDER_ENTRIES: dict[ProviderFailure, ErrorEntry] = {
+    "connection": error_table.PROVIDER_UNREACHABLE,
+    "timeout": error_table.PROVIDER_UNREACHABLE,
+    "unauthorized": error_table.KEY_REFUSED,
+    "forbidden": error_table.KEY_REFUSED,
+    "not_found": error_table.MODEL_REFUSED,
+    "billing": error_table.NO_CREDIT,
+    "prompt_too_long": error_table.PROMPT_TOO_LONG,
+    "media_too_large": error_table.REQUEST_REFUSED,
+    "invalid_request": error_table.REQUEST_REFUSED,
+    "exhausted": error_table.SCRIPT_ENDED,
+}
 _PASSING = frozenset[ProviderFailure](
     ("overloaded", "rate_limited", "timeout", "stalled", "connection", "server", "malformed")
 )

@@ -42,6 +42,8 @@ class Gear:
     """The newest ones: what the agent has done and wants to do."""
     commands: list[str] = field(default_factory=list[str])
     """Of the shell, which may have taken it to another folder; it stays where it went."""
+    shell_was_used: bool = False
+    """Whether a command was started in the shell: a new one has lost what that one did."""
     skills: list[facts.SkillUsed] = field(default_factory=list[facts.SkillUsed])
     """Used in this run: what they allow and forbid ends with it."""
     skill_texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -105,6 +107,10 @@ class Gear:
                 self._brought_up(self._bringing.pop(call_id), payload)
             case _:
                 pass
+
+    def start(self, tool: str) -> None:
+        """A call of this tool was started."""
+        self.shell_was_used = self.shell_was_used or ours(tool) == "bash"
 
     def _brought_up(self, name: str, result: events.AgentToolResult) -> None:
         if not result.is_error:

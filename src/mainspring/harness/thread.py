@@ -264,6 +264,7 @@ def _confirmed(thread: Thread, _event: Event, payload: events.UserToolConfirmati
 
 def _started(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
     if call := thread.round.get(payload.tool_use_id):
+        thread.gear.start(call.name)
         thread.round[call.id] = replace(
             call,
             started=payload.idempotency_key,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput, StoreMismatch
 
 
@@ -36,10 +37,8 @@ def pending(
     """
     newest = migrations[-1].version
     if current > newest:
-        raise StoreMismatch(
-            f"{place}: was written by a newer Mainspring (tables {current}, this one knows"
-            f" {newest}); upgrade Mainspring, nothing was changed"
-        )
+        newer = error_table.STORE_NEWER
+        raise newer.error(StoreMismatch, place=place, current=current, newest=newest)
     target = newest if target is None else target
     if not 0 <= target <= newest:
         raise InvalidInput(f"{place}: there is no version {target}; this Mainspring knows {newest}")

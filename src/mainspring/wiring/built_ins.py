@@ -24,6 +24,7 @@ from mainspring.harness.permissions.bash import judge
 from mainspring.runtime.kit import Opening
 from mainspring.wiring.environment import Environment
 from mainspring.wiring.hands import Hands
+from mainspring.wiring.wish import WebFetchLimits
 
 if TYPE_CHECKING:
     from mainspring.wiring import network
@@ -71,19 +72,23 @@ def built_in_tools(
     if workers is not None:
         tools.append(python(workers, hands, workspace))
     if hands is not None:
-        is_resumed = opening.thread.turns > 0
-        tools += [bash(hands, judge=judged, resumed=is_resumed)]
+        tools += [bash(hands, judge=judged, resumed=opening.thread.gear.shell_was_used)]
         tools += service_tools(hands.services, judge=judged)
     return {tool.spec.name: tool for tool in tools}
 
 
 def web_tools(
-    environment: Environment, audit: Callable[[NetworkRequested], None]
+    opening: Opening,
+    environment: Environment,
+    limits: WebFetchLimits,
+    audit: Callable[[NetworkRequested], None],
 ) -> dict[str, Tool]:
     """What reaches hosts from outside of the sandbox; none without rules that say which."""
     if environment.rules is None:
         return {}
-    fetching = network.fetching(environment.rules, audit)
+    fetch = network.WebFetch(environment.rules, audit)
+    session_id = opening.writer.session_id
+    fetching = network.fetching(fetch, limits, log=opening.log, session_id=session_id)
     return {fetching.spec.name: fetching}
 
 

@@ -45,6 +45,7 @@ from mainspring.service.sessions.agent import (
     roster,
     skills_of,
 )
+from mainspring.wiring.web_sources import limits_of
 from mainspring.wiring.wish import Wish
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ class Cast:
 
 def cast_for(part: Part) -> Cast:
     called = [toolset_of(each) for each in roster(part.agent).values()]
-    tools = together([toolset_of(part.agent), *called])
+    toolsets = [toolset_of(part.agent), *called]
+    tools = together(toolsets)
+    fetching = [each.builtins["web_fetch"] for each in toolsets if "web_fetch" in each.builtins]
     agent = agent_for(part)
     wish = Wish(
         workspace=part.workspace,
@@ -98,6 +101,7 @@ def cast_for(part: Part) -> Cast:
         rules=(*_rules(tools), *reading_rules(agent)),
         sandbox=_sandbox(part.environment),
         credentials=part.credentials,
+        web_fetch=limits_of(fetching),
         notes=(*part.notes, *_notes(tools, part)),
     )
     return Cast(agent=agent, wish=wish)

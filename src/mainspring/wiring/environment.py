@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from mainspring.capabilities.sandbox.cage import Limits, Site
 from mainspring.capabilities.sandbox.choose import BackendName
 from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.core.openat import real_path
@@ -185,11 +186,9 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
     """
     workspace = workspace.resolve()
     if not workspace.is_dir():
-        raise InvalidInput(f"{workspace}: there is no such folder to work in")
+        raise error_table.NO_WORKSPACE.error(InvalidInput, folder=workspace)
     if Path(settings.home).resolve().is_relative_to(workspace):
-        too_much = InvalidInput(f"{workspace} is not a project: an agent would have all of it")
-        too_much.add_note("go to the folder to work in, or name it with --workspace")
-        raise too_much
+        raise error_table.NOT_A_PROJECT.error(InvalidInput, folder=workspace)
     own, hidden = workspace / FOLDER, {FOLDER}
     if settings.workspaces and workspace.parent == Path(settings.workspaces).resolve():
         own = _served(settings)  # the same whichever store it is, on a disk that is shared

@@ -22,6 +22,7 @@ from mainspring.capabilities.providers.openai_responses.client import ResponsesM
 from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing import Candidate, Routing
 from mainspring.config import Settings
+from mainspring.core import error_table
 from mainspring.core.catalog import FREE, ModelFacts, Price, cost_of
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
@@ -111,7 +112,10 @@ def hint_for(failure: str) -> str | None:
     if provider.key is None:
         starting = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
         return f"{starting}; {provider.address} names another address"
-    return f"check {provider.key} and the network; `mainspring models test NAME` asks a model"
+    return (
+        f"check {provider.key} and the network (HTTPS_PROXY, SSL_CERT_FILE); `mainspring models"
+        " test NAME` asks a model"
+    )
 
 
 def facts_of(catalog: Catalog, name: str) -> ModelFacts:
@@ -132,6 +136,7 @@ def safest(every: Sequence[ModelFacts]) -> ModelFacts:
             cache_read=max(price.cache_read for price in prices),
             cache_write=max(price.cache_write for price in prices),
             date=min(price.date for price in prices),
+            expired=max(price.expired for price in prices),
         ),
     )
 
@@ -155,8 +160,24 @@ def _script(path: str, folder: Path) -> Model:
         raise InvalidInput(f"{path}: a script is inside the agent's folder, {folder}")
     content = read_bounded(file)
     if content is None:
-        raise InvalidInput(f"{path}: there is no such script in {folder}")
+        raise error_table.NO_SCRIPT.error(InvalidInput, path=path, folder=folder)
     return offline_model(content.decode(errors="replace"), name=path)
+
+
+def model_gone(error: InvalidInput, *, model: str, session_id: str) -> InvalidInput:
+    """Why a session cannot go on with the model it had: a name that nothing here has was that of an
+    object in a Python program."""
+    if error.entry not in _NOT_BY_NAME:
+        return error
+    gone = error_table.MODEL_FROM_PYTHON
+    return gone.error(InvalidInput, model=model, session=session_id)
+
+
+_NOT_BY_NAME = (
+    error_table.UNKNOWN_MODEL,
+    error_table.UNKNOWN_PROVIDER,
+    error_table.NO_SCRIPT,
+)
 
 
 class Shelf:
@@ -236,8 +257,8 @@ class Shelf:
         name = model_id.partition(":")[0]
         provider = PROVIDERS.get(name)
         if provider is None:
-            raise InvalidInput(
-                f"{model_id}: no provider {name!r}; there are {', '.join(PROVIDERS)}"
+            raise error_table.UNKNOWN_PROVIDER.error(
+                InvalidInput, model=model_id, provider=name, providers=", ".join(PROVIDERS)
             )
         if (
             provider.key == KEY
@@ -270,7 +291,5 @@ class Shelf:
             return ""
         key = self._settings.secrets.get(provider.key, "")
         if not key:
-            missing = InvalidInput(f"{model_id}: {provider.key} is not set")
-            missing.add_note(f"set {provider.key}, or use --model {OFFLINE} to try it offline")
-            raise missing
+            raise error_table.NO_KEY.error(InvalidInput, model=model_id, variable=provider.key)
         return key

@@ -19,6 +19,9 @@ from mainspring.capabilities.vault.encodings import KnownValues
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.tool import Tool
+from mainspring.log.session_log import SessionLog
+from mainspring.wiring.web_sources import KnownUrls
+from mainspring.wiring.wish import WebFetchLimits
 
 _ADDRESS = "127.0.0.1:3128"
 """Where programs in a sandbox find the proxy; its agent listens there."""
@@ -49,5 +52,6 @@ async def open_way_out(
     return WayOut(proxy, proxy.environment(names, address=_ADDRESS, bundle=bundle))
 
 
-def fetching(rules: Rules, audit: Callable[[NetworkRequested], None]) -> Tool:
-    return web_fetch(WebFetch(rules, audit))
+def fetching(fetch: WebFetch, limits: WebFetchLimits, *, log: SessionLog, session_id: str) -> Tool:
+    known = KnownUrls(log, session_id, limits.sources)
+    return web_fetch(fetch, most_chars=limits.max_chars, refusal=known.refusal)

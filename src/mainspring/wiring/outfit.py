@@ -202,7 +202,7 @@ class Outfitter:
                     hands,
                     self._bench.workers,
                 ),
-                **web_tools(shared.environment, overheard.append),
+                **web_tools(opening, shared.environment, wish.web_fetch, overheard.append),
             }
             tools = wanted_of(remove_denied(tools, policy), opening.agent.built_ins)
             tools = with_surroundings(tools, station.surroundings)
@@ -266,7 +266,7 @@ class Outfitter:
         except InvalidInput as error:
             if opening.agent.tools:
                 raise  # they would run without any rules
-            self._warn(wish, "; ".join([str(error), *getattr(error, "__notes__", ())]))
+            self._warn(wish, "; ".join([str(error), *error.fix]))
             return None
 
     async def _with_repositories(self, places: Places) -> Places:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.openat import real_path
@@ -294,10 +295,7 @@ def _distrusted(files: list[_Read]) -> tuple[list[_Read], list[str]]:
         cautious = SettingsFile(permissions=permissions)
         kept.append(replace(file, settings=cautious))
         if cautious != file.settings:
-            warnings.append(
-                f"{file.file}: this folder is not trusted, so only what it forbids holds;"
-                " `mainspring policy trust` lets all of it hold"
-            )
+            warnings.append(error_table.UNTRUSTED_FOLDER.message.format(file=file.file))
     return kept, warnings
 
 

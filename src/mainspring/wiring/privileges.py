@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.config import Settings, is_postgres, settings_of_user
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 
 if sys.platform != "win32":
@@ -43,7 +44,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> U
     is_root = 0 in _own_uids()
     if wanted is None:
         if is_root and not (allow_root or settings.allow_root):
-            raise _refused()
+            raise error_table.ROOT_REFUSED.error(InvalidInput)
         return None
     found = _found(wanted, home=settings.folder)
     if found.uid == 0:
@@ -80,16 +81,6 @@ def become(user: User, settings: Settings) -> Settings:
 
 def _own_uids() -> tuple[int, ...]:
     return os.getresuid() if hasattr(os, "getresuid") else (os.getuid(), os.geteuid())
-
-
-def _refused() -> InvalidInput:
-    refused = InvalidInput(
-        "the service does not run as root: an agent's program that got out of its sandbox would"
-        " have the whole machine"
-    )
-    refused.add_note("start it as a user of its own, or with --user NAME, which root becomes")
-    refused.add_note("--allow-root (MAINSPRING_ALLOW_ROOT=1) if this is a container of its own")
-    return refused
 
 
 def _found(wanted: str, *, home: str) -> User:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,8 @@ from typing import TypeAlias, cast
 
 import anyio
 
-from mainspring.config import Settings, is_postgres, without_password
+from mainspring.config import FOLDER, Settings, is_postgres, without_password
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.log import sqlite
 from mainspring.log.migrate import Standing
@@ -19,6 +21,25 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.wiring.scrub import scrubber
 from mainspring.wiring.vaults import known_secrets
+
+_IGNORED_BY_GIT = """\
+# Made by Mainspring: sessions, snapshots and the state of sandboxes stay on this machine.
+*
+# What a team shares can be committed.
+!/settings.json
+!/models.toml
+!/mcp.json
+!/rules/
+!/rules/**
+!/skills/
+!/skills/**
+!/agents/
+!/agents/**
+!/commands/
+!/commands/**
+!/plugins/
+!/plugins/**
+"""
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -36,7 +57,19 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
             f"{without_password(url)}: no store goes by such a URL;"
             " give the path of a SQLite file or postgresql://..."
         )
+    _keep_out_of_git(Path(url))
     return sqlite.open_sqlite(Path(url))
+
+
+def _keep_out_of_git(store: Path) -> None:
+    """A `.mainspring` folder that gets its store now is ignored by git from the beginning."""
+    if store.parent.name != FOLDER or os.path.lexists(store):
+        return
+    with suppress(OSError):  # the store says what is wrong with the folder; a file of yours stays
+        store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(store.parent / ".gitignore", flags, 0o600), "w") as file:
+            file.write(_IGNORED_BY_GIT)
 
 
 def _opener() -> Opener:
@@ -49,9 +82,7 @@ def _postgres() -> ModuleType:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("psycopg"):
             raise
-        missing = InvalidInput("the PostgreSQL driver is not installed")
-        missing.add_note("pip install 'mainspring[postgres]'")
-        raise missing from error
+        raise error_table.NO_POSTGRES_DRIVER.error(InvalidInput) from error
 
 
 async def standing(url: str) -> Standing:

@@ -12,6 +12,17 @@ from mainspring.runtime.kit import Opening
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network.placeholders import Credential
+    from mainspring.service.describing.agent_web import UrlSources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebFetchLimits:
+    """What the agents of a session say of their `web_fetch`."""
+
+    max_chars: int | None = None
+    """Of a page's text, whatever the model asks for."""
+    sources: tuple[UrlSources, ...] = ()
+    """Where URLs may come from: all of these must allow one; none: every URL is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,7 @@ class Wish:
     """Settings of the sandbox; the files have the last word."""
     credentials: tuple[Credential, ...] | None = None
     """What programs may use without seeing it; `None`: what this user's vault has."""
+    web_fetch: WebFetchLimits = WebFetchLimits()
     notes: tuple[str, ...] = ()
     """More for the model to know about where it works."""
     warn: Callable[[str], None] = lambda _: None

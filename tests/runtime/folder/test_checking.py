@@ -33,9 +33,10 @@ def ignored(part: Part) -> dict[str, str]:
 
 def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path):
     put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
-    waiting = ignored(parts(tmp_path)["schedule and outcome"])
-    assert waiting.keys() == {"schedule 0 9 * * *", "outcome Green"}
-    assert all("later version" in why for why in waiting.values())
+    planned = parts(tmp_path)["schedule and outcome"]
+    assert ignored(planned).keys() == {"outcome Green"}
+    assert planned.honoured[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
+    assert all("later version" in why for why in ignored(planned).values())
 
 
 def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path):

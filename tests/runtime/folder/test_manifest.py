@@ -93,6 +93,7 @@ def test_its_permissions_and_environment_have_the_shape_of_a_settings_file(file:
             "networking": {"type": "limited", "allowed_hosts": ["example.com"]},
             "limits": {"processes": 50},
         },
+        "schedule": {"cron": "0 9 * * 1-5", "timezone": "Europe/Vienna", "message": "Look around."},
     }
     file.write_text("name: x\nlimits: 3\n")
     assert settings_in(file) == {}

@@ -7,6 +7,7 @@ import functools
 import importlib.resources
 import re
 import tomllib
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
@@ -15,7 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.capabilities.providers.quirks import Quirks
+from mainspring.core import clock as clocks
+from mainspring.core import error_table
 from mainspring.core.catalog import FREE, ModelFacts, Price, cost_of
+from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Effort
@@ -33,14 +37,24 @@ class Tariff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: Decimal
     cache_read: Decimal
     cache_write: Decimal
+    valid_until: date | None = None
+    """The last day that it holds."""
+    successor: Tariff | None = None
+    """What holds from the day after."""
 
-    def dated(self, date: str) -> Price:
+    def on(self, day: date) -> Tariff:
+        """What holds on a day: itself, or the successor that is due."""
+        is_over = self.valid_until is not None and self.valid_until < day
+        return self.successor.on(day) if is_over and self.successor is not None else self
+
+    def priced(self, price_date: str, day: date) -> Price:
         return Price(
             input=self.input,
             output=self.output,
             cache_read=self.cache_read,
             cache_write=self.cache_write,
-            date=date,
+            date=price_date,
+            expired=str(self.valid_until) if self.valid_until and self.valid_until < day else "",
         )
 
 
@@ -76,8 +90,9 @@ class _Lists(Struct, frozen=True, forbid_unknown_fields=True):
 class Catalog:
     """The shipped facts and, on top of them, the user's."""
 
-    def __init__(self, *layers: tuple[str, str]) -> None:
+    def __init__(self, *layers: tuple[str, str], clock: Clock = clocks.now) -> None:
         """Each layer is TOML and the name that errors call it by; a later one wins."""
+        self._clock = clock
         self._aliases: dict[str, str] = {}
         self._families: dict[str, Table] = {}
         self._models: dict[str, Table] = {}
@@ -127,7 +142,7 @@ class Catalog:
         bare = [known for known in self._models if known.partition(":")[2] == name]
         if len(bare) == 1 and not colon:
             return bare[0]
-        raise InvalidInput(self._unknown(name))
+        raise error_table.UNKNOWN_MODEL.error(InvalidInput, name=name, near=self._near(name))
 
     def lookup(self, name: str) -> ModelFacts:
         """Facts with the dearest price the model has: right to reserve with, `cost` is exact.
@@ -142,7 +157,7 @@ class Catalog:
             id=model,
             window=listing.window,
             max_output=listing.max_output,
-            price=FREE if tariff is None else tariff.dated(listing.price_date),
+            price=self._price(listing, tariff),
             bytes_per_token=listing.bytes_per_token,
             efforts=listing.efforts,
             vision=listing.vision,
@@ -157,7 +172,16 @@ class Catalog:
         )
         is_long = listing.long is not None and prompt > listing.long.over
         tariff = listing.long if is_long else listing.price
-        return cost_of(usage, FREE if tariff is None else tariff.dated(listing.price_date))
+        return cost_of(usage, self._price(listing, tariff))
+
+    def price(self, name: str) -> Price:
+        """What holds today for a prompt that is not long."""
+        listing = self.listing(self.resolve(name))
+        return self._price(listing, listing.price)
+
+    def _price(self, listing: Listing, tariff: Tariff | None) -> Price:
+        today = self._clock().date()
+        return FREE if tariff is None else tariff.on(today).priced(listing.price_date, today)
 
     def quirks(self, name: str) -> Quirks:
         """What the adapter must know, completed by what the catalog says elsewhere."""
@@ -205,16 +229,14 @@ class Catalog:
         close = difflib.get_close_matches(name, self._models, n=1, cutoff=0.9)
         return bool(close) and _NUMBER.findall(close[0]) == _NUMBER.findall(name)
 
-    def _unknown(self, name: str) -> str:
+    def _near(self, name: str) -> str:
         names = [*self._models, *self._aliases]
         bare = {known.partition(":")[2]: known for known in self._models}
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         close += [bare[match] for match in difflib.get_close_matches(name, bare, n=3, cutoff=0.6)]
         if close:
-            hint = "did you mean " + ", ".join(dict.fromkeys(close[:3])) + "?"
-        else:
-            hint = "models are written provider:name, for example anthropic:claude-sonnet-5-5."
-        return f"no model {name!r}; {hint} Others can be added in .mainspring/models.toml"
+            return "did you mean " + ", ".join(dict.fromkeys(close[:3])) + "?"
+        return "models are written provider:name, for example anthropic:claude-sonnet-5-5"
 
 
 @functools.cache

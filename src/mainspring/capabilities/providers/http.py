@@ -342,6 +342,16 @@ def _endless(call: Call, limits: Limits) -> ProviderFailed:
     return ProviderFailed(call.endpoint.provider, "malformed", what)
 
 
+def _why(error: aiohttp.ClientConnectorError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return f"its certificate is not accepted ({why}); SSL_CERT_FILE names your authority's"
+    number = error.os_error.errno
+    if number is None or isinstance(error, aiohttp.ClientSSLError):  # TLS has numbers of its own
+        return str(error.os_error)
+    return os.strerror(number)
+
+
 @contextmanager
 def translated(endpoint: Endpoint) -> Generator[None, None, None]:
     """What aiohttp raises, as ours. The only place where it is."""
@@ -357,9 +367,7 @@ def translated(endpoint: Endpoint) -> Generator[None, None, None]:
     except TimeoutError as error:
         raise ProviderFailed(provider, "timeout", "could not connect in time") from error
     except aiohttp.ClientConnectorError as error:
-        number = error.os_error.errno
-        why = os.strerror(number) if number is not None else str(error.os_error)
-        told = excerpt(f"{error.host}:{error.port}: {why}", secret=endpoint.secret)
+        told = excerpt(f"{error.host}:{error.port}: {_why(error)}", secret=endpoint.secret)
         raise ProviderFailed(provider, "connection", f"cannot connect to {told}") from error
     except (aiohttp.ClientError, OSError) as error:
         told = excerpt(str(error) or type(error).__name__, secret=endpoint.secret)

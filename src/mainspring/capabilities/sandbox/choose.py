@@ -26,6 +26,7 @@ from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_
 from mainspring.capabilities.sandbox.macos import Seatbelt
 from mainspring.capabilities.sandbox.shelf import boot_id
 from mainspring.capabilities.sandbox.unsandboxed import Unsandboxed
+from mainspring.core import error_table
 from mainspring.core.clock import Clock, now
 from mainspring.core.errors import SandboxFailed
 
@@ -90,7 +91,7 @@ async def choose(settings: SandboxSettings, *, cache: Path | None, clock: Clock 
         if not isinstance(found, Refusal):
             return found
         refusals.append(found)
-    raise SandboxFailed(_said(refusals))
+    raise error_table.NO_SANDBOX.error(SandboxFailed, reasons=_said(refusals))
 
 
 async def _considered(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
 from anyio import to_thread
@@ -37,7 +37,19 @@ _TEXTS = frozenset(
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 
 
-def web_fetch(fetch: Fetch, *, max_bytes: int = _MAX_BYTES) -> Tool:
+Refusal: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Why a URL may not be fetched; `None`: it may."""
+
+
+def web_fetch(
+    fetch: Fetch,
+    *,
+    max_bytes: int = _MAX_BYTES,
+    most_chars: int | None = None,
+    refusal: Refusal | None = None,
+) -> Tool:
+    """`most_chars`: of a page's text, whatever the model asks for."""
+
     @tool(read_only=True, concurrent=True, max_chars=100_000)
     async def web_fetch(
         url: str, max_chars: Annotated[int, Meta(ge=1, le=95_000)] = 50_000
@@ -49,6 +61,8 @@ def web_fetch(fetch: Fetch, *, max_bytes: int = _MAX_BYTES) -> Tool:
             url: Where it is: http or https.
             max_chars: How much of the text to return.
         """
+        if refusal is not None and (why := await refusal(url)) is not None:
+            return Outcome.text(f"Not fetched: {why}", ok=False, error="unavailable")
         try:
             fetched = await fetch(url, max_bytes=max_bytes)
         except NetworkRefused as error:
@@ -62,7 +76,7 @@ def web_fetch(fetch: Fetch, *, max_bytes: int = _MAX_BYTES) -> Tool:
                 error="failed",
             )
         ok = 200 <= fetched.status < 300
-        shown = _told(url, fetched, text, max_chars)
+        shown = _told(url, fetched, text, min(max_chars, most_chars or max_chars))
         return Outcome.text(shown, ok=ok, error=None if ok else "failed")
 
     return filtered(web_fetch, _refusal)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
 import anyio
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 
 
@@ -27,6 +29,9 @@ async def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for each in sockets:
             each.close()
+        if error.errno == errno.EADDRINUSE:
+            taken = error_table.PORT_IN_USE
+            raise taken.error(InvalidInput, host=host, port=port, other=port + 1) from error
         code = error.errno or 0
         why = os.strerror(code) if code > 0 else error.strerror  # below 0 are the resolver's
         raise InvalidInput(f"{host}:{port}: cannot listen there: {why}") from error

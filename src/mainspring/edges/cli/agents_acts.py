@@ -150,7 +150,7 @@ def _rows(found: AgentFolder, sources: tuple[str, ...]) -> Iterator[tuple[str, s
     yield "skills", _some(skills)
     yield "commands", _some(commands)
     if (schedule := found.manifest.schedule) is not None:
-        yield "schedule", f"{schedule.cron} {schedule.timezone} (not honoured yet)"
+        yield "schedule", f"{schedule.cron} {schedule.timezone} (in `mainspring serve`)"
     if (outcome := found.manifest.outcome) is not None:
         yield "outcome", f"{outcome.description} (not honoured yet)"
 

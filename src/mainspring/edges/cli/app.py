@@ -13,6 +13,7 @@ from mainspring.edges.cli import (
     approvals,
     audit,
     backup,
+    completion,
     deployments,
     doctor,
     init,
@@ -83,6 +84,7 @@ app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("migrate")(backup.migrate)
 app.command("doctor")(doctor.doctor)
+app.command("completion")(completion.completion)
 
 
 def _version(wanted: bool) -> None:

@@ -14,6 +14,7 @@ from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.keyboard import Keyboard
+from mainspring.edges.cli.perform import hints_for
 from mainspring.edges.cli.render import Screen, counted
 from mainspring.edges.cli.running import attended, report_end
 from mainspring.edges.cli.saying import is_brought, say
@@ -152,6 +153,8 @@ class _Chat:
             return await step
         except MainspringError as error:
             self._say(f"error: {error}", "bold red")
+            for hint in hints_for(error):
+                self._say(f"hint: {hint}", "dim")
             return None
 
     def _greet(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
+from mainspring.core import error_table
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.events import Usage
 from mainspring.edges.cli.render import Part, Screen, dollars, padded, seconds_shown, token_count
@@ -30,6 +31,8 @@ class ModelView(Struct, frozen=True, kw_only=True):
     cache_read: str
     cache_write: str
     price_date: str
+    price_expired: str | None
+    """The last day that the price held, if that is over."""
     key: str | None
     """The variable that holds its key."""
     key_is_set: bool
@@ -60,16 +63,19 @@ async def ls(settings: Settings, *, json: bool) -> int:
     local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
     notes = Screen(settings, stderr=True)
     notes.whole(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
+    if any(view.price_expired for view in views):
+        notes.whole(
+            (f"prices `until` a day are over: {error_table.PRICE_EXPIRED.fix[0]}", "yellow")
+        )
     notes.whole((f"and any model of openrouter, {local}, as provider:name", "dim"))
     return 0
 
 
 def _view(settings: Settings, shelf: Shelf, model: str) -> ModelView:
     facts: ModelFacts = shelf.catalog.lookup(model)
-    tariff = shelf.catalog.listing(model).price
     provider = PROVIDERS.get(model.partition(":")[0])
     key = None if provider is None else provider.key
-    price = tariff or facts.price
+    price = shelf.catalog.price(model)
     return ModelView(
         id=model,
         aliases=[alias for alias, known in shelf.catalog.aliases.items() if known == model],
@@ -79,7 +85,8 @@ def _view(settings: Settings, shelf: Shelf, model: str) -> ModelView:
         output=str(price.output),
         cache_read=str(price.cache_read),
         cache_write=str(price.cache_write),
-        price_date=facts.price.date,
+        price_date=price.date,
+        price_expired=price.expired or None,
         key=key,
         key_is_set=key is None or key in settings.keys,
     )
@@ -94,7 +101,9 @@ def _row(view: ModelView, *, is_wide: bool) -> list[Part]:
         (f"{token_count(view.window):>6}", ""),
         (f"{view.input:>5}", ""),
         (f"{view.output:>5}", ""),
-        (view.price_date, "dim"),
+        (f"until {view.price_expired}", "yellow")
+        if view.price_expired
+        else (view.price_date, "dim"),
     ]
     if is_wide:
         row.append((f"{token_count(view.max_output):>5}", ""))

@@ -22,16 +22,11 @@ PIPE_BROKEN = 141
 
 _TRACEBACK = "--debug or MAINSPRING_DEBUG=1 shows the traceback"
 _HINTS: dict[type[errors.MainspringError], str] = {
-    errors.SessionNotFound: "`mainspring log ls` lists the sessions",
-    errors.LeaseHeld: "`mainspring log follow` shows what it does, `mainspring sessions cancel`"
-    " interrupts it",
-    errors.ProviderFailed: "`mainspring models test NAME` asks a model, `mainspring models ls`"
-    " lists them",
-    errors.SessionHasForks: "--cascade deletes those too",
     errors.StoreReadOnly: "`mainspring doctor` says who may write where",
     errors.StoreUnavailable: "`mainspring doctor` looks closer",
     errors.StoreMismatch: "--store or MAINSPRING_STORE names another store",
 }
+"""For errors that are not raised from an entry of the table."""
 
 
 def perform(action: Action, *, store: str | None, debug: bool) -> int:
@@ -62,9 +57,10 @@ def perform(action: Action, *, store: str | None, debug: bool) -> int:
 
 
 def hints_for(error: errors.MainspringError) -> list[str]:
-    if notes := getattr(error, "__notes__", None):
-        return list(notes)
-    return [hint for kind, hint in _HINTS.items() if isinstance(error, kind)][:1]
+    """What to do about it: what was noted where it was raised, then what its entry says."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    hints = [note for note in notes if note not in error.fix_in_python] + [*error.fix]
+    return hints or [hint for kind, hint in _HINTS.items() if isinstance(error, kind)][:1]
 
 
 def _explain(settings: Settings, what: str, hints: list[str]) -> None:

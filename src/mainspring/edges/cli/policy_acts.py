@@ -26,6 +26,7 @@ from mainspring.harness.permissions.policy import HeldRule, Policy, parse_mode
 from mainspring.harness.permissions.retrial import Retried, retry_calls, traits_by_name
 from mainspring.harness.permissions.standing import Standing
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.folder import manifest
 from mainspring.wiring import trust as trusting
 from mainspring.wiring.command_place import place_of
 from mainspring.wiring.policies import LoadedPolicy, load_policy, read_policy
@@ -268,8 +269,10 @@ async def trust(settings: Settings, *, folder: str | None) -> int:
     loaded = load_policy(place, home=home)
     own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
-    told = f"{counted(len(own), 'rule')}, hooks in {counted(len(hooks), 'file')}"
-    screen.line((f"  {told}; a change to its settings takes the trust away", "dim"))
+    schedule = manifest.read_manifest(place / manifest.FILE).schedule
+    when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
+    told = f"{counted(len(own), 'rule')}, hooks in {counted(len(hooks), 'file')}{when}"
+    screen.whole((f"  {told}; a change to its settings takes the trust away", "dim"))
     return 0
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
+from mainspring.core import error_table
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
@@ -136,9 +137,7 @@ async def _asked(prompt: str | None, *, required: bool) -> str | None:
         piped = await anyio.to_thread.run_sync(read_piped, _PATIENCE, abandon_on_cancel=True)
         prompt = f"{prompt}\n\n<stdin>\n{piped}\n</stdin>" if piped else prompt
     if required and not prompt:
-        nothing = InvalidInput("nothing was asked: standard input is empty")
-        nothing.add_note("mainspring run 'what to do'")
-        raise nothing
+        raise error_table.NOTHING_ASKED.error(InvalidInput)
     return prompt or None
 
 
@@ -231,6 +230,10 @@ async def report_end(notes: Screen, session: Session, result: Result) -> None:
         case reason:
             why = f": {result.detail}" if result.detail else ""
             _say(notes, f"{reason.replace('_', ' ')}{why}", "bold red")
+            if STATUS.get(reason) == LIMIT:
+                name = session.id if notes.width is None else short(session.id)
+                for fix in error_table.LIMIT_REACHED.fix:
+                    _say(notes, f"hint: {fix.format(session=name)}", "dim")
 
 
 async def _tell_waiting(notes: Screen, session: Session) -> None:

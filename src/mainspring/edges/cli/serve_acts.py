@@ -57,6 +57,7 @@ from mainspring.service.work.worker import Pace
 from mainspring.wiring.house import open_house
 from mainspring.wiring.identity import Either, open_tokens, published_keys
 from mainspring.wiring.journal import journal
+from mainspring.wiring.local_schedule import Following, follow_schedule
 from mainspring.wiring.private_files import require_apart
 from mainspring.wiring.privileges import become, service_user
 from mainspring.wiring.rooms import House
@@ -122,6 +123,7 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
             # not before it can be shown: a start that fails would take it along
             first = await ensure_first_key(house.ground.store.records, adopted=own.admin_key)
             _welcome(own, asked, url, first)
+            _tell_schedule(own, await follow_schedule(house, own))
             if asked.has_worker:
                 await premises.work()
             else:
@@ -292,6 +294,19 @@ def _welcome(settings: Settings, asked: Serve, url: str, first: str | None) -> N
         screen.whole((f"admin key, shown this once: {first}", ""))
     if asked.host not in _ANYWHERE:
         screen.whole(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
+
+
+def _tell_schedule(settings: Settings, following: Following | None) -> None:
+    """Of the agent.yaml in the folder that is served."""
+    screen = Screen(settings)
+    if following is None:
+        return
+    if following.problem is not None:
+        screen.whole((f"warning: {clean(following.problem)}", "yellow"))
+    elif following.deployment is not None:
+        made = following.deployment
+        when = "paused" if following.next_at is None else f"next at {following.next_at:%F %R} UTC"
+        screen.whole((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
 
 
 async def _issuers(file: str | None) -> tuple[Issuer, ...]:

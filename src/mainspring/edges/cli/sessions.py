@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from difflib import get_close_matches
 
 from mainspring.config import Settings
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
@@ -81,6 +82,4 @@ async def existing_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
 def require_store(settings: Settings) -> None:
     """Raises: InvalidInput."""
     if not has_store(settings):
-        missing = InvalidInput(f"there are no sessions yet: {settings.place} does not exist")
-        missing.add_note("--store or MAINSPRING_STORE names another store")
-        raise missing
+        raise error_table.NO_STORE.error(InvalidInput, store=settings.place)

@@ -12,10 +12,13 @@ from pathlib import Path
 import anyio
 
 from mainspring.config import Settings
+from mainspring.core import error_table
 from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta
 from mainspring.edges.cli.approving import is_somebody_there
+from mainspring.edges.cli.echo import echo_paused
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen, counted, dollars, token_count
 from mainspring.edges.cli.seen_warnings import new_warnings
@@ -28,12 +31,18 @@ from mainspring.runtime.folder.reading import AgentFolder
 from mainspring.runtime.outline import Outline, outline
 from mainspring.runtime.sessions import Result, Runtime, Session
 from mainspring.wiring.agents import Wanted, open_agent, origin
-from mainspring.wiring.models import OFFLINE, scripts_of
+from mainspring.wiring.models import OFFLINE, model_gone, scripts_of
 from mainspring.wiring.runtime import open_runtime
 from mainspring.wiring.settings_commands import with_key_helper
 from mainspring.wiring.wish import Wish
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+NO_MODEL = (
+    "no model is set up, so this is the offline demonstration model. For a real one:",
+    "  export ANTHROPIC_API_KEY=...     or OPENAI_API_KEY, GEMINI_API_KEY",
+    "  --model ollama:NAME              a model that runs on this machine; vllm:, lmstudio: too",
+    "  mainspring models ls             what there is, and which keys are set",
+)
 ASSUMED_LABEL = (
     "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
     " .mainspring/models.toml can say more"
@@ -111,17 +120,25 @@ async def open_stage(
         opened = partial(open_agent, settings, wanted, recorded, facts=runtime.models.facts)
         found = await anyio.to_thread.run_sync(opened)
         agent = found.agent
-        scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
-        for name, script in scripts.items():
-            runtime.models.put(name, script)
-            notes.whole((SCRIPT_LABEL.format(name), "yellow"))
-        runtime.models.open(agent.model)
+        try:
+            scripts = await anyio.to_thread.run_sync(scripts_of, agent.model, found.folder)
+            for name, script in scripts.items():
+                runtime.models.put(name, script)
+                notes.whole((SCRIPT_LABEL.format(name), "yellow"))
+            runtime.models.open(agent.model)
+        except InvalidInput as error:
+            if row is None or wanted.model is not None:
+                raise
+            raise model_gone(error, model=agent.model, session_id=row.id) from error
         _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _show_warnings(notes, Path(settings.home), found)
+        await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if wanted.folder is not None and not found.is_described:
             notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE:
-            notes.whole((OFFLINE_LABEL, "yellow"))
+            is_chosen = wanted.model or settings.model or found.manifest.model or recorded
+            for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
+                notes.whole((line, "yellow"))
         yield Stage(
             runtime=runtime,
             notices=notices,
@@ -135,6 +152,18 @@ async def open_stage(
 def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
     if facts.is_assumed and facts.price.input:
         notes.whole((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
+
+
+async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None:
+    """Once for each user and model."""
+    if not facts.price.expired:
+        return
+    entry = error_table.PRICE_EXPIRED
+    warning = entry.message.format(model=facts.id, date=facts.price.expired)
+    place = Path("prices") / facts.id
+    if await anyio.to_thread.run_sync(new_warnings, home, place, [warning]):
+        notes.whole((f"warning: {warning}", "yellow"))
+        notes.whole((f"hint: {entry.fix[0]}", "dim"))
 
 
 async def _show_warnings(notes: Screen, home: Path, found: AgentFolder) -> None:
@@ -154,7 +183,11 @@ async def watched(
 ) -> Result | Left | None:
     """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
     result: Result | Left | None = Left()
-    with anyio.open_signal_receiver(signal.SIGINT) as presses, unwrapped():
+    with (
+        anyio.open_signal_receiver(signal.SIGINT) as presses,
+        echo_paused() as resume_echo,
+        unwrapped(),
+    ):
         async with anyio.create_task_group() as group:
 
             async def heed() -> None:
@@ -166,6 +199,8 @@ async def watched(
                     with anyio.move_on_after(_SECOND_PRESS_SECONDS):
                         await anext(aiter(presses))
                         is_leaving = True
+                say("leaving")
+                resume_echo()
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()
 

@@ -20,6 +20,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from mainspring.core import error_table
 from mainspring.core.errors import (
     StoreCorrupt,
     StoreFailed,
@@ -51,19 +52,16 @@ def translated(path: Path) -> Generator[None]:
 def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
     match _code(error):
         case sqlite3.SQLITE_FULL:
-            return StoreFull(f"{path}: the disk is full; nothing was written ({error})")
+            return error_table.STORE_FULL.error(StoreFull, path=path, error=error)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StoreReadOnly(f"{path}: cannot be written ({error})")
+            return _unwritable(path, path, error)
         case sqlite3.SQLITE_CORRUPT:
-            return StoreCorrupt(
-                f"{path}: is damaged ({error}); see docs/log.md, 'When a file is damaged'"
-            )
+            return error_table.STORE_DAMAGED.error(StoreCorrupt, path=path, error=error)
         case sqlite3.SQLITE_NOTADB:
             return StoreMismatch(f"{path}: is not a SQLite database")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailable(
-                f"{path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
-            )
+            locked = error_table.STORE_LOCKED
+            return locked.error(StoreUnavailable, path=path, seconds=BUSY_SECONDS)
         case sqlite3.SQLITE_CANTOPEN:
             return _unopened(path, error)
         case sqlite3.SQLITE_IOERR:
@@ -78,7 +76,13 @@ def _unopened(path: Path, error: Exception) -> StoreFailed:
     effective = os.access in os.supports_effective_ids
     if os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
         return StoreUnavailable(f"{path}: cannot be opened ({error})")
-    return StoreReadOnly(f"{path}: {place} cannot be written ({error})")
+    return _unwritable(path, place, error)
+
+
+def _unwritable(path: Path, place: Path, error: Exception) -> StoreReadOnly:
+    what = "it" if place == path else place
+    entry = error_table.STORE_UNWRITABLE
+    return entry.error(StoreReadOnly, path=path, what=what, error=error)
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -186,7 +190,7 @@ def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
         "select application_id, (select count(*) from sqlite_master) from pragma_application_id"
     ).fetchone()
     if application != APPLICATION_ID and (application or tables):
-        raise StoreMismatch(f"{path}: is a SQLite database, but not one of Mainspring's")
+        raise error_table.STORE_FOREIGN.error(StoreMismatch, path=path)
     return application == APPLICATION_ID
 
 

@@ -233,13 +233,15 @@ def _plugin(plugin: Plugin, agent: Agent) -> str:
 
 
 def _planned(said: manifest.Manifest) -> Part:
-    """What is understood, and waits for a version that does it."""
-    waiting: list[Ignored] = []
+    """What holds in the service only, and what waits for a version that does it."""
+    honoured: tuple[str, ...] = ()
+    waiting: tuple[Ignored, ...] = ()
     if said.schedule is not None:
-        waiting.append(Ignored(f"schedule {said.schedule.cron}", _LATER))
+        where = "runs in `mainspring serve` from here, once this folder is trusted"
+        honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
     if said.outcome is not None:
-        waiting.append(Ignored(f"outcome {_cut(said.outcome.description)}", _LATER))
-    return Part(name="schedule and outcome", ignored=tuple(waiting))
+        waiting = (Ignored(f"outcome {_cut(said.outcome.description)}", _LATER),)
+    return Part(name="schedule and outcome", honoured=honoured, ignored=waiting)
 
 
 def _offered(folder: Path, skills: Iterable[Skill]) -> Part:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.lazy import LazyModule
@@ -127,10 +128,10 @@ def settings_in(file: Path) -> dict[str, object]:
     reader = Reader(str(file))
     node = _own_root(reader, _text(file))
     readers = _known(reader)
-    parts: Readers = {key: readers[key] for key in ("permissions", "environment")}
+    parts: Readers = {key: readers[key] for key in ("permissions", "environment", "schedule")}
     said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
     if wrong := [each for each in reader.findings if each.level == "error"]:
-        raise InvalidInput(str(wrong[0]))
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong[0])
     settings: dict[str, object] = {}
     if isinstance(permissions := said.get("permissions"), Permissions):
         rules = {"allow": permissions.allow, "ask": permissions.ask, "deny": permissions.deny}
@@ -138,6 +139,8 @@ def settings_in(file: Path) -> dict[str, object]:
         settings["permissions"] = {**rules, **mode}
     if said.get("environment"):
         settings["sandbox"] = said["environment"]
+    if isinstance(schedule := said.get("schedule"), Schedule):
+        settings["schedule"] = asdict(schedule)
     return settings
 
 

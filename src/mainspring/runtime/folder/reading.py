@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.instructions import Files, Limits, render
 from mainspring.runtime.agent import Agent
@@ -85,7 +86,7 @@ def read_agent(
         scopes, is_pinned=is_pinned, cache=cache, files=files, limits_for=limits_for
     )
     if (wrong := found.manifest.error) is not None:
-        raise InvalidInput(str(wrong))
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong)
     return found
 
 
@@ -104,7 +105,7 @@ def look_at_agent(
     """
     folder = scopes.folder
     if not folder.is_dir():
-        raise InvalidInput(f"{folder}: there is no such folder")
+        raise error_table.NO_AGENT_FOLDER.error(InvalidInput, folder=folder)
     said = read_manifest(folder / FILE)
     told = read_instructions(scopes, files=files, limits=limits_for(said.model))
     skills = discover(scopes, is_pinned=is_pinned, cache=cache)

@@ -302,6 +302,7 @@ def _hash(content: bytes) -> str:
 def _locked(root: int) -> Generator[None, None, None]:
     """One at a time; the lock goes with the process that has it."""
     with made_folder(root, FOLDER) as store:
+        _keep_out_of_git(store)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
             descriptor = os.open("lock", flags, 0o600, dir_fd=store)
@@ -314,3 +315,15 @@ def _locked(root: int) -> Generator[None, None, None]:
                 raise InvalidInput(f"{FOLDER}/lock: not a file")
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _keep_out_of_git(store: int) -> None:
+    """They are this machine's; a `.gitignore` that is there already stays as it is."""
+    with suppress(FileExistsError), os.fdopen(_created(store, ".gitignore"), "w") as file:
+        file.write("*\n")
+
+
+def _created(store: int, name: str) -> int:
+    """Raises: FileExistsError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    return os.open(name, flags, 0o600, dir_fd=store)

@@ -1,0 +1,185 @@
+"""The `schedule` of the agent.yaml in the folder that `mainspring serve` is started in.
+
+It becomes a deployment of the service, so that there is one scheduler; the deployment follows the
+file each time the service starts. A schedule starts sessions by itself, so it needs the same trust
+as the folder's permissions: what was vouched for is what is used, from one reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_DOWN, Decimal
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+from anyio import to_thread
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.folder import manifest
+from mainspring.service.calendar.model import (
+    CreateDeployment,
+    Deployment,
+    ScheduleAsked,
+    UpdateDeployment,
+)
+from mainspring.service.describing.agent_tools import BUILTINS
+from mainspring.service.describing.agents import CreateAgent, UpdateAgent
+from mainspring.service.describing.environments import CreateEnvironment
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.keeping.page import Page
+from mainspring.wiring.agents import Wanted, open_agent
+from mainspring.wiring.rooms import House
+from mainspring.wiring.trust import is_trusted, read_whole_project
+
+TENANT = "default"
+_FOLDER = "mainspring_folder"
+"""The key of metadata that says whose deployment it is."""
+_MESSAGE = "It is time for your scheduled run."
+_PAGE = 100
+_MAX_NAME = 200
+_UNTRUSTED = "it starts sessions by itself: read it, then `mainspring policy trust`"
+
+
+class Labelled(Protocol):
+    @property
+    def metadata(self) -> dict[str, str]: ...
+
+
+T = TypeVar("T", bound=Labelled)
+PageOf: TypeAlias = Callable[[Listing], Awaitable[Page[T]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """What became of the schedule: a deployment, or why there is none."""
+
+    deployment: Deployment | None = None
+    problem: str | None = None
+
+    @property
+    def next_at(self) -> datetime | None:
+        schedule = None if self.deployment is None else self.deployment.schedule
+        return next(iter(schedule.upcoming_runs_at), None) if schedule is not None else None
+
+
+async def follow_schedule(house: House, settings: Settings) -> Following | None:
+    """Make, change or archive the deployment as the folder's file says; `None`: it says nothing."""
+    folder = await to_thread.run_sync(Path(settings.folder).resolve)
+    try:
+        schedule = await to_thread.run_sync(_read_schedule, folder, Path(settings.home))
+        known = await _known(house, folder)
+        if schedule is None:
+            await _forget(house, known)
+            return None
+        opened = await to_thread.run_sync(open_agent, settings, Wanted())
+        return Following(deployment=await _put(house, folder, opened.agent, schedule, known))
+    except (InvalidInput, msgspec.ValidationError) as error:
+        await _forget(house, await _known(house, folder))
+        return Following(problem=f"{folder / manifest.FILE}: schedule: {error}")
+
+
+def _read_schedule(folder: Path, home: Path) -> manifest.Schedule | None:
+    """Raises: InvalidInput: nobody has vouched for it."""
+    project = read_whole_project(folder, home=home)
+    content = project.settings.get(manifest.FILE)
+    said = {} if content is None else msgspec.json.decode(content, type=dict[str, object])
+    if "schedule" not in said:
+        return None
+    if not is_trusted(folder, project, home=home):
+        raise InvalidInput(_UNTRUSTED)
+    return msgspec.convert(said["schedule"], manifest.Schedule)
+
+
+async def _known(house: House, folder: Path) -> Deployment | None:
+    return await _of_folder(partial(house.calendar.deployments.page, TENANT), folder)
+
+
+async def _of_folder(page_of: PageOf[T], folder: Path) -> T | None:
+    """The one that was made for the folder."""
+    page: str | None = None
+    while True:
+        found = await page_of(Listing(limit=_PAGE, page=page))
+        for each in found.data:
+            if each.metadata.get(_FOLDER) == str(folder):
+                return each
+        page = found.next_page
+        if page is None:
+            return None
+
+
+async def _forget(house: House, known: Deployment | None) -> None:
+    if known is not None:
+        await house.calendar.deployments.archive(TENANT, known.id)
+        await house.shelves.agents.archive(TENANT, known.agent.id)
+
+
+async def _place(house: House, folder: Path) -> str:
+    """The id of the environment that the folder's sessions work in."""
+    environments = house.shelves.environments
+    known = await _of_folder(partial(environments.page, TENANT), folder)
+    if known is not None:
+        return known.id
+    name = f"schedule of {folder}"[-_MAX_NAME:]
+    asked = CreateEnvironment(name=name, metadata={_FOLDER: str(folder)})
+    return (await environments.create(TENANT, asked)).id
+
+
+async def _put(
+    house: House,
+    folder: Path,
+    agent: Agent,
+    schedule: manifest.Schedule,
+    known: Deployment | None,
+) -> Deployment:
+    """Raises: InvalidInput, msgspec.ValidationError: the service does not take it."""
+    described = _described(agent)
+    asked = {"type": "cron", "expression": schedule.cron, "timezone": schedule.timezone}
+    text = schedule.message or _MESSAGE
+    fields: dict[str, object] = {
+        "name": agent.name,
+        "initial_events": [{"type": "user.message", "content": [{"type": "text", "text": text}]}],
+        "budget": _budget(agent.limits.max_cost_usd),
+    }
+    agents, deployments = house.shelves.agents, house.calendar.deployments
+    if known is None:
+        made = await agents.create(TENANT, msgspec.convert(described, CreateAgent))
+        place = await _place(house, folder)
+        more = {"agent": made.id, "environment_id": place, "schedule": asked}
+        whole = {**fields, **more, "metadata": {_FOLDER: str(folder)}}
+        return await deployments.create(TENANT, msgspec.convert(whole, CreateDeployment))
+    await agents.update(TENANT, known.agent.id, msgspec.convert(described, UpdateAgent))
+    if not _is_same(known, msgspec.convert(asked, ScheduleAsked)):
+        fields["schedule"] = asked  # one that is not changed goes on where it was
+    changed = {**fields, "agent": known.agent.id}
+    return await deployments.update(TENANT, known.id, msgspec.convert(changed, UpdateDeployment))
+
+
+def _is_same(known: Deployment, asked: ScheduleAsked) -> bool:
+    was = known.schedule
+    return was is not None and (was.expression, was.timezone) == (asked.expression, asked.timezone)
+
+
+def _described(agent: Agent) -> dict[str, object]:
+    names = BUILTINS if "*" in agent.built_ins else agent.built_ins
+    configs = [{"name": name, "enabled": name in names} for name in BUILTINS]
+    return {
+        "name": agent.name,
+        "model": agent.model,
+        "description": agent.description or None,
+        "system": agent.instructions or None,
+        "tools": [{"type": "agent_toolset_20260401", "configs": configs}],
+    }
+
+
+def _budget(max_cost_usd: Decimal | None) -> dict[str, object] | None:
+    """In whole cents, as the API has it."""
+    if max_cost_usd is None:
+        return None
+    cents = max(Decimal(1), (max_cost_usd * 100).quantize(Decimal(1), rounding=ROUND_DOWN))
+    return {"type": "limit", "max_list_cost": {"amount": str(cents), "currency": "USD"}}

@@ -1,0 +1,76 @@
+"""The errors that people meet first say what is wrong and what to do, each where it is met."""
+
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from mainspring import Agent, Scripted, run, says
+from mainspring.core.errors import MainspringError
+from mainspring.log.sqlite.schema import APPLICATION_ID
+
+Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_each_says_what_to_do(mainspring: Run, place: Path):
+    (place / "bad").mkdir()
+    (place / "bad" / "agent.yaml").write_text("max_turns: [\n")
+    newer = place / "newer.db"
+    with sqlite3.connect(newer) as made:
+        made.execute(f"pragma application_id = {APPLICATION_ID}")
+        made.execute("pragma user_version = 999")
+    newer.chmod(0o600)
+    for arguments, what, fix in (
+        (("run", "x", "-m", "sonnet"), "ANTHROPIC_API_KEY is not set", "--model scripted:demo"),
+        (("run", "x", "-m", "sonet"), "no model 'sonet'; did you mean", "`mainspring models ls`"),
+        (("run", "x", "-m", "acme:m"), "", "models ls"),
+        (("run", "x", "-m", "scripted:no.yaml"), "there is no such script", "scripted:demo"),
+        (("run", "x", "--agent", "bad"), "agent.yaml:", "`mainspring validate`"),
+        (("run", "x", "--agent", "no"), "there is no such folder", "--agent DIR"),
+        (("run", "x", "--store", str(newer)), "written by a newer Mainspring", "upgrade"),
+        (("run", "--resume", "x"), "no session", "`mainspring log ls`"),
+        (("run",), "nothing was asked", "mainspring run 'what to do'"),
+    ):
+        ended = mainspring(*arguments)
+        first, *hints = [each for each in ended.stderr.splitlines() if not each.startswith("warn")]
+        assert (ended.returncode, first[:7], what in first) == (1, "error: ", True), arguments
+        assert any(each.startswith("hint: ") and fix in each for each in hints), ended.stderr
+
+
+def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
+    replies = "{calls: [{tool: read, input: {file_path: play.yaml}}]}, {says: Done}"
+    (place / "play.yaml").write_text(f"[{{steps: [{replies}]}}]")
+    script = ("--model", "scripted:play.yaml")
+    ended = mainspring("run", "look", *script, "--max-turns", "1")
+    assert ended.returncode == 4
+    [hint] = [each for each in ended.stderr.splitlines() if each.startswith("hint: ")]
+    session = hint.partition("--resume ")[2].split()[0]
+    again = mainspring("run", "on", *script, "--resume", session, "--max-turns", "9")
+    assert (again.returncode, again.stdout) == (0, "Done\n"), again.stderr
+
+
+def test_a_session_of_a_model_in_python_says_so_and_goes_on_with_another(
+    mainspring: Run, place: Path
+):
+    store = str(place / ".mainspring" / "mainspring.db")
+    first = run(Agent(name="porter"), "hello", model=Scripted(says("Hi.")), store=store)
+    own = run(Agent(name="porter", model="mine"), "hi", model=Scripted(says("Hi.")), store=store)
+    for session, model in ((first.session_id, "default"), (own.session_id, "mine")):
+        ended = mainspring("run", "more", "--resume", session)
+        assert ended.returncode == 1
+        assert f"run with a model that a Python program had made, '{model}'" in ended.stderr
+        assert f"runtime.models.put('{model}', model)" in ended.stderr
+    again = mainspring("run", "more", "--resume", own.session_id, "--model", "scripted:demo")
+    assert again.returncode == 0, again.stderr
+
+
+def test_in_python_an_error_speaks_of_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(MainspringError, match="ANTHROPIC_API_KEY is not set") as raised:
+        run(Agent(model="sonnet"), "hello", store=str(tmp_path / "log.db"))
+    [note] = raised.value.__notes__
+    assert "model=Scripted(...)" in note
+    assert "--model" not in note
