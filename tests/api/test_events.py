@@ -118,7 +118,7 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
             await home.worker.settled()
             [call] = await waiting(client, made.id)
             same: Any = {"type": f"user.{type_}", name: call}
-            other = dict(same)
+            other: Any = dict(same)
             if type_ == "tool_confirmation":
                 same["result"], other["result"] = "allow", "deny"
             else:

@@ -23,7 +23,7 @@ from mainspring.log.upcast import read_payload
 _Answer = UserToolConfirmation | UserCustomToolResult | UserToolResult
 ANSWER_TYPES = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
 Key = tuple[str, str]
-"""The type of an answer and the call that it answers. A call can have a confirmation and a result."""
+"""The type of an answer and its call: a call can have a confirmation and a result."""
 
 
 def answer_key(payload: AnyPayload) -> Key | None:
@@ -40,7 +40,7 @@ def answer_key(payload: AnyPayload) -> Key | None:
 
 
 class EarlierAnswers:
-    """The answers of one session, read from its inbox first and from its log when they are needed."""
+    """The answers of one session, from its inbox and from its log."""
 
     def __init__(self, log: SessionLog, session_id: str) -> None:
         self._log = log

@@ -26,7 +26,7 @@ from mainspring.service.approvals.speakers import Speakers
 from mainspring.service.describing.environments import SelfHostedConfig
 from mainspring.service.keeping.drawer import Drawer, Tabs
 from mainspring.service.sessions.digest import Call, SessionDigest, result_of
-from mainspring.service.sessions.earlier_answers import EarlierAnswers, answer_key, another_answer
+from mainspring.service.sessions.earlier_answers import EarlierAnswers, another_answer, answer_key
 from mainspring.service.sessions.record import ACCEPTED_KIND, Accepted
 from mainspring.service.sessions.sending_content import prepared, sparing
 from mainspring.service.sessions.sending_params import (
