@@ -209,3 +209,31 @@ def test_files_vaults_memory_and_schedules_are_there(client: anthropic.Anthropic
     run = client.beta.deployments.run(deployment.id)
     assert run.session_id
     assert client.beta.sessions.retrieve(run.session_id).deployment_id == deployment.id
+
+
+def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
+    client: anthropic.Anthropic,
+):
+    session = begun(client, "author", TOOLSET | {"configs": []})
+    script = (
+        'call bash {"command": "cd /mnt/session/outputs; mkdir sub; echo one > sub/a.csv;'
+        ' ln -s /etc/passwd link; ls /workspace/outputs"}\n'
+        'call write {"file_path": "/mnt/session/outputs/b.md", "content": "two"}\n'
+        "say Written."
+    )
+    events = said(client, session.id, script)
+    results = [event for event in events if event.type == "agent.tool_result"]
+    assert [result.is_error or False for result in results] == [False, False], str(results)
+    files = {file.filename: file for file in client.beta.files.list(scope_id=session.id)}
+    assert set(files) == {"a.csv", "b.md"}
+    assert client.beta.files.download(files["a.csv"].id).read() == b"one\n"
+    assert (files["b.md"].scope.id, files["b.md"].downloadable) == (session.id, True)
+
+    client.beta.files.delete(files["a.csv"].id)
+    said(client, session.id, 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.')
+    [changed] = client.beta.files.list(scope_id=session.id)
+    assert client.beta.files.download(changed.id).read() == b"three\n"
+    client.beta.sessions.archive(session.id)
+    assert client.beta.files.download(changed.id).read() == b"three\n"
+    client.beta.sessions.delete(session.id)
+    assert list(client.beta.files.list(scope_id=session.id)) == []

@@ -58,8 +58,9 @@ async def _run(desk: Desk, ended: Ended | None) -> Ended:
     ended = _with_all_that_waits(desk, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
         await desk.ask_hooks(occasions.stop_failed(ended.reason, ended.detail))
-    desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail))
-    await desk.commit()
+    await desk.note_idle(
+        StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
+    )
     return ended
 
 

@@ -91,6 +91,7 @@ def desk_for(office: Office, seat: Seat) -> Desk:
         emit=seat.emit,
         others=seat.others,
         subagent=seat.member.name,
+        before_idle=kit.before_idle,
     )
     desk.load(seat.member.thread.gear.loaded)
     return desk

@@ -44,6 +44,7 @@ from mainspring.service.sessions.commands import SessionCommands
 from mainspring.service.sessions.deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.ordering import Ordering
+from mainspring.service.sessions.outputs import SessionOutputs
 from mainspring.service.sessions.premises import Premises
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.service.sessions.resources import SessionResources
@@ -209,6 +210,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         await talk.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
         if is_deleted:
             await mail.news.forget(tenant, session.id)
+            await talk.outputs.forget(tenant, session.id)
             await talk.parking.forget(Job(task=WAKE, key=session.id, tenant=tenant))
             await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 
@@ -244,6 +246,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         pages=EventPages(ground.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),
+        outputs=SessionOutputs(ground.store.records, shelves.files),
         streams=Streams(ground.log, ground.deltas),
         work=WorkQueue(
             ground.store.records,

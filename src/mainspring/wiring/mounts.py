@@ -15,16 +15,22 @@ from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.capabilities.workspace.descent import reached
+from mainspring.capabilities.workspace.outputs import make_outputs
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import FOLDER
 from mainspring.core.errors import HandsError, InvalidInput, NotFound
 from mainspring.service.sessions.mounted import FileResource, RepositoryResource, Resource
 from mainspring.service.sessions.surroundings import FileContent
 from mainspring.wiring.cloning import Cloning
-from mainspring.wiring.environment import SERVED
+from mainspring.wiring.environment import SERVED, WORKSPACE_ALIASES
 
-_ROOTS = ("/workspace/", "/mnt/session/", "/")
+_ROOTS = (*(f"{each}/" for each in WORKSPACE_ALIASES), "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
+
+_OUTPUTS = (
+    "Put files for the user into the folder outputs of your workspace, which is also called"
+    " /mnt/session/outputs: the user can download them when you are done."
+)
 
 
 class _Mounted(Struct, frozen=True):
@@ -54,7 +60,7 @@ class Mounts:
         await to_thread.run_sync(_make, workspace)
         noted = mounted_file(workspace)
         known = await to_thread.run_sync(_read, noted)
-        said: list[str] = []
+        said: list[str] = [_OUTPUTS]
         ids: list[str] = list(known)
         for resource in resources:
             place = placed(resource.mount_path)
@@ -159,6 +165,7 @@ def _make(workspace: Path) -> None:
     workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     make_private(workspace.parent / SERVED)
     make_private(workspace)
+    make_outputs(workspace)
 
 
 def make_private(folder: Path) -> None:

@@ -40,6 +40,7 @@ from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, wo
 from mainspring.wiring.command_place import place_of
 from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
+    WORKSPACE_ALIASES,
     Environment,
     Places,
     apart,
@@ -254,7 +255,8 @@ class Outfitter:
         known = Path(self._settings.folder) if before is None else Path(before.workspace)
         workspace = wish.workspace or known
         try:
-            return places_of(self._settings, workspace, opening.writer.session_id)
+            places = places_of(self._settings, workspace, opening.writer.session_id)
+            return replace(places, aliases=WORKSPACE_ALIASES) if wish.is_served else places
         except InvalidInput as error:
             if opening.agent.tools:
                 raise  # they would run without any rules
@@ -352,6 +354,7 @@ def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
         hidden=places.hidden,
         extra=extra,
         is_guarded=partial(is_guarded, policy),
+        aliases=places.aliases,
     )
 
 

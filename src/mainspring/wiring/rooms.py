@@ -37,6 +37,7 @@ from mainspring.service.self_hosted.tokens import WorkTokens
 from mainspring.service.sessions.commands import SessionCommands
 from mainspring.service.sessions.deltas import Deltas
 from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.outputs import SessionOutputs
 from mainspring.service.sessions.resources import SessionResources
 from mainspring.service.sessions.sending import Sending
 from mainspring.service.sessions.sessions import Sessions
@@ -113,6 +114,7 @@ class Talk:
     pages: EventPages
     threads: Threads
     resources: SessionResources
+    outputs: SessionOutputs
     streams: Streams
     work: WorkQueue
     """For clients with hands of their own."""

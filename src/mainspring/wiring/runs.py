@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -75,6 +76,8 @@ class Backing:
     skills: SessionSkills
     deltas: Deltas
     observers: Observers
+    before_idle: Callable[[str, SessionRecord], Awaitable[None]]
+    """Tenant and session: what clients expect to find as soon as they see that it is idle."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
     """Tenant and session: what others make of its log. Called while it is still held, so that
     what a worker that dies has left undone is done by the next."""
@@ -227,8 +230,9 @@ class Runs:
     @asynccontextmanager
     async def _outfit(self, opening: Opening) -> AsyncGenerator[Kit, None]:
         ongoing = self._ongoing[opening.writer.session_id]
+        before = partial(self._back.before_idle, ongoing.tenant, ongoing.asked)
         async with self._outfitter(opening) as kit:
-            yield kit
+            yield replace(kit, before_idle=before)
         await self._back.after_run(ongoing.tenant, ongoing.asked)
 
 

@@ -16,6 +16,7 @@ from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
 from mainspring.log.background import running
 from mainspring.service.approvals import keeping as approval_keeping
 from mainspring.service.calendar.keep import FIRE
+from mainspring.service.describing.environments import CloudConfig
 from mainspring.service.mail.deliveries import DELIVER
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.service.watching.metering import MeteredDispatcher
@@ -27,6 +28,7 @@ from mainspring.wiring.environment import served_states
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.house import file_content, offer
 from mainspring.wiring.mounts import Mounts
+from mainspring.wiring.outputs import output_source
 from mainspring.wiring.rooms import House
 from mainspring.wiring.runs import Backing, Runs
 from mainspring.wiring.session_skills import SessionSkills
@@ -75,6 +77,7 @@ async def open_workshop(
                 skills=SessionSkills(Path(ground.settings.workspaces), house.shelves.skills),
                 deltas=ground.deltas,
                 observers=watching.observers,
+                before_idle=partial(_before_idle, house),
                 after_run=partial(_after_run, house),
             ),
             model=orders.model,
@@ -101,13 +104,34 @@ async def open_workshop(
             yield worker
 
 
+async def _before_idle(house: House, tenant: str, session: SessionRecord) -> None:
+    """A client that sees the session idle finds the approvals that it waits for and the files that
+    it has handed over."""
+    await _each(
+        session,
+        lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(house, tenant, session),
+    )
+
+
 async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
-    """Each for itself: what is wrong with a webhook is no fault of the run's."""
-    duties: Sequence[Chore] = (
+    await _each(
+        session,
         lambda: house.mail.news.catch_up(tenant, session.id),
         lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(house, tenant, session),
         lambda: offer(house.talk, tenant, session),
     )
+
+
+async def _collect_outputs(house: House, tenant: str, session: SessionRecord) -> None:
+    if isinstance(session.environment, CloudConfig):
+        workspace = Path(house.ground.settings.workspaces) / session.id
+        await house.talk.outputs.collect(tenant, session.id, output_source(workspace))
+
+
+async def _each(session: SessionRecord, *duties: Chore) -> None:
+    """Each for itself: what is wrong with a webhook is no fault of the run's."""
     for duty in duties:
         try:
             await duty()

@@ -50,7 +50,9 @@ class Bounds:
         hidden: Collection[str],
         *,
         is_guarded: Callable[[str], bool] = lambda _: False,
+        aliases: Collection[str] = (),
     ) -> None:
+        """`aliases`: absolute paths that mean the first root, whatever is there on the host."""
         self.is_guarded = is_guarded
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
@@ -67,7 +69,8 @@ class Bounds:
             parts_of(os.path.abspath(root.path)): real
             for root, real in zip(roots, self._roots, strict=True)
         }
-        known = {**named, **{real: real for real in self._roots}}
+        other = {parts_of(alias): self._roots[0] for alias in aliases}
+        known = {**other, **named, **{real: real for real in self._roots}}
         self._known = sorted(known.items(), key=lambda known: -len(known[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
         self._folded_hidden = frozenset(map(_folded_parts, self.hidden))

@@ -54,9 +54,13 @@ class Tree:
         extra: Sequence[Root] = (),
         read_only: bool = False,
         is_guarded: Callable[[str], bool] = lambda _: False,
+        aliases: Collection[str] = (),
     ) -> None:
         self.bounds = Bounds(
-            [Root(path=root, read_only=read_only), *extra], hidden, is_guarded=is_guarded
+            [Root(path=root, read_only=read_only), *extra],
+            hidden,
+            is_guarded=is_guarded,
+            aliases=aliases,
         )
 
     @property
