@@ -230,7 +230,8 @@ def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
     assert (files["b.md"].scope.id, files["b.md"].downloadable) == (session.id, True)
 
     client.beta.files.delete(files["a.csv"].id)
-    said(client, session.id, 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.')
+    again = 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.'
+    said(client, session.id, again)
     [changed] = client.beta.files.list(scope_id=session.id)
     assert client.beta.files.download(changed.id).read() == b"three\n"
     client.beta.sessions.archive(session.id)

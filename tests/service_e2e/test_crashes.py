@@ -57,12 +57,21 @@ async def _numbered(
 async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
     got: list[tuple[int, dict[str, Any]]] = []
     async with stage.serve(key=None) as first, first.client() as client:
-        session_id = await begun(client, waiting(), bash("cat effects"), "say survived")
+        session_id = await begun(
+            client,
+            'call write {"file_path": "notes", "content": "one"}',
+            waiting(),
+            bash("cat effects"),
+            'call edit {"file_path": "notes", "old_string": "one", "new_string": "two"}',
+            bash("cat notes; echo three > notes"),
+            'call edit {"file_path": "notes", "old_string": "three", "new_string": "four"}',
+            "say survived",
+        )
         with anyio.fail_after(SECONDS):
             async with raw_stream(first, session_id, last=0) as events:
                 async for numbered in events:
                     got.append(numbered)
-                    if numbered[1]["type"] == "agent.tool_use":
+                    if numbered[1].get("name") == "bash":
                         break
         workspace = stage.workspaces / session_id
         await eventually(workspace / "effects", "began")
@@ -81,7 +90,10 @@ async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
     places = [place for place, _ in got]
     assert places == sorted(set(places))
     assert [event["id"] for _, event in got] == listed == [event.id for event in whole]
-    assert results(whole) == ["went on", "began\nended"]
+    _, went_on, effects, edited, notes, outdated = results(whole)
+    assert (went_on, effects, notes) == ("went on", "began\nended", "two")
+    assert "+two" in edited, edited  # what was written before the crash counts as read
+    assert "has changed since it was read" in outdated
     assert said(whole) == ["survived"]
 
 

@@ -15,7 +15,8 @@ from mainspring.capabilities.workspace.outputs import (
     make_outputs,
     read_output,
 )
-from mainspring.core.errors import NotFound
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.core.errors import NotFound, OutsideWorkspace
 from mainspring.log.records import Remove
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.describing.files import Files
@@ -52,6 +53,19 @@ def test_no_link_no_second_name_and_no_device_is_read(workspace: Path, tmp_path:
     outputs.symlink_to(tmp_path)
     assert list_outputs(workspace) == []
     assert isinstance(read_output(workspace, "secret", max_bytes=100), Unreadable)
+
+
+def test_rules_are_held_against_the_workspaces_own_name(workspace: Path):
+    tree = Tree(workspace, hidden=[".mainspring"], aliases=["/workspace", "/mnt/session"])
+    for alias in ("/workspace", "/mnt/session", "/mnt/session/x/.."):
+        assert tree.named(f"{alias}/.git/config") == f"{workspace}/.git/config"
+        assert str(tree.locate(f"{alias}/outputs/a")) == f"{workspace}/outputs/a"
+        with pytest.raises(OutsideWorkspace):
+            tree.locate(f"{alias}/.mainspring/x")
+    assert tree.named("/mnt/sessions/a") == "/mnt/sessions/a"
+    for path in ("/mnt/sessions/a", "/mnt/session/../a", "/workspace/../etc/passwd"):
+        with pytest.raises(OutsideWorkspace):
+            tree.locate(path)
 
 
 def test_a_file_is_read_up_to_its_limit(workspace: Path):

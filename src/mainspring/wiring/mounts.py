@@ -27,11 +27,6 @@ from mainspring.wiring.environment import SERVED, WORKSPACE_ALIASES
 _ROOTS = (*(f"{each}/" for each in WORKSPACE_ALIASES), "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
 
-_OUTPUTS = (
-    "Put files for the user into the folder outputs of your workspace, which is also called"
-    " /mnt/session/outputs: the user can download them when you are done."
-)
-
 
 class _Mounted(Struct, frozen=True):
     """Ids of what was put there once, and is the session's since: to change, or to delete."""
@@ -60,7 +55,7 @@ class Mounts:
         await to_thread.run_sync(_make, workspace)
         noted = mounted_file(workspace)
         known = await to_thread.run_sync(_read, noted)
-        said: list[str] = [_OUTPUTS]
+        said: list[str] = []
         ids: list[str] = list(known)
         for resource in resources:
             place = placed(resource.mount_path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,6 @@ import msgspec
 from anyio import to_thread
 
 from mainspring.capabilities.tools.ask import ASK_USER
-from mainspring.capabilities.workspace.bounds import Root
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import Settings
@@ -24,12 +22,11 @@ from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.facts import SandboxOpened
 from mainspring.core.latest import Latest
 from mainspring.core.lazy import LazyModule
-from mainspring.core.openat import real_path
 from mainspring.core.tool import Tool
 from mainspring.harness.gatekeeper import Gatekeeper
 from mainspring.harness.gates import Gates
 from mainspring.harness.permissions.names import ALIASES
-from mainspring.harness.permissions.policy import Policy, is_guarded, moved, remove_denied
+from mainspring.harness.permissions.policy import Policy, moved, remove_denied
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.folder.surroundings import Surroundings
 from mainspring.runtime.kit import Kit, Opening, Outfit, Worktrees, bare
@@ -50,9 +47,11 @@ from mainspring.wiring.environment import (
     with_protected,
     without_denied,
 )
+from mainspring.wiring.files_read import files_read
 from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
+from mainspring.wiring.session_tree import session_tree
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
@@ -155,7 +154,7 @@ class Outfitter:
             yield _Station(
                 places=places,
                 hands=hands,
-                tree=_tree(places, shared.policy, skills),
+                tree=session_tree(places, shared.policy, skills),
                 surroundings=await self._around(opening, places, shared),
             )
         finally:
@@ -190,7 +189,7 @@ class Outfitter:
                 **built_in_tools(
                     opening,
                     station.tree,
-                    self._on_files(opening, station),
+                    await self._on_files(opening, station),
                     hands,
                     self._bench.workers,
                 ),
@@ -310,10 +309,13 @@ class Outfitter:
         self._known_around.put(key, found)
         return found
 
-    def _on_files(self, opening: Opening, station: _Station) -> list[Tool]:
-        """Those of its last run, which know what was read."""
-        key = f"{opening.writer.session_id}/{opening.thread.id}"
-        tools = self._files.get(key) or workspace_tools(station.tree)
+    async def _on_files(self, opening: Opening, station: _Station) -> list[Tool]:
+        """Those of its last run, which know what was read; else the log knows it."""
+        session_id, thread_id = opening.writer.session_id, opening.thread.id
+        key = f"{session_id}/{thread_id}"
+        if (tools := self._files.get(key)) is None:
+            earlier = await files_read(opening.log, session_id, thread_id)
+            tools = workspace_tools(station.tree, earlier)
         self._files.put(key, tools)
         return tools
 
@@ -344,26 +346,6 @@ def _has_hands(agent: Agent) -> bool:
     """Whether it, or somebody whom it may call, works in a folder."""
     called = any(each.own is not None and each.own.built_ins for each in agent.subagents)
     return bool(agent.built_ins) or called
-
-
-def _tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
-    extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(places, each)]
-    extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
-    return Tree(
-        places.workspace,
-        hidden=places.hidden,
-        extra=extra,
-        is_guarded=partial(is_guarded, policy),
-        aliases=places.aliases,
-    )
-
-
-def _is_folder(places: Places, path: str) -> bool:
-    """By no link of the workspace: a program may have made that."""
-    try:
-        return os.path.isdir(real_path(path, distrusted=[str(places.workspace)]))
-    except OSError:
-        return False
 
 
 def _opened(opening: Opening, places: Places, hands: Hands | None) -> tuple[KnownPayload, ...]:

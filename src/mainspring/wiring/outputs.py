@@ -15,6 +15,11 @@ from mainspring.capabilities.workspace.outputs import (
 )
 from mainspring.service.sessions.outputs import Source
 
+OUTPUTS_NOTE = (
+    "Put files for the user into the folder outputs of your workspace, which is also called"
+    " /mnt/session/outputs: the user can download them when you are done."
+)
+
 
 def output_source(workspace: Path) -> Source:
     async def listed() -> list[OutputFile]:

@@ -29,6 +29,7 @@ from mainspring.runtime.outline import workspace_of
 from mainspring.runtime.sessions import Runtime, Session
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.describing.environments import CloudConfig
 from mainspring.service.keeping.about import about
 from mainspring.service.keeping.seal import Seal
 from mainspring.service.sessions.deltas import Deltas, Previews
@@ -43,6 +44,7 @@ from mainspring.wiring.hands import Bench
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.outfit import Outfitter
+from mainspring.wiring.outputs import OUTPUTS_NOTE
 from mainspring.wiring.scrub import passages, scrubber
 from mainspring.wiring.session_skills import SessionSkills
 from mainspring.wiring.vaults import known_secrets
@@ -179,7 +181,7 @@ class Runs:
                 workspace=workspace,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
                 credentials=tuple(_credentials(usable)),
-                notes=notes,
+                notes=(*notes, *_output_notes(asked)),
                 model=self._model,
                 skills=await self._back.skills.of(tenant, asked),
             )
@@ -234,6 +236,10 @@ class Runs:
         async with self._outfitter(opening) as kit:
             yield replace(kit, before_idle=before)
         await self._back.after_run(ongoing.tenant, ongoing.asked)
+
+
+def _output_notes(asked: SessionRecord) -> tuple[str, ...]:
+    return (OUTPUTS_NOTE,) if isinstance(asked.environment, CloudConfig) else ()
 
 
 def _subject(tenant: str, asked: SessionRecord) -> Subject:

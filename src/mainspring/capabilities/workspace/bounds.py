@@ -54,6 +54,7 @@ class Bounds:
     ) -> None:
         """`aliases`: absolute paths that mean the first root, whatever is there on the host."""
         self.is_guarded = is_guarded
+        self._aliases = sorted(map(os.path.normpath, aliases), key=len, reverse=True)
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
         main = os.path.realpath(roots[0].path)
@@ -101,6 +102,15 @@ class Bounds:
             if steps[: len(known)] == known:
                 return Place(root, list(steps[len(known) :]))
         raise OutsideWorkspace(f"{shown(path)} is outside the workspace {absolute(self.main)}")
+
+    def named(self, path: str) -> str:
+        """The absolute path as text, without aliases: rules are held against this name."""
+        root = absolute(self.main)
+        named = os.path.normpath(os.path.join(root, path))
+        for alias in self._aliases:
+            if named == alias or named.startswith(f"{alias}/"):
+                return os.path.normpath(f"{root}/{named[len(alias) :]}")
+        return named
 
     def is_hidden(self, parts: Parts) -> bool:
         """Whether this very path is hidden; whoever descends asks at every step."""
