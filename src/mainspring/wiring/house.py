@@ -16,6 +16,7 @@ from mainspring.service.access.audit import Audit
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.keys import Keys
 from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.access.repeated_requests import RepeatedRequests
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.approvals.policy import Policies
@@ -138,6 +139,7 @@ def built(ground: Ground) -> House:
             halts=Halts(records),
             ledger=TallyLedger(records),
             audit=Audit(records),
+            repeated=RepeatedRequests(records, ground.seal),
         ),
     )
 

@@ -13,6 +13,7 @@ from mainspring.service.access.audit import Audit
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.keys import Keys
 from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.access.repeated_requests import RepeatedRequests
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.calendar.deployments import Deployments
@@ -144,6 +145,7 @@ class Gatehouse:
     halts: Halts
     ledger: TallyLedger
     audit: Audit
+    repeated: RepeatedRequests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,7 @@ def _often(house: House) -> Sequence[Chore]:
         house.mail.deliveries.sweep,
         house.calendar.intake.sweep,
         house.shelves.files.remove_expired,
+        house.gatehouse.repeated.remove_expired,
         house.talk.work.tidy,
         house.talk.approvals.keeper.sweep,
     )

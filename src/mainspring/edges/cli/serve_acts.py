@@ -117,6 +117,7 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
                 access_log,
             ),
             proxies=proxies,
+            repeated=house.gatehouse.repeated,
         )
         async with serving(api.application(), ports.api) as url:
             # not before it can be shown: a start that fails would take it along

@@ -96,7 +96,8 @@ class FileRoutes:
         max_bytes = self.files.max_bytes
         async with self.uploads.room(call.tenant):
             form = await read_form(call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
-            return await self.files.create(call.tenant, _new_file(form))
+            new = _new_file(form)
+            return await call.once(form.fingerprint, lambda: self.files.create(call.tenant, new))
 
     async def list(self, call: Call[ListFiles, Nothing]) -> Page[File]:
         query = call.query
