@@ -2,8 +2,12 @@
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 # as its users write: with dictionaries, and without telling kinds of events apart by their classes
 
+import urllib.request
+
 import anthropic
 import pytest
+
+import mainspring
 
 TOOLSET = {
     "type": "agent_toolset_20260401",
@@ -238,3 +242,14 @@ def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
     assert client.beta.files.download(changed.id).read() == b"three\n"
     client.beta.sessions.delete(session.id)
     assert list(client.beta.files.list(scope_id=session.id)) == []
+
+
+def test_the_address_of_the_service_shows_a_plain_page(client: anthropic.Anthropic):
+    with urllib.request.urlopen(str(client.base_url), timeout=60) as answer:
+        page, headers = answer.read().decode(), answer.headers
+    assert headers.get_content_type() == "text/html"
+    assert mainspring.__version__ in page
+    assert "/v1/mainspring/openapi.json" in page
+    assert "<script" not in page
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["x-content-type-options"] == "nosniff"
