@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,6 +28,11 @@ from tests.service_e2e.staging import (
     upto_idle,
     waiting,
 )
+
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.sessions.digest import Digests
+from mainspring.service.work.workspace_expiry import WorkspaceExpiry
 
 
 @asynccontextmanager
@@ -156,3 +162,20 @@ async def _follow(api: Served, session_id: str, places: dict[str, list[int]]) ->
                             return
             except (aiohttp.ClientError, AssertionError):
                 await anyio.sleep(0.2)
+
+
+async def test_a_session_whose_workspace_has_expired_goes_on_in_a_new_one(stage: Stage):
+    async with stage.serve(key=None) as first, first.client() as client:
+        session_id = await begun(client, bash("echo old > note"), "say kept")
+        await upto_idle(client, session_id)
+    shutil.rmtree(stage.workspaces / session_id)
+    async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db") as store:
+        expiry = WorkspaceExpiry(store.records, Digests(SessionLog(store)))
+        await expiry.tell("default", session_id)
+        await expiry.note_removal("default", session_id)
+    async with stage.serve(key=None, first=first.key) as second, second.client() as client:
+        await told(client, session_id, "\n".join([bash("ls; cat note"), "say went on"]))
+        events = await upto_idle(client, session_id, times=2)
+    assert "No such file" in results(events)[-1]
+    assert said(events)[-1] == "went on"
+    assert "Your workspace was removed" in str(stage.model.requests[-1])

@@ -31,6 +31,7 @@ from mainspring.service.describing.agents import Agents
 from mainspring.service.describing.environments import Environments, SelfHostedConfig
 from mainspring.service.describing.files import Files
 from mainspring.service.describing.skills import Skills
+from mainspring.service.keeping.sweeping import sweep
 from mainspring.service.mail.deliveries import Deliveries, Poster
 from mainspring.service.mail.outbox import Outbox
 from mainspring.service.mail.session_news import SessionNews
@@ -62,6 +63,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.work.dispatch import Dispatcher, Job
 from mainspring.service.work.embedded import EmbeddedDispatcher
 from mainspring.service.work.parking import WAKE, Parking
+from mainspring.service.work.workspace_expiry import KIND as EXPIRY
 from mainspring.wiring.asking import Asker, Greeting
 from mainspring.wiring.clearing import CLEAR
 from mainspring.wiring.posting import HttpPoster
@@ -213,6 +215,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         if is_deleted:
             await mail.news.forget(tenant, session.id)
             await talk.outputs.forget(tenant, session.id)
+            await sweep(ground.store.records, EXPIRY, tenant=tenant, parent=session.id)
             await talk.parking.forget(Job(task=WAKE, key=session.id, tenant=tenant))
             await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 

@@ -56,6 +56,11 @@ _HALT_SECONDS = 2.0
 _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
 
+_EXPIRED = (
+    "Your workspace was removed because nobody used it for long. It is new now: what you have"
+    " written there before is gone, except for files that you had put into outputs."
+)
+
 _WORKER = Sender(kind="system", id="worker")
 
 
@@ -78,6 +83,8 @@ class Backing:
     skills: SessionSkills
     deltas: Deltas
     observers: Observers
+    was_removed: Callable[[str, str], Awaitable[bool]]
+    """Tenant and session: whether its workspace was removed because nobody used it."""
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
     """Tenant and session: what clients expect to find as soon as they see that it is idle."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
@@ -169,7 +176,7 @@ class Runs:
         workspace = Path(self._settings.workspaces) / asked.id
         log = SessionLog(self._store)
         await bring_workspace(self._settings, log, asked.id, workspace, asked.resources)
-        await self._require_here(asked.id, workspace)
+        is_expired = await self._require_here(tenant, asked.id, workspace)
         notes = await self._back.mounts.prepare(
             workspace, asked.resources, tenant=tenant, tokens=self._tokens(asked)
         )
@@ -181,22 +188,26 @@ class Runs:
                 workspace=workspace,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
                 credentials=tuple(_credentials(usable)),
-                notes=(*notes, *_output_notes(asked)),
+                notes=(*notes, *_output_notes(asked), *([_EXPIRED] if is_expired else [])),
                 model=self._model,
                 skills=await self._back.skills.of(tenant, asked),
             )
         )
 
-    async def _require_here(self, session_id: str, workspace: Path) -> None:
-        """Going on in an empty folder would look as if the work had been lost."""
+    async def _require_here(self, tenant: str, session_id: str, workspace: Path) -> bool:
+        """Going on in an empty folder would look as if the work had been lost; unless it was
+        removed on purpose: whether it was."""
         if await to_thread.run_sync(workspace.is_dir):
-            return
+            return False
         before = await workspace_of(SessionLog(self._store), session_id)
-        if before is not None:
+        if before is None:
+            return False
+        if not await self._back.was_removed(tenant, session_id):
             raise InvalidInput(
                 f"session {session_id} has worked in {before}, which is not on this machine; give"
                 " all workers the same MAINSPRING_WORKSPACES on a disk that they share"
             )
+        return True
 
     def _tokens(self, asked: SessionRecord) -> dict[str, str]:
         unseal = self._back.seal.unseal

@@ -80,6 +80,7 @@ class Work:
     level: str | None
     form: str
     audit_days: int | None
+    workspace_days: int
     networks: tuple[str, ...]
     user: str | None
     allow_root: bool
@@ -171,11 +172,12 @@ class _Premises:
         )
 
     async def work(self) -> None:
-        days = self.asked.audit_days
+        days, kept = self.asked.audit_days, self.asked.workspace_days
         orders = Orders(
             pace=Pace(concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds),
             model=self.asked.model,
             keep_audit=None if days is None else timedelta(days=days),
+            keep_workspaces=timedelta(days=kept) if kept else None,
         )
         async with open_workshop(
             self.house, self.telemetry, orders, beat=self.pulse.beat
