@@ -69,6 +69,8 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
     idle = events[-1]
     assert idle.stop_reason.type == "requires_action"
     assert idle.stop_reason.event_ids == [use.id]
+    approvals = client.get("/v1/mainspring/approvals", cast_to=object)
+    assert use.id in [each["tool_use_id"] for each in approvals["data"]]  # not some time later
 
     events = answered(
         client,
