@@ -63,6 +63,9 @@ def test_rules_are_held_against_the_workspaces_own_name(workspace: Path):
         with pytest.raises(OutsideWorkspace):
             tree.locate(f"{alias}/.mainspring/x")
     assert tree.named("/mnt/sessions/a") == "/mnt/sessions/a"
+    above = Tree(workspace, aliases=[str(workspace.parent), str(workspace)])
+    assert above.named(f"{workspace}/a") == f"{workspace}/a"
+    assert str(above.locate(f"{workspace}/a")) == f"{workspace}/a"
     for path in ("/mnt/sessions/a", "/mnt/session/../a", "/workspace/../etc/passwd"):
         with pytest.raises(OutsideWorkspace):
             tree.locate(path)

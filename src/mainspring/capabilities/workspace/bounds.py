@@ -54,7 +54,6 @@ class Bounds:
     ) -> None:
         """`aliases`: absolute paths that mean the first root, whatever is there on the host."""
         self.is_guarded = is_guarded
-        self._aliases = sorted(map(os.path.normpath, aliases), key=len, reverse=True)
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
         main = os.path.realpath(roots[0].path)
@@ -70,8 +69,9 @@ class Bounds:
             parts_of(os.path.abspath(root.path)): real
             for root, real in zip(roots, self._roots, strict=True)
         }
-        other = {parts_of(alias): self._roots[0] for alias in aliases}
-        known = {**other, **named, **{real: real for real in self._roots}}
+        known = {**named, **{real: real for real in self._roots}}
+        self._aliases = frozenset(map(parts_of, aliases)) - known.keys()
+        known |= dict.fromkeys(self._aliases, self._roots[0])
         self._known = sorted(known.items(), key=lambda known: -len(known[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
         self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
@@ -105,11 +105,12 @@ class Bounds:
 
     def named(self, path: str) -> str:
         """The absolute path as text, without aliases: rules are held against this name."""
-        root = absolute(self.main)
-        named = os.path.normpath(os.path.join(root, path))
-        for alias in self._aliases:
-            if named == alias or named.startswith(f"{alias}/"):
-                return os.path.normpath(f"{root}/{named[len(alias) :]}")
+        named = os.path.normpath(os.path.join(absolute(self.main), path))
+        steps = parts_of(named)
+        for known, _ in self._known:  # a root that lies below an alias comes before it
+            if steps[: len(known)] == known:
+                is_alias = known in self._aliases
+                return absolute((*self.main, *steps[len(known) :])) if is_alias else named
         return named
 
     def is_hidden(self, parts: Parts) -> bool:
