@@ -121,7 +121,7 @@ async def test_what_was_granted_to_a_key_of_one_agent_it_may_name(scene: Scene):
                 kinds.add(place.kind)
     assert kinds == {name.removesuffix("_id") for name in GRANTED}
     own, others = scene.mine["session"], scene.theirs["session"]
-    for query, status in (("", 403), (f"?scope_id={own}", 200), (f"?scope_id={others}", 404)):
+    for query, status in (("", 403), (f"?scope_id={own}", 200), (f"?scope_id={others}", 403)):
         listed = await scene.api.ask("GET", f"/v1/files{query}", key=scene.granted)
         assert listed.status == status, (query, listed.body)
     made = await scene.api.ask(
