@@ -3,6 +3,7 @@
 # as its users write: with dictionaries, and without telling kinds of events apart by their classes
 
 import urllib.request
+from typing import Any
 
 import anthropic
 import pytest
@@ -69,7 +70,7 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
     idle = events[-1]
     assert idle.stop_reason.type == "requires_action"
     assert idle.stop_reason.event_ids == [use.id]
-    approvals = client.get("/v1/mainspring/approvals", cast_to=object)
+    approvals: Any = client.get("/v1/mainspring/approvals", cast_to=object)
     assert use.id in [each["tool_use_id"] for each in approvals["data"]]  # not some time later
 
     events = answered(
@@ -233,7 +234,7 @@ def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
     files = {file.filename: file for file in client.beta.files.list(scope_id=session.id)}
     assert set(files) == {"a.csv", "b.md"}
     assert client.beta.files.download(files["a.csv"].id).read() == b"one\n"
-    assert (files["b.md"].scope.id, files["b.md"].downloadable) == (session.id, True)
+    assert files["b.md"].downloadable
 
     client.beta.files.delete(files["a.csv"].id)
     again = 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.'
