@@ -9,6 +9,7 @@ import sys
 import anyio
 import append
 import early
+import events
 import follow
 import growth
 import skills
@@ -37,6 +38,7 @@ BENCHES = {
     "streams": streams.measure,
     "skills": skills.measure,
     "subagents": subagents.measure,
+    "events": events.measure,
 }
 
 

@@ -85,7 +85,7 @@ def _welcome(process: subprocess.Popen[str], folder: Path) -> tuple[str, str]:
     raise AssertionError((folder / "stderr.txt").read_text())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Anthropic]:
     with (
         platform(tmp_path_factory.mktemp("service")) as running,

@@ -13,6 +13,7 @@ import msgspec
 from anthropic import AsyncAnthropic
 from multidict import CIMultiDict
 
+from mainspring.core import clock
 from mainspring.edges.api.app import Api, serving
 from mainspring.edges.api.auditing import AuditWitness
 from mainspring.edges.api.routes.audit import AuditRoutes
@@ -20,7 +21,7 @@ from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.tenants import TenantRoutes
-from mainspring.log.records import Records
+from mainspring.log.records import Put, Record, Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.door import Door
@@ -87,6 +88,13 @@ class Guarded:
         """A tenant and the key of its administrator."""
         await Tenants(self.records).create(CreateTenant(id=tenant))
         return await self.key(CreateKey(name="boss", role="admin"), tenant)
+
+
+async def add_record(records: Records, kind: str, id_: str, *, tenant: str = "default") -> None:
+    """A record that only says that there is such a thing."""
+    now = round(clock.now().timestamp() * 1e6)
+    record = Record(tenant=tenant, kind=kind, id=id_, created=now, updated=now, body=b"{}")
+    await records.write(Put(record=record))
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
-from tests.api.guarded import Guarded, guarded
+from tests.api.guarded import Guarded, add_record, guarded
 
 from mainspring.service.access.keys import CreateKey
 
@@ -160,6 +160,12 @@ async def test_a_disabled_tenant_is_let_in_no_more(api: Guarded):
 async def test_agents_are_stopped_and_only_people_let_them_go_on(api: Guarded):
     lent = await api.key(CreateKey(name="l", role="operator", lent_to="agent_1"))
     async with api.http(api.root) as root, api.http(lent.key) as agent:
+        missing = await root.post("/v1/mainspring/halts", json={"agent_id": "agent_1"})
+        assert (missing.status_code, (await root.get("/v1/mainspring/halts")).json()["data"]) == (
+            404,
+            [],
+        )
+        await add_record(api.records, "agent", "agent_1")
         halted = await root.post("/v1/mainspring/halts", json={"agent_id": "agent_1"})
         assert halted.json()["agent_id"] == "agent_1"
         assert (await agent.get(PATH)).status_code == 403

@@ -29,6 +29,13 @@ async def test_an_environment_is_made_read_changed_and_archived(api: Served):
         assert again == made
         changed = await client.beta.environments.update(made.id, metadata={"team": None, "x": "1"})
         assert changed.metadata == {"x": "1"}
+        assert (made.description, made.scope) == (None, "organization")
+        told = await client.beta.environments.update(made.id, description="", scope="organization")
+        assert told.description == ""
+        cleared = await client.beta.environments.update(made.id, description=None)
+        assert (cleared.description, cleared.name, cleared.config) == (None, "ci", made.config)
+        with pytest.raises(anthropic.BadRequestError, match="scope"):
+            await client.beta.environments.create(name="mine", scope="account")
         archived = await client.beta.environments.archive(made.id)
         assert archived.archived_at is not None
         assert [each.id async for each in client.beta.environments.list()] == []

@@ -55,7 +55,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
             await client.beta.sessions.events.send(
                 made.id,
                 events=[
-                    {"type": "user.tool_confirmation", "tool_use_id": first, "result": "allow"}
+                    {"type": "user.tool_confirmation", "tool_use_id": "sevt_no", "result": "allow"}
                 ],
             )
         await client.beta.sessions.events.send(
@@ -105,6 +105,41 @@ async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
         await home.worker.settled()
         assert (await idles(client, made.id))[-1].stop_reason.type == "end_turn"
         assert "Be kind." in str(model.requests[-1].messages)
+
+
+async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_conflict(tmp_path: Path):
+    model = Scripted(calls("erase", x="a"), calls("ask_owner", question="Why?"), says("I see."))
+    async with house(tmp_path, model) as home, home.client() as client:
+        made = await session(client, initial_events=[message("go")])
+        for type_, name in (
+            ("tool_confirmation", "tool_use_id"),
+            ("custom_tool_result", "custom_tool_use_id"),
+        ):
+            await home.worker.settled()
+            [call] = await waiting(client, made.id)
+            same: Any = {"type": f"user.{type_}", name: call}
+            other: Any = dict(same)
+            if type_ == "tool_confirmation":
+                same["result"], other["result"] = "allow", "deny"
+            else:
+                same["content"], other["content"] = [text("Because.")], [text("No idea.")]
+            home.worker.is_asleep = True
+            first = await client.beta.sessions.events.send(made.id, events=[same])
+            waits = await client.beta.sessions.events.send(made.id, events=[same])
+            with pytest.raises(anthropic.ConflictError, match="answered already"):
+                await client.beta.sessions.events.send(made.id, events=[other])
+            home.worker.is_asleep = False
+            await home.worker.wake("acme", made.id)
+            await home.worker.settled()
+            taken = await client.beta.sessions.events.send(made.id, events=[same])
+            with pytest.raises(anthropic.ConflictError, match="answered already"):
+                await client.beta.sessions.events.send(made.id, events=[other])
+            assert first.to_json() == waits.to_json() == taken.to_json()
+            assert (await kinds(client, made.id)).count(f"user.{type_}") == 1
+        assert (await idles(client, made.id))[-1].stop_reason.type == "end_turn"
+        await client.beta.sessions.archive(made.id)
+        again = await client.beta.sessions.events.send(made.id, events=[same])
+        assert again.to_json() == taken.to_json()
 
 
 async def test_an_interrupt_stops_what_runs(tmp_path: Path):

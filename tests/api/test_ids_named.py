@@ -20,6 +20,7 @@ from mainspring.service.access.principal import Principal
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
 AN_ID = re.compile(r"(?:.+_)?ids?|agents?|environments?|vaults?|sessions?")
 NOT_OF_THE_TENANT = frozenset({"model", "external", "tenant", "granted"})
+MUST_EXIST = {"agent", "environment", "file", "skill", "vault", "memory_store"}
 GRANTED = ("vault_id", "memory_store_id", "file_id", "skill_id", "environment_id")
 
 
@@ -119,6 +120,10 @@ async def test_what_was_granted_to_a_key_of_one_agent_it_may_name(scene: Scene):
                 assert answer.status not in (401, 403), (str(place), answer.status, answer.body)
                 kinds.add(place.kind)
     assert kinds == {name.removesuffix("_id") for name in GRANTED}
+    own, others = scene.mine["session"], scene.theirs["session"]
+    for query, status in (("", 403), (f"?scope_id={own}", 200), (f"?scope_id={others}", 403)):
+        listed = await scene.api.ask("GET", f"/v1/files{query}", key=scene.granted)
+        assert listed.status == status, (query, listed.body)
     made = await scene.api.ask(
         "POST",
         "/v1/sessions",
@@ -135,6 +140,7 @@ async def test_what_was_granted_to_a_key_of_one_agent_it_may_name(scene: Scene):
 async def test_ids_of_another_tenant_are_as_ids_that_never_were_anywhere_in_a_request(scene: Scene):
     api = scene.api
     before = await everything(api, "acme")
+    refused = set[str]()
     nobodys = {each.kind: each.id for each in ids_in_path(unknown(api.ids["acme"]))}
     own = {each.kind: each.id for each in ids_in_path(api.ids["rival"])}
     for route in api.routes:
@@ -152,4 +158,13 @@ async def test_ids_of_another_tenant_are_as_ids_that_never_were_anywhere_in_a_re
                 )
                 found.append(answer.status)
             assert found[0] == found[1], (str(place), found)
+            if place.part == "body" and place.kind in MUST_EXIST:
+                assert found[1] in (400, 404), (str(place), found)
+                refused.add(place.kind)
+    assert refused == MUST_EXIST
+    granting = {"name": "g", "agent_id": own["agent"], "grants": [nobodys["vault"]]}
+    granted = await api.ask(
+        "POST", "/v1/mainspring/keys", key=api.keys["rival", "admin"], body=granting
+    )
+    assert granted.status == 404, granted.body
     assert await everything(api, "acme") == before

@@ -2,8 +2,13 @@
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 # as its users write: with dictionaries, and without telling kinds of events apart by their classes
 
+import urllib.request
+from typing import Any
+
 import anthropic
 import pytest
+
+import mainspring
 
 TOOLSET = {
     "type": "agent_toolset_20260401",
@@ -65,6 +70,8 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
     idle = events[-1]
     assert idle.stop_reason.type == "requires_action"
     assert idle.stop_reason.event_ids == [use.id]
+    approvals: Any = client.get("/v1/mainspring/approvals", cast_to=object)
+    assert use.id in [each["tool_use_id"] for each in approvals["data"]]  # not some time later
 
     events = answered(
         client,
@@ -209,3 +216,43 @@ def test_files_vaults_memory_and_schedules_are_there(client: anthropic.Anthropic
     run = client.beta.deployments.run(deployment.id)
     assert run.session_id
     assert client.beta.sessions.retrieve(run.session_id).deployment_id == deployment.id
+
+
+def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
+    client: anthropic.Anthropic,
+):
+    session = begun(client, "author", TOOLSET | {"configs": []})
+    script = (
+        'call bash {"command": "cd /mnt/session/outputs; mkdir sub; echo one > sub/a.csv;'
+        ' ln -s /etc/passwd link; ls /workspace/outputs"}\n'
+        'call write {"file_path": "/mnt/session/outputs/b.md", "content": "two"}\n'
+        "say Written."
+    )
+    events = said(client, session.id, script)
+    results = [event for event in events if event.type == "agent.tool_result"]
+    assert [result.is_error or False for result in results] == [False, False], str(results)
+    files = {file.filename: file for file in client.beta.files.list(scope_id=session.id)}
+    assert set(files) == {"a.csv", "b.md"}
+    assert client.beta.files.download(files["a.csv"].id).read() == b"one\n"
+    assert files["b.md"].downloadable
+
+    client.beta.files.delete(files["a.csv"].id)
+    again = 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.'
+    said(client, session.id, again)
+    [changed] = client.beta.files.list(scope_id=session.id)
+    assert client.beta.files.download(changed.id).read() == b"three\n"
+    client.beta.sessions.archive(session.id)
+    assert client.beta.files.download(changed.id).read() == b"three\n"
+    client.beta.sessions.delete(session.id)
+    assert list(client.beta.files.list(scope_id=session.id)) == []
+
+
+def test_the_address_of_the_service_shows_a_plain_page(client: anthropic.Anthropic):
+    with urllib.request.urlopen(str(client.base_url), timeout=60) as answer:
+        page, headers = answer.read().decode(), answer.headers
+    assert headers.get_content_type() == "text/html"
+    assert mainspring.__version__ in page
+    assert "/v1/mainspring/openapi.json" in page
+    assert "<script" not in page
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["x-content-type-options"] == "nosniff"

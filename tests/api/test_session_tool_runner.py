@@ -41,7 +41,7 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
         answers = [each for each in shown if each.type == "user.custom_tool_result"]
         assert ["tea" in str(answers[0].content), "cake" in str(answers[1].content)] == [True, True]
         assert (await client.beta.sessions.retrieve(made.id)).status == "idle"
-        with pytest.raises(anthropic.BadRequestError, match="does not wait for a result"):
+        with pytest.raises(anthropic.ConflictError, match="answered already"):
             await client.beta.sessions.events.send(
                 made.id,
                 events=[

@@ -214,8 +214,11 @@ async def test_a_result_counts_once_and_not_before_the_yes(tmp_path: Path):
         yes: Any = {"type": "user.tool_confirmation", "tool_use_id": call_id, "result": "allow"}
         await send(made.id, events=[yes])
         await here.until(made.id, "tool_call.started")
-        await send(made.id, events=[result])
-        with pytest.raises(anthropic.BadRequestError):
+        first = await send(made.id, events=[result])
+        again = await send(made.id, events=[result])
+        assert again.to_json() == first.to_json()
+        result["content"] = []
+        with pytest.raises(anthropic.ConflictError, match="answered already"):
             await send(made.id, events=[result])
         await here.until_done(made.id)
         assert str(model.requests[-1].messages).count("one.txt") == 1

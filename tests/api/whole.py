@@ -121,7 +121,14 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
         door = Door(records, rates=Rates(key=Rate(1_000_000), tenant=Rate(1_000_000)))
         witness = AuditWitness(Audit(records)) if is_audited else unwitnessed
         async with (
-            serving(Api(routes, doorkeeper=door, witness=witness).application()) as url,
+            serving(
+                Api(
+                    routes,
+                    doorkeeper=door,
+                    witness=witness,
+                    repeated=house.gatehouse.repeated,
+                ).application()
+            ) as url,
             aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
         ):
             made = Whole(url, house, routes, keys, root, http)

@@ -9,6 +9,7 @@ from subprocess import CompletedProcess
 from typing import TypeAlias
 
 import anyio
+from tests.api.guarded import add_record
 
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.keys import Key, Keys, digest_of
@@ -22,6 +23,14 @@ def key_of(store: Path, secret: str) -> Key:
             return await Keys(opened.records).find(digest_of(secret))
 
     return anyio.run(find)
+
+
+def put(store: Path, kind: str, id_: str) -> None:
+    async def write() -> None:
+        async with open_sqlite(store) as opened:
+            await add_record(opened.records, kind, id_)
+
+    anyio.run(write)
 
 
 def test_a_key_is_made_on_the_store_shown_once_listed_and_revoked(mainspring: Run, store: Path):
@@ -42,7 +51,8 @@ def test_a_key_is_made_on_the_store_shown_once_listed_and_revoked(mainspring: Ru
     assert key.id in mainspring("keys", "ls", "--all").stdout
 
 
-def test_json_has_everything_and_the_secret_only_when_made(mainspring: Run):
+def test_json_has_everything_and_the_secret_only_when_made(mainspring: Run, store: Path):
+    put(store, "environment", "env_1")
     limits = ("--environment", "env_1", "--expires-in", "30d")
     made = mainspring("keys", "create", "w", *limits, "--json")
     key = json.loads(made.stdout)
@@ -87,7 +97,8 @@ def test_tenants_are_made_changed_shown_and_disabled(mainspring: Run):
     assert "disabled" not in mainspring("tenants", "ls").stdout
 
 
-def test_agents_are_stopped_and_go_on(mainspring: Run):
+def test_agents_are_stopped_and_go_on(mainspring: Run, store: Path):
+    put(store, "agent", "agent_1")
     halted = mainspring("halt", "--agent", "agent_1", "--reason", "it deletes things")
     assert halted.returncode == 0, halted.stderr
     assert mainspring("halt", "--all").returncode == 0
@@ -102,8 +113,15 @@ def test_agents_are_stopped_and_go_on(mainspring: Run):
     assert "that is not stopped" in again.stderr
 
 
-def test_who_stops_what_is_not_there_is_told(mainspring: Run):
-    assert "there is no agent agent_1" in mainspring("halt", "--agent", "agent_1").stderr
-    assert "there is no tenant acme" in mainspring("halt", "--tenant", "acme").stderr
+def test_what_does_not_exist_is_not_halted_and_gets_no_key(mainspring: Run):
+    missing = {
+        "there is no agent agent_1": ("halt", "--agent", "agent_1"),
+        "there is no tenant acme": ("halt", "--tenant", "acme"),
+        "there is no environment env_1": ("keys", "create", "x", "--environment", "env_1"),
+    }
+    for message, command in missing.items():
+        refused = mainspring(*command)
+        assert (refused.returncode, message in refused.stderr) == (1, True), refused
+    assert "nothing is stopped" in mainspring("halt").stderr
     assert mainspring("tenants", "create", "acme").returncode == 0
     assert "there is no" not in mainspring("halt", "--tenant", "acme").stderr

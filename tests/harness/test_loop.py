@@ -255,6 +255,7 @@ async def test_the_same_call_again_and_again_is_nudged_then_stopped(tmp_path: Pa
         assert ended is not None
         assert ended.reason == "loop_detected"
         assert len(model.requests) < 20
+        assert "session.error" in await play.kinds()
 
 
 class StopGate(OpenGates):

@@ -35,6 +35,12 @@ class Story:
         self.state = fold(self.state, str(self._ids), payload, self._tolerance)
         return str(self._ids)
 
+    def shell(self, command: str, result: str) -> Story:
+        self.tell(ModelRequestStarted())
+        id_ = self.tell(AgentToolUse(name="bash", input={"command": command}))
+        self.tell(AgentToolResult(tool_use_id=id_, content=(TextBlock(result),)))
+        return self
+
     def turn(self, *calls: tuple[str, str], path: str = "a") -> Story:
         self.tell(ModelRequestStarted())
         uses = [
@@ -88,12 +94,29 @@ def test_two_calls_in_turn_are_a_circle_also_when_made_at_once():
     assert Story().turn(("a", "x"), ("b", "y")).turn(("a", "x"), ("b", "y")).state.due == "nudge"
 
 
-def test_waiting_for_something_that_changes_is_no_circle_for_a_good_while():
+def test_polling_for_something_that_changes_is_no_circle():
     story = Story()
-    for number in range(11):
+    for number in range(40):
         story.turn(("build_status", f"{number} % done"))
     assert story.state.due is None
-    assert story.turn(("build_status", "11 % done")).state.due == "nudge"
+
+
+def test_polling_with_a_wait_between_is_no_circle_until_it_is_endless():
+    story = Story()
+    for _ in range(100):
+        story.turn(("wait_for_build", "waited")).turn(("build_status", "pending"))
+    assert story.state.due is None
+    for _ in range(40):
+        story.shell("sleep 30; gh run view 7", "pending").shell("cat a; wait %1", "")
+    assert story.state.due is None
+    for _ in range(40):
+        story.turn(("WaitForBuild", "waited")).turn(("build_status", "pending"))
+    assert story.state.due == "nudge"
+    for command in ("cat sleep.txt", "echo await", "ls sleepy"):
+        story = Story()
+        for _ in range(3):
+            story.shell(command, "same")
+        assert story.state.due == "nudge", command
 
 
 def test_the_same_answer_to_different_calls_is_progress():

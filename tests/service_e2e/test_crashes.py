@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,6 +28,11 @@ from tests.service_e2e.staging import (
     upto_idle,
     waiting,
 )
+
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.sessions.digest import Digests
+from mainspring.service.work.workspace_expiry import WorkspaceExpiry
 
 
 @asynccontextmanager
@@ -57,12 +63,21 @@ async def _numbered(
 async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
     got: list[tuple[int, dict[str, Any]]] = []
     async with stage.serve(key=None) as first, first.client() as client:
-        session_id = await begun(client, waiting(), bash("cat effects"), "say survived")
+        session_id = await begun(
+            client,
+            'call write {"file_path": "notes", "content": "one"}',
+            waiting(),
+            bash("cat effects"),
+            'call edit {"file_path": "notes", "old_string": "one", "new_string": "two"}',
+            bash("cat notes; echo three > notes"),
+            'call edit {"file_path": "notes", "old_string": "three", "new_string": "four"}',
+            "say survived",
+        )
         with anyio.fail_after(SECONDS):
             async with raw_stream(first, session_id, last=0) as events:
                 async for numbered in events:
                     got.append(numbered)
-                    if numbered[1]["type"] == "agent.tool_use":
+                    if numbered[1].get("name") == "bash":
                         break
         workspace = stage.workspaces / session_id
         await eventually(workspace / "effects", "began")
@@ -81,7 +96,10 @@ async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
     places = [place for place, _ in got]
     assert places == sorted(set(places))
     assert [event["id"] for _, event in got] == listed == [event.id for event in whole]
-    assert results(whole) == ["went on", "began\nended"]
+    _, went_on, effects, edited, notes, outdated = results(whole)
+    assert (went_on, effects, notes) == ("went on", "began\nended", "two")
+    assert "+two" in edited, edited  # what was written before the crash counts as read
+    assert "has changed since it was read" in outdated
     assert said(whole) == ["survived"]
 
 
@@ -144,3 +162,20 @@ async def _follow(api: Served, session_id: str, places: dict[str, list[int]]) ->
                             return
             except (aiohttp.ClientError, AssertionError):
                 await anyio.sleep(0.2)
+
+
+async def test_a_session_whose_workspace_has_expired_goes_on_in_a_new_one(stage: Stage):
+    async with stage.serve(key=None) as first, first.client() as client:
+        session_id = await begun(client, bash("echo old > note"), "say kept")
+        await upto_idle(client, session_id)
+    shutil.rmtree(stage.workspaces / session_id)
+    async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db") as store:
+        expiry = WorkspaceExpiry(store.records, Digests(SessionLog(store)))
+        await expiry.tell("default", session_id)
+        await expiry.note_removal("default", session_id)
+    async with stage.serve(key=None, first=first.key) as second, second.client() as client:
+        await told(client, session_id, "\n".join([bash("ls; cat note"), "say went on"]))
+        events = await upto_idle(client, session_id, times=2)
+    assert "No such file" in results(events)[-1]
+    assert said(events)[-1] == "went on"
+    assert "Your workspace was removed" in str(stage.model.requests[-1])

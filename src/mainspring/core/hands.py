@@ -105,6 +105,8 @@ class FileState:
     content: bytes
     version: str
     mode: int
+    changed_ns: int = 0
+    """When it was changed last, by the clock of the file system; programs cannot set it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,10 @@ class Workspace(Protocol):
         Raises:
             OutsideWorkspace: it is not in the workspace, or hidden from the session.
         """
+        ...
+
+    def named(self, path: str) -> str:
+        """The absolute path as it was named, without aliases of the workspace; no link followed."""
         ...
 
     def open_file(self, path: str) -> int:

@@ -13,7 +13,11 @@ from msgspec import Meta
 KIND = "id"
 """Under which an id's type says in its metadata what it is the id of."""
 
+MAY_BE_GONE = "may_be_gone"
+"""Under which an id's type says that what it names need not exist any more."""
+
 AgentId: TypeAlias = Annotated[str, Meta(extra={KIND: "agent"})]
+FormerAgentId: TypeAlias = Annotated[str, Meta(extra={KIND: "agent", MAY_BE_GONE: True})]
 EnvironmentId: TypeAlias = Annotated[str, Meta(extra={KIND: "environment"})]
 SessionId: TypeAlias = Annotated[str, Meta(extra={KIND: "session"})]
 ThreadId: TypeAlias = Annotated[str, Meta(extra={KIND: "thread"})]

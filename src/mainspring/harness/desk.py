@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.core.catalog import ModelFacts, cost_of
 from mainspring.core.envelope import Event, KnownPayload
-from mainspring.core.events import PermissionUpdated, Usage
+from mainspring.core.events import PermissionUpdated, StatusIdle, Usage
 from mainspring.core.facts import ContextAdded, SkillUsed, ToolsLoaded
 from mainspring.core.hands import Box, Snapshots
 from mainspring.core.hook import Occasion, Ruling
@@ -79,6 +79,8 @@ class Desk:
     """Its name, if this is not the main thread's desk."""
     skill_called: Callable[[str | None], SkillUsed | None] = lambda _: None
     """What it means that a user has called a skill by its name."""
+    before_idle: Callable[[], Awaitable[None]] | None = None
+    """What is done once the thread has ended, before anybody can see that it is idle."""
     is_heard_for: bool = False
     """Somebody else listens for interrupts of this thread, and sets `halted`."""
     halted: anyio.Event = field(default_factory=anyio.Event)
@@ -128,6 +130,13 @@ class Desk:
 
     async def commit(self) -> None:
         await self.record.commit()
+
+    async def note_idle(self, idle: StatusIdle) -> None:
+        if self.before_idle is not None:
+            await self.commit()
+            await self.before_idle()
+        self.note(idle)
+        await self.commit()
 
     async def listen(self) -> list[Event]:
         """Take in what clients have sent, and other threads; between tool rounds, never inside

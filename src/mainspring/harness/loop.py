@@ -9,7 +9,13 @@ from __future__ import annotations
 import anyio
 
 from mainspring.core import facts as fact
-from mainspring.core.events import StatusIdle, StatusRunning
+from mainspring.core.events import (
+    ErrorDetail,
+    RetryStatus,
+    SessionFailed,
+    StatusIdle,
+    StatusRunning,
+)
 from mainspring.core.tool import InDoubt, Outcome
 from mainspring.harness import occasions
 from mainspring.harness.abandoned import INTERRUPTED, abandoned
@@ -23,7 +29,7 @@ from mainspring.harness.limits import continuation
 from mainspring.harness.open_call import OpenCall
 from mainspring.harness.pipeline import settle
 from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
-from mainspring.harness.repetition import NUDGE
+from mainspring.harness.repetition import LOOP_ERROR, NUDGE
 from mainspring.harness.turn import take_turn
 
 WAKES_WITHOUT_PROGRESS = 5
@@ -58,8 +64,9 @@ async def _run(desk: Desk, ended: Ended | None) -> Ended:
     ended = _with_all_that_waits(desk, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
         await desk.ask_hooks(occasions.stop_failed(ended.reason, ended.detail))
-    desk.note(StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail))
-    await desk.commit()
+    await desk.note_idle(
+        StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
+    )
     return ended
 
 
@@ -144,12 +151,23 @@ async def _next_step(desk: Desk) -> Step | None:
     if thread.wanted_compaction is not None:
         return await compact(desk, thread.wanted_compaction)
     if thread.repetition.due == "stop":
-        return Ended("loop_detected", "the same steps again and again, after a nudge too")
+        return _end_loop(desk)
     if thread.repetition.due == "nudge":
         return Continue("next_turn", NUDGE)
     if thread.is_answered:
         return await _stop(desk)
     return await take_turn(desk)
+
+
+def _end_loop(desk: Desk) -> Ended:
+    why = "the agent repeats the same steps without any news, after it was told so"
+    error = ErrorDetail(
+        type=LOOP_ERROR,
+        message=f"{why}; a new message starts a new turn",
+        retry_status=RetryStatus(type="exhausted"),
+    )
+    desk.note(SessionFailed(error=error))
+    return Ended("loop_detected", why)
 
 
 def _interrupt(desk: Desk) -> Step:

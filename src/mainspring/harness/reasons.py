@@ -68,7 +68,7 @@ def stop_reason(ended: Ended) -> StopReason:
             return StopReason(type="budget_reached")
         case "refusal":
             return StopReason(type="refusal")
-        case "model_error" | "recovery_exhausted" | "prompt_too_long":
+        case "model_error" | "recovery_exhausted" | "prompt_too_long" | "loop_detected":
             return StopReason(type="retries_exhausted")
         case (
             "completed"
@@ -78,6 +78,5 @@ def stop_reason(ended: Ended) -> StopReason:
             | "output_truncated"
             | "stop_hook_prevented"
             | "hook_stopped"
-            | "loop_detected"
         ):
             return StopReason(type="end_turn")

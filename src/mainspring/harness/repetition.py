@@ -1,12 +1,15 @@
 """Going round in circles: a fold over calls and their results. One nudge, then stop.
 
-A call counts as repeated at once if it also got the same result; with other results (a build that
-is being waited for) it has to be repeated far more often. What the user says begins a new count.
+A call counts as repeated if it also got the same result. An agent may poll: a call whose results
+change is not repeated, and a call that waits (`sleep 30`, a tool `wait_for_build`) begins a new
+count, and so does what the user says.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -35,10 +38,22 @@ NUDGE = (
     " with what you have and name what is missing."
 )
 
+LOOP_ERROR = "tool_use_limit_reached_error"
+"""How the Managed Agents API calls a turn that was ended because of its tool calls."""
+
 Due: TypeAlias = Literal["nudge", "stop"]
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_WAITING_NAMES = frozenset(
+    f(word) for word in ("sleep", "wait", "poll", "delay") for f in (str, str.title, str.upper)
+)
+_WAITING_COMMAND = re.compile(r"(?:^|[\s;&|(])(?:sleep|wait|inotifywait|usleep)(?:[\s;&|)]|$)")
+_MAX_COMMAND = 10_000
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _STEPS_KNOWN = 200
+_MIN_RECENT = 16
+"""Calls that are kept until they have results: a turn may make many at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +62,10 @@ class Tolerance:
     """Same call, same result, in a row."""
     same_pairs: int = 2
     """A-B-A-B, same results."""
-    patience: int = 4
-    """How many times as often, when results differ."""
     stale_turns: int = 6
     """Turns in a row in which every call and its result had been seen before."""
+    waits: int = 200
+    """Calls that wait, until they count like others."""
 
 
 TOLERANCE = Tolerance()
@@ -71,6 +86,8 @@ class Repetition(Struct, frozen=True, kw_only=True):
     is_turn_fresh: bool | None = None
     """Whether this turn brought anything new; None before its first result."""
     stale_turns: int = 0
+    waits: int = 0
+    """Calls that waited."""
     has_nudged: bool = False
     due: Due | None = None
     """What the loop has to do now: tell the model `NUDGE`, or end with `loop_detected`."""
@@ -85,6 +102,12 @@ def fold(
             return Repetition()
         case LoopContinued(detail=detail) if detail == NUDGE:
             return Repetition(known=state.known, has_nudged=True)
+        case (
+            AgentToolUse(name=name, input=input_)
+            | AgentCustomToolUse(name=name, input=input_)
+            | AgentMcpToolUse(name=name, input=input_)
+        ) if state.waits < tolerance.waits and _is_wait(name, input_):
+            return replace(state, recent=(), stale_turns=0, waits=state.waits + 1)
         case AgentToolUse(name=name, input=input_) | AgentCustomToolUse(name=name, input=input_):
             return _called(state, Made(id=event_id, call=_digest(name, input_)), tolerance)
         case AgentMcpToolUse(mcp_server_name=server, name=name, input=input_):
@@ -104,7 +127,7 @@ def fold(
 
 
 def _called(state: Repetition, made: Made, tolerance: Tolerance) -> Repetition:
-    most = max(tolerance.same_calls, 2 * tolerance.same_pairs) * tolerance.patience
+    most = max(tolerance.same_calls, 2 * tolerance.same_pairs, _MIN_RECENT)
     return replace(state, recent=(*state.recent, made)[-most:])
 
 
@@ -142,12 +165,18 @@ def _judged(state: Repetition, is_stuck: bool) -> Repetition:
 def is_circling(recent: tuple[Made, ...], tolerance: Tolerance = TOLERANCE) -> bool:
     """Whether the settled calls end in one call, or two in turn, over and over."""
     settled = tuple(made for made in recent if made.result is not None)
-    calls = [made.call for made in settled]
     steps = [_step(made) for made in settled]
     return any(
-        _repeats(steps, period, times) or _repeats(calls, period, times * tolerance.patience)
+        _repeats(steps, period, times)
         for period, times in ((1, tolerance.same_calls), (2, tolerance.same_pairs))
     )
+
+
+def _is_wait(name: str, given: Mapping[str, object]) -> bool:
+    """By the tool's name, or by the command that a shell is given."""
+    command = given.get("command")
+    is_shell_wait = isinstance(command, str) and _WAITING_COMMAND.search(command[:_MAX_COMMAND])
+    return bool(is_shell_wait) or any(word in _WAITING_NAMES for word in _WORDS.findall(name))
 
 
 def _step(made: Made) -> str:

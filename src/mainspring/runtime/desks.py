@@ -97,6 +97,7 @@ def desk_for(office: Office, seat: Seat) -> Desk:
         others=seat.others,
         subagent=seat.member.name,
         open_model=open_model,
+        before_idle=kit.before_idle,
     )
     desk.load(seat.member.thread.gear.loaded)
     return desk

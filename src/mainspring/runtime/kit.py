@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,8 @@ class Kit:
     """What the log has to know before anything is done with it."""
     for_thread: Outfit | None = None
     """The same hands, rules and hooks for another thread of the session."""
+    before_idle: Callable[[], Awaitable[None]] | None = None
+    """What is done once a run has ended, before anybody can see that the session is idle."""
     worktrees: Worktrees | None = None
     """Folders of their own for threads that are to work apart."""
 

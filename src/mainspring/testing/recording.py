@@ -15,6 +15,7 @@ from mainspring.harness.calls import SNAPSHOT_FAILED
 from mainspring.harness.context.digest import EARLIER
 from mainspring.harness.context.xray import Shot
 from mainspring.harness.pipeline import VOID
+from mainspring.harness.repetition import LOOP_ERROR
 from mainspring.harness.thread import JUDGEMENT
 from mainspring.testing.recorded_call import Fate, RecordedCall
 
@@ -36,6 +37,8 @@ SETTLED = (
 )
 LIMITS = ("max_turns", "budget_reached")
 FEEDBACK = ("stop_hook_feedback", "outcome_revision", "budget_continuation")
+
+_NOT_OF_MODELS = frozenset({SNAPSHOT_FAILED, LOOP_ERROR})
 
 
 class Progress(NamedTuple):
@@ -179,7 +182,7 @@ def _read(recording: Recording, log: Sequence[Event], at: int, progress: Progres
         case facts.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
             switch = FailedOver(from_model=one, to_model=other, reason=reason)
             recording.switches.setdefault(_turns(log, at), []).append(switch)
-        case events.SessionFailed(error=error) if error.type != SNAPSHOT_FAILED:
+        case events.SessionFailed(error=error) if error.type not in _NOT_OF_MODELS:
             recording.errors[_turns(log, at)] = error.message
         case _:
             _read_call(recording, log, at)

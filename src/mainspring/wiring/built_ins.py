@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,12 +48,13 @@ def judged(command: str) -> tuple[bool, bool]:
     return verdict.read_only, verdict.destructive
 
 
-def workspace_tools(workspace: Workspace) -> list[Tool]:
-    """They know what the session has read, so they last as long as it does in this process."""
+def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
+    """They know what the session has read, so they last as long as it does in this process.
+    `earlier`: see `SessionFiles`."""
     found = shutil.which("rg")
     # one that the session could have put there itself is not run
     is_foreign = found is not None and Path(found).resolve().is_relative_to(workspace.root)
-    return file_tools(workspace, ripgrep=None if is_foreign else found)
+    return file_tools(workspace, ripgrep=None if is_foreign else found, earlier=earlier)
 
 
 def built_in_tools(

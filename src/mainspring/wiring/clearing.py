@@ -20,6 +20,8 @@ from mainspring.wiring.shares import remove_below, remove_hands, remove_share, r
 from mainspring.wiring.worktrees import place_of
 
 CLEAR = "clear"
+EXPIRED = "-expired"
+"""How the name of a workspace ends that is being removed."""
 
 
 class Clearing:
@@ -40,6 +42,25 @@ class Clearing:
             await to_thread.run_sync(self._remove, job.key)
         else:
             raise Stale(f"session {job.key} is still being deleted")
+
+    async def remove_workspace(self, session_id: str) -> None:
+        """Of a session that stays: it may go on in a new one."""
+        await self._bench.dismiss(session_id)
+        await to_thread.run_sync(self._move_away, session_id)
+        await to_thread.run_sync(self._remove, session_id)
+
+    def _move_away(self, session_id: str) -> None:
+        """In one step: no run finds half a workspace, whenever this process dies."""
+        workspace = Path(self._settings.workspaces) / session_id
+        places = places_of(self._settings, workspace, session_id)
+        remove_below(places.snapshots.parent, places.snapshots.name)
+        remove_hands(places.state.parent, session_id)
+        remove_below(place_of(places, session_id).parent, session_id)
+        mounted_file(workspace).unlink(missing_ok=True)
+        expired = workspace.with_name(f"{session_id}{EXPIRED}")
+        remove_below(workspace.parent, expired.name)
+        workspace.rename(expired)
+        remove_below(workspace.parent, expired.name)
 
     def _remove(self, session_id: str) -> None:
         workspace = Path(self._settings.workspaces) / session_id

@@ -30,6 +30,8 @@ else:
     network = LazyModule("mainspring.capabilities.network.rules")
 
 _MOST_DENIED = 200
+WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
+"""What clients of the service call the workspace of a session; its tools know these names too."""
 SERVED = ".state"
 """Beside the workspaces of the service's sessions: what is kept of their hands."""
 
@@ -105,6 +107,8 @@ class Places:
     """Outside of the workspace, or hidden there: programs may read it all the same."""
     private: tuple[Path, ...] = ()
     """The operator's files: see `Site`."""
+    aliases: tuple[str, ...] = ()
+    """Absolute paths that lead to the workspace besides its own."""
     distrusted: tuple[Path, ...] = ()
     """Other folders that programs of the session can change, such as links in them."""
 
@@ -240,6 +244,7 @@ def apart_from(places: Places, workspace: Path, thread_id: str, repository: Path
     return replace(
         places,
         workspace=workspace,
+        aliases=(),
         state=places.state.with_name(apart(places.state.name, thread_id)),
         hidden=(),
         protected=(),
@@ -258,6 +263,7 @@ def site_of(
     return Site(
         session_id=session_id,
         workspace=workspace,
+        aliases=tuple(Path(each) for each in places.aliases),
         state=places.state,
         share=share,
         read_only=(

@@ -16,6 +16,7 @@ from mainspring.service.access.audit import Audit
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.keys import Keys
 from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.access.repeated_requests import RepeatedRequests
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.approvals.policy import Policies
@@ -30,6 +31,7 @@ from mainspring.service.describing.agents import Agents
 from mainspring.service.describing.environments import Environments, SelfHostedConfig
 from mainspring.service.describing.files import Files
 from mainspring.service.describing.skills import Skills
+from mainspring.service.keeping.sweeping import sweep
 from mainspring.service.mail.deliveries import Deliveries, Poster
 from mainspring.service.mail.outbox import Outbox
 from mainspring.service.mail.session_news import SessionNews
@@ -44,6 +46,7 @@ from mainspring.service.sessions.commands import SessionCommands
 from mainspring.service.sessions.deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.ordering import Ordering
+from mainspring.service.sessions.outputs import SessionOutputs
 from mainspring.service.sessions.premises import Premises
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.service.sessions.resources import SessionResources
@@ -60,6 +63,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.work.dispatch import Dispatcher, Job
 from mainspring.service.work.embedded import EmbeddedDispatcher
 from mainspring.service.work.parking import WAKE, Parking
+from mainspring.service.work.workspace_expiry import KIND as EXPIRY
 from mainspring.wiring.asking import Asker, Greeting
 from mainspring.wiring.clearing import CLEAR
 from mainspring.wiring.posting import HttpPoster
@@ -137,6 +141,7 @@ def built(ground: Ground) -> House:
             halts=Halts(records),
             ledger=TallyLedger(records),
             audit=Audit(records),
+            repeated=RepeatedRequests(records, ground.seal),
         ),
     )
 
@@ -209,6 +214,8 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         await talk.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
         if is_deleted:
             await mail.news.forget(tenant, session.id)
+            await talk.outputs.forget(tenant, session.id)
+            await sweep(ground.store.records, EXPIRY, tenant=tenant, parent=session.id)
             await talk.parking.forget(Job(task=WAKE, key=session.id, tenant=tenant))
             await ground.dispatcher.put(Job(task=CLEAR, key=session.id, tenant=tenant))
 
@@ -244,6 +251,7 @@ def _talk(ground: Ground, shelves: Shelves, safe: Safe, memory: Memory, mail: Ma
         pages=EventPages(ground.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),
+        outputs=SessionOutputs(ground.store.records, shelves.files),
         streams=Streams(ground.log, ground.deltas),
         work=WorkQueue(
             ground.store.records,

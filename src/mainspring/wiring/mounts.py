@@ -15,15 +15,16 @@ from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.capabilities.workspace.descent import reached
+from mainspring.capabilities.workspace.outputs import make_outputs
 from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import FOLDER
 from mainspring.core.errors import HandsError, InvalidInput, NotFound
 from mainspring.service.sessions.mounted import FileResource, RepositoryResource, Resource
 from mainspring.service.sessions.surroundings import FileContent
 from mainspring.wiring.cloning import Cloning
-from mainspring.wiring.environment import SERVED
+from mainspring.wiring.environment import SERVED, WORKSPACE_ALIASES
 
-_ROOTS = ("/workspace/", "/mnt/session/", "/")
+_ROOTS = (*(f"{each}/" for each in WORKSPACE_ALIASES), "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
 
 
@@ -159,6 +160,7 @@ def _make(workspace: Path) -> None:
     workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     make_private(workspace.parent / SERVED)
     make_private(workspace)
+    make_outputs(workspace)
 
 
 def make_private(folder: Path) -> None:

@@ -37,6 +37,7 @@ from mainspring.wiring.built_ins import built_in_tools, wanted_of, web_tools, wo
 from mainspring.wiring.command_place import place_of
 from mainspring.wiring.deferring import deferred_of, loading
 from mainspring.wiring.environment import (
+    WORKSPACE_ALIASES,
     Environment,
     Places,
     apart,
@@ -46,11 +47,12 @@ from mainspring.wiring.environment import (
     with_protected,
     without_denied,
 )
+from mainspring.wiring.files_read import files_read
 from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.hands import Bench, Hands
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.preferences import Preferences
-from mainspring.wiring.session_tree import tree_of
+from mainspring.wiring.session_tree import session_tree
 from mainspring.wiring.surrounding import look_around, with_surroundings
 from mainspring.wiring.verdicts import asked_of
 from mainspring.wiring.wish import Wish, Wishes
@@ -160,7 +162,7 @@ class Outfitter:
             yield _Station(
                 places=places,
                 hands=hands,
-                tree=tree_of(places, shared.policy, skills),
+                tree=session_tree(places, shared.policy, skills),
                 surroundings=await self._around(opening, places, shared),
             )
         finally:
@@ -198,7 +200,7 @@ class Outfitter:
                 **built_in_tools(
                     opening,
                     station.tree,
-                    self._on_files(opening, station),
+                    await self._on_files(opening, station),
                     hands,
                     self._bench.workers,
                 ),
@@ -262,7 +264,8 @@ class Outfitter:
         known = opening.thread.gear.workspace or self._settings.folder
         workspace = wish.workspace or Path(known)
         try:
-            return places_of(self._settings, workspace, opening.writer.session_id)
+            places = places_of(self._settings, workspace, opening.writer.session_id)
+            return replace(places, aliases=WORKSPACE_ALIASES) if wish.is_served else places
         except InvalidInput as error:
             if opening.agent.tools:
                 raise  # they would run without any rules
@@ -316,10 +319,13 @@ class Outfitter:
         self._known_around.put(key, found)
         return found
 
-    def _on_files(self, opening: Opening, station: _Station) -> list[Tool]:
-        """Those of its last run, which know what was read."""
-        key = f"{opening.writer.session_id}/{opening.thread.id}"
-        tools = self._files.get(key) or workspace_tools(station.tree)
+    async def _on_files(self, opening: Opening, station: _Station) -> list[Tool]:
+        """Those of its last run, which know what was read; else the log knows it."""
+        session_id, thread_id = opening.writer.session_id, opening.thread.id
+        key = f"{session_id}/{thread_id}"
+        if (tools := self._files.get(key)) is None:
+            earlier = await files_read(opening.log, session_id, thread_id)
+            tools = workspace_tools(station.tree, earlier)
         self._files.put(key, tools)
         return tools
 

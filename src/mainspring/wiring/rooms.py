@@ -13,6 +13,7 @@ from mainspring.service.access.audit import Audit
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.keys import Keys
 from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.access.repeated_requests import RepeatedRequests
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.calendar.deployments import Deployments
@@ -37,6 +38,7 @@ from mainspring.service.self_hosted.tokens import WorkTokens
 from mainspring.service.sessions.commands import SessionCommands
 from mainspring.service.sessions.deltas import Deltas
 from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.outputs import SessionOutputs
 from mainspring.service.sessions.resources import SessionResources
 from mainspring.service.sessions.sending import Sending
 from mainspring.service.sessions.sessions import Sessions
@@ -113,6 +115,7 @@ class Talk:
     pages: EventPages
     threads: Threads
     resources: SessionResources
+    outputs: SessionOutputs
     streams: Streams
     work: WorkQueue
     """For clients with hands of their own."""
@@ -142,6 +145,7 @@ class Gatehouse:
     halts: Halts
     ledger: TallyLedger
     audit: Audit
+    repeated: RepeatedRequests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -28,6 +29,7 @@ from mainspring.runtime.outline import workspace_of
 from mainspring.runtime.sessions import Runtime, Session
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.ledger import TallyLedger
+from mainspring.service.describing.environments import CloudConfig
 from mainspring.service.keeping.about import about
 from mainspring.service.keeping.seal import Seal
 from mainspring.service.sessions.deltas import Deltas, Previews
@@ -42,6 +44,7 @@ from mainspring.wiring.hands import Bench
 from mainspring.wiring.models import Shelf
 from mainspring.wiring.mounts import Mounts
 from mainspring.wiring.outfit import Outfitter
+from mainspring.wiring.outputs import OUTPUTS_NOTE
 from mainspring.wiring.scrub import passages, scrubber
 from mainspring.wiring.session_skills import SessionSkills
 from mainspring.wiring.vaults import known_secrets
@@ -52,6 +55,11 @@ _MOST_KNOWN = 256
 _HALT_SECONDS = 2.0
 _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
+
+_EXPIRED = (
+    "Your workspace was removed because nobody used it for long. It is new now: what you have"
+    " written there before is gone, except for files that you had put into outputs."
+)
 
 _WORKER = Sender(kind="system", id="worker")
 
@@ -75,6 +83,10 @@ class Backing:
     skills: SessionSkills
     deltas: Deltas
     observers: Observers
+    was_removed: Callable[[str, str], Awaitable[bool]]
+    """Tenant and session: whether its workspace was removed because nobody used it."""
+    before_idle: Callable[[str, SessionRecord], Awaitable[None]]
+    """Tenant and session: what clients expect to find as soon as they see that it is idle."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
     """Tenant and session: what others make of its log. Called while it is still held, so that
     what a worker that dies has left undone is done by the next."""
@@ -164,7 +176,7 @@ class Runs:
         workspace = Path(self._settings.workspaces) / asked.id
         log = SessionLog(self._store)
         await bring_workspace(self._settings, log, asked.id, workspace, asked.resources)
-        await self._require_here(asked.id, workspace)
+        is_expired = await self._require_here(tenant, asked.id, workspace)
         notes = await self._back.mounts.prepare(
             workspace, asked.resources, tenant=tenant, tokens=self._tokens(asked)
         )
@@ -176,22 +188,26 @@ class Runs:
                 workspace=workspace,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
                 credentials=tuple(_credentials(usable)),
-                notes=notes,
+                notes=(*notes, *_output_notes(asked), *([_EXPIRED] if is_expired else [])),
                 model=self._model,
                 skills=await self._back.skills.of(tenant, asked),
             )
         )
 
-    async def _require_here(self, session_id: str, workspace: Path) -> None:
-        """Going on in an empty folder would look as if the work had been lost."""
+    async def _require_here(self, tenant: str, session_id: str, workspace: Path) -> bool:
+        """Going on in an empty folder would look as if the work had been lost; unless it was
+        removed on purpose: whether it was."""
         if await to_thread.run_sync(workspace.is_dir):
-            return
+            return False
         before = await workspace_of(SessionLog(self._store), session_id)
-        if before is not None:
+        if before is None:
+            return False
+        if not await self._back.was_removed(tenant, session_id):
             raise InvalidInput(
                 f"session {session_id} has worked in {before}, which is not on this machine; give"
                 " all workers the same MAINSPRING_WORKSPACES on a disk that they share"
             )
+        return True
 
     def _tokens(self, asked: SessionRecord) -> dict[str, str]:
         unseal = self._back.seal.unseal
@@ -227,9 +243,14 @@ class Runs:
     @asynccontextmanager
     async def _outfit(self, opening: Opening) -> AsyncGenerator[Kit, None]:
         ongoing = self._ongoing[opening.writer.session_id]
+        before = partial(self._back.before_idle, ongoing.tenant, ongoing.asked)
         async with self._outfitter(opening) as kit:
-            yield kit
+            yield replace(kit, before_idle=before)
         await self._back.after_run(ongoing.tenant, ongoing.asked)
+
+
+def _output_notes(asked: SessionRecord) -> tuple[str, ...]:
+    return (OUTPUTS_NOTE,) if isinstance(asked.environment, CloudConfig) else ()
 
 
 def _subject(tenant: str, asked: SessionRecord) -> Subject:

@@ -1,4 +1,4 @@
-"""The files that a session's tools reach: its workspace, other folders by the rules, skills."""
+"""The files that the tools of a session may touch: its workspace, and what its rules add to it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from mainspring.capabilities.workspace.tree import Root, Tree
+from mainspring.capabilities.workspace.bounds import Root
+from mainspring.capabilities.workspace.tree import Tree
 from mainspring.core.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
 from mainspring.wiring.environment import Places
 
 
-def tree_of(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
+def session_tree(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
     extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(places, each)]
     extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
     return Tree(
@@ -21,6 +22,7 @@ def tree_of(places: Places, policy: Policy, skills: Sequence[Path]) -> Tree:
         hidden=places.hidden,
         extra=extra,
         is_guarded=partial(is_guarded, policy),
+        aliases=places.aliases,
     )
 
 

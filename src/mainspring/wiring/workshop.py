@@ -16,17 +16,21 @@ from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
 from mainspring.log.background import running
 from mainspring.service.approvals import keeping as approval_keeping
 from mainspring.service.calendar.keep import FIRE
+from mainspring.service.describing.environments import CloudConfig
 from mainspring.service.mail.deliveries import DELIVER
 from mainspring.service.sessions.record import SessionRecord
 from mainspring.service.watching.metering import MeteredDispatcher
 from mainspring.service.work.upkeep import tidy
 from mainspring.service.work.worker import Pace, Worker
+from mainspring.service.work.workspace_expiry import KEEP, WorkspaceExpiry
 from mainspring.wiring.clearing import CLEAR, Clearing
 from mainspring.wiring.cloning import Cloning
 from mainspring.wiring.environment import served_states
+from mainspring.wiring.expiring import Expiring
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.house import file_content, offer
 from mainspring.wiring.mounts import Mounts
+from mainspring.wiring.outputs import output_source
 from mainspring.wiring.rooms import House
 from mainspring.wiring.runs import Backing, Runs
 from mainspring.wiring.session_skills import SessionSkills
@@ -47,6 +51,8 @@ class Orders:
     model: str | None = None
     """Whatever agents say."""
     keep_audit: timedelta | None = None
+    keep_workspaces: timedelta | None = KEEP
+    """Of sessions that nobody uses; `None`: for ever."""
 
 
 @asynccontextmanager
@@ -75,6 +81,8 @@ async def open_workshop(
                 skills=SessionSkills(Path(ground.settings.workspaces), house.shelves.skills),
                 deltas=ground.deltas,
                 observers=watching.observers,
+                was_removed=partial(_was_removed, house),
+                before_idle=partial(_before_idle, house),
                 after_run=partial(_after_run, house),
             ),
             model=orders.model,
@@ -90,24 +98,70 @@ async def open_workshop(
         worker.register(FIRE, house.calendar.firing.fire)
         worker.register(DELIVER, house.mail.deliveries.deliver)
         worker.register(approval_keeping.TASK, house.talk.approvals.attend)
-        worker.register(CLEAR, Clearing(ground.settings, ground.store.records, bench).clear)
+        clearing = Clearing(ground.settings, ground.store.records, bench)
+        worker.register(CLEAR, clearing.clear)
         keep_audit = orders.keep_audit
         async with running(
             partial(_again, _often(house), _OFTEN_SECONDS),
             partial(
-                _again, [lambda: tidy(ground.store.records, keep_audit=keep_audit)], _DAILY_SECONDS
+                _again,
+                [
+                    lambda: tidy(ground.store.records, keep_audit=keep_audit),
+                    *_expiring(house, orders.keep_workspaces, clearing),
+                ],
+                _DAILY_SECONDS,
             ),
         ):
             yield worker
 
 
+def _expiring(house: House, keep: timedelta | None, clearing: Clearing) -> Sequence[Chore]:
+    if keep is None:
+        return ()
+    ground = house.ground
+    expiry = WorkspaceExpiry(
+        ground.store.records,
+        house.talk.sessions.digests,
+        keep=keep,
+        notify=house.mail.outbox.notify,
+    )
+    return (Expiring(ground.settings, ground.log, expiry, clearing).sweep,)
+
+
+async def _was_removed(house: House, tenant: str, session_id: str) -> bool:
+    expiry = WorkspaceExpiry(house.ground.store.records, house.talk.sessions.digests)
+    known = await expiry.record(tenant, session_id)
+    return known is not None and known.removed_at is not None
+
+
+async def _before_idle(house: House, tenant: str, session: SessionRecord) -> None:
+    """A client that sees the session idle finds the approvals that it waits for and the files that
+    it has handed over."""
+    await _each(
+        session,
+        lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(house, tenant, session),
+    )
+
+
 async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
-    """Each for itself: what is wrong with a webhook is no fault of the run's."""
-    duties: Sequence[Chore] = (
+    await _each(
+        session,
         lambda: house.mail.news.catch_up(tenant, session.id),
         lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(house, tenant, session),
         lambda: offer(house.talk, tenant, session),
     )
+
+
+async def _collect_outputs(house: House, tenant: str, session: SessionRecord) -> None:
+    if isinstance(session.environment, CloudConfig):
+        workspace = Path(house.ground.settings.workspaces) / session.id
+        await house.talk.outputs.collect(tenant, session.id, output_source(workspace))
+
+
+async def _each(session: SessionRecord, *duties: Chore) -> None:
+    """Each for itself: what is wrong with a webhook is no fault of the run's."""
     for duty in duties:
         try:
             await duty()
@@ -128,6 +182,7 @@ def _often(house: House) -> Sequence[Chore]:
         house.mail.deliveries.sweep,
         house.calendar.intake.sweep,
         house.shelves.files.remove_expired,
+        house.gatehouse.repeated.remove_expired,
         house.talk.work.tidy,
         house.talk.approvals.keeper.sweep,
     )

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
@@ -80,6 +80,7 @@ class Bubblewrap:
         sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", site.workspace)]
         for number, (how, path) in enumerate(sources, start=files.next):
             own += [how, str(number), str(path)]
+        own += _aliases(site, [path for _, path in sources])
         argv = (
             *(self.path, *fixed, *own),
             *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(site.workspace)),
@@ -229,6 +230,17 @@ def _scratch(tmp_bytes: int) -> list[str]:
         *("--dev", "/dev", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"),
         *("--size", str(tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"),
     ]
+
+
+def _aliases(site: Site, mounted: Sequence[Path]) -> Iterator[str]:
+    """Links to the workspace, where they are in nobody's way. The root becomes read-only: programs
+    cannot change them."""
+    for alias in site.aliases:
+        is_free = not any(
+            alias.is_relative_to(path) or path.is_relative_to(alias) for path in mounted
+        )
+        if is_free:
+            yield from ("--symlink", str(site.workspace), str(alias))
 
 
 def _identity(files: _Files, workspace: Path) -> Iterator[str]:

@@ -47,6 +47,9 @@ class Site:
     workspace: Path
     state: Path
     """A private folder on the host for this sandbox: its socket and its results."""
+    aliases: tuple[Path, ...] = ()
+    """Paths that lead to the workspace besides its own, where a backend can make links. Links, so
+    that what is hidden and protected in the workspace is so under these names too."""
     share: Path | None = None
     """A folder on the host that programs may read, at its own path."""
     read_only: tuple[Path, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mainspring.capabilities.tools.edit import edit_tool
 from mainspring.capabilities.tools.glob import glob_tool
 from mainspring.capabilities.tools.grep import grep_tool
@@ -12,9 +14,15 @@ from mainspring.core.hands import Workspace
 from mainspring.core.tool import Tool
 
 
-def file_tools(workspace: Workspace, *, ripgrep: str | None = None) -> list[Tool]:
-    """`ripgrep`: where the program is, an absolute path; without it we search ourselves."""
-    files = SessionFiles(workspace)
+def file_tools(
+    workspace: Workspace,
+    *,
+    ripgrep: str | None = None,
+    earlier: Mapping[str, int] | None = None,
+) -> list[Tool]:
+    """`ripgrep`: where the program is, an absolute path; without it we search ourselves.
+    `earlier`: see `SessionFiles`."""
+    files = SessionFiles(workspace, earlier)
     return [
         edit_tool(files),
         glob_tool(files),

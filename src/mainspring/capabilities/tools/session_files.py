@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -53,11 +52,15 @@ Plan: TypeAlias = Callable[[Call], Awaitable[Planned]]
 
 
 class SessionFiles:
-    """What was read is forgotten when the process ends: the model reads it again, which is safe.
-    Unless a person has agreed to the diff: that may have been in another process, days ago."""
+    """What was read is known by its version in this process, and by the time of reading from
+    earlier ones. If a person has agreed to a diff, nothing need have been read: that may have been
+    in another process, days ago."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, earlier: Mapping[str, int] | None = None) -> None:
+        """`earlier`: paths that the session's log says were read or written by an earlier process,
+        and the last moment, in nanoseconds, at which the model knew them."""
         self.workspace = workspace
+        self._earlier = dict(earlier or {})
         self._seen: OrderedDict[tuple[str, str, PurePosixPath], str] = OrderedDict()
 
     async def read(self, call: Call, path: str) -> FileState:
@@ -75,7 +78,10 @@ class SessionFiles:
     def check_read(self, call: Call, path: str, found: FileState) -> None:
         """Raises ToolError: the model does not know what is in this file."""
         seen = self._seen.get(self._key(call, path))
-        if seen is None and not call.is_approved:
+        read_at = self._read_earlier(path) if seen is None else None
+        if read_at is not None and found.changed_ns > read_at:
+            raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
+        if seen is None and read_at is None and not call.is_approved:
             raise ToolError(f"{path} has not been read in this session: read it first")
         if seen not in (None, found.version):
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
@@ -117,11 +123,25 @@ class SessionFiles:
         against what it leads to. With `..` behind a link it is not what it looks like, so then it
         is the path that is meant."""
         path = str(given.get(field) or ".")
-        where = os.path.normpath(os.path.join(str(self.workspace.root), path))
+        where = self.workspace.named(path)
         if ".." in path.split("/"):
             with suppress(HandsError):
                 where = str(self.workspace.locate(path))
         return {**given, field: where}
+
+    def _read_earlier(self, path: str) -> int | None:
+        """When an earlier process last knew the file, under whatever name."""
+        if not self._earlier:
+            return None
+        place = self.workspace.locate(path)
+        times = [time for name, time in self._earlier.items() if self._leads_to(name, place)]
+        return max(times, default=None)
+
+    def _leads_to(self, name: str, place: PurePosixPath) -> bool:
+        try:
+            return self.workspace.locate(name) == place
+        except HandsError:
+            return False
 
     def _note(self, call: Call, path: str, version: str) -> None:
         key = self._key(call, path)

@@ -50,7 +50,9 @@ class Bounds:
         hidden: Collection[str],
         *,
         is_guarded: Callable[[str], bool] = lambda _: False,
+        aliases: Collection[str] = (),
     ) -> None:
+        """`aliases`: absolute paths that mean the first root, whatever is there on the host."""
         self.is_guarded = is_guarded
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
@@ -68,6 +70,8 @@ class Bounds:
             for root, real in zip(roots, self._roots, strict=True)
         }
         known = {**named, **{real: real for real in self._roots}}
+        self._aliases = frozenset(map(parts_of, aliases)) - known.keys()
+        known |= dict.fromkeys(self._aliases, self._roots[0])
         self._known = sorted(known.items(), key=lambda known: -len(known[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
         self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
@@ -98,6 +102,16 @@ class Bounds:
             if steps[: len(known)] == known:
                 return Place(root, list(steps[len(known) :]))
         raise OutsideWorkspace(f"{shown(path)} is outside the workspace {absolute(self.main)}")
+
+    def named(self, path: str) -> str:
+        """The absolute path as text, without aliases: rules are held against this name."""
+        named = os.path.normpath(os.path.join(absolute(self.main), path))
+        steps = parts_of(named)
+        for known, _ in self._known:  # a root that lies below an alias comes before it
+            if steps[: len(known)] == known:
+                is_alias = known in self._aliases
+                return absolute((*self.main, *steps[len(known) :])) if is_alias else named
+        return named
 
     def is_hidden(self, parts: Parts) -> bool:
         """Whether this very path is hidden; whoever descends asks at every step."""

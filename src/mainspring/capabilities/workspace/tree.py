@@ -54,9 +54,13 @@ class Tree:
         extra: Sequence[Root] = (),
         read_only: bool = False,
         is_guarded: Callable[[str], bool] = lambda _: False,
+        aliases: Collection[str] = (),
     ) -> None:
         self.bounds = Bounds(
-            [Root(path=root, read_only=read_only), *extra], hidden, is_guarded=is_guarded
+            [Root(path=root, read_only=read_only), *extra],
+            hidden,
+            is_guarded=is_guarded,
+            aliases=aliases,
         )
 
     @property
@@ -65,6 +69,9 @@ class Tree:
 
     def locate(self, path: str) -> PurePosixPath:
         return located(self.bounds, path)
+
+    def named(self, path: str) -> str:
+        return self.bounds.named(path)
 
     def open_file(self, path: str) -> int:
         with reached(self.bounds, path) as spot:
@@ -115,7 +122,7 @@ class Tree:
             look = Look(mode) if there is None else _look(there, mode)
             put_file(folder, spot.name, fill, look)
             now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)
-            return _state(content, now.st_mode)
+            return _state(content, now)
 
     def _walk(self, path: str, limit: int, depth: int, skip: Collection[str]) -> list[Entry]:
         with reached(self.bounds, path) as spot:
@@ -145,12 +152,16 @@ def _read(spot: Spot, path: str, max_bytes: int) -> FileState:
         raise FileRefused(
             f"{shown(path)} is too large: {size:,} bytes, and {max_bytes:,} are read at most"
         )
-    return _state(content, state.st_mode)
+    return _state(content, state)
 
 
-def _state(content: bytes, mode: int) -> FileState:
-    version = _version(hashlib.sha256(content).digest(), mode)
-    return FileState(content=content, version=version, mode=stat.S_IMODE(mode))
+def _state(content: bytes, state: os.stat_result) -> FileState:
+    return FileState(
+        content=content,
+        version=_version(hashlib.sha256(content).digest(), state.st_mode),
+        mode=stat.S_IMODE(state.st_mode),
+        changed_ns=max(state.st_mtime_ns, state.st_ctime_ns),
+    )
 
 
 def _version(digest: bytes, mode: int) -> str:

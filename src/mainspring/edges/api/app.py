@@ -19,12 +19,14 @@ from mainspring.core import ids
 from mainspring.core.errors import MainspringError, RateLimited
 from mainspring.edges.api.connections import ConnectionLimits, discard_rest, limited_runner
 from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
+from mainspring.edges.api.idempotency import Act, Idempotency, fingerprint
 from mainspring.edges.api.listening import bind
 from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import Call, Route
 from mainspring.service.access.door import Decoded
 from mainspring.service.access.knock import Admission, Knock, client_address, joined
 from mainspring.service.access.principal import Principal
+from mainspring.service.access.repeated_requests import RepeatedRequests
 from mainspring.service.keeping.about import about
 
 _LOG = logging.getLogger("mainspring.api")
@@ -105,6 +107,7 @@ class Api:
         witness: Witness = unwitnessed,
         proxies: frozenset[str] = frozenset(),
         limits: ConnectionLimits | None = None,
+        repeated: RepeatedRequests | None = None,
     ) -> None:
         """`proxies` are the addresses of our own, whose `x-forwarded-for` is believed."""
         self.routes = tuple(routes)
@@ -112,6 +115,7 @@ class Api:
         self._witness = witness
         self._proxies = proxies
         self._limits = limits or ConnectionLimits()
+        self._idempotency = Idempotency(repeated)
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
@@ -187,8 +191,9 @@ class Api:
             body=body,
             request=request,
             require_welcome=partial(self._require_welcome, exchange.knock, route),
+            once=lambda print_, act: self._once(exchange, print_, lambda _: act()),
         )
-        answer = await route.handle(call)
+        answer = await self._handled(exchange, call)
         if isinstance(answer, web.StreamResponse):
             return answer
         exchange.made = getattr(answer, "id", None)
@@ -196,6 +201,24 @@ class Api:
             status=route.status,
             body=_ENCODER.encode(answer),
             content_type="application/json",
+        )
+
+    async def _handled(self, exchange: _Exchange, call: Call[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
+        route = exchange.route
+        assert route is not None
+        if route.upload is not None or self._idempotency.key(route, exchange.request) is None:
+            return await route.handle(call)
+        return await self._once(
+            exchange,
+            fingerprint(call.query, call.body),
+            lambda attempt_id: route.handle(replace(call, attempt_id=attempt_id)),
+        )
+
+    async def _once(self, exchange: _Exchange, print_: str, act: Act) -> Any:  # noqa: ANN401 (any route's)
+        assert exchange.route is not None
+        assert exchange.who is not None
+        return await self._idempotency.once(
+            exchange.who, exchange.route, exchange.request, print_, act
         )
 
     async def _require_welcome(self, knock: Knock, route: Route) -> None:

@@ -15,6 +15,7 @@ from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes
 from mainspring.edges.api.routes.extensions import CostRoutes, InsightRoutes, PolicyRoutes
 from mainspring.edges.api.routes.files import FileRoutes
+from mainspring.edges.api.routes.front_page import FrontPageRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
@@ -49,6 +50,7 @@ def routes_of(house: House, *more: Route) -> tuple[Route, ...]:
         *_mail(house.mail),
         *_gatehouse(house.gatehouse),
         *_insights(house),
+        *FrontPageRoutes(__version__).routes(),
         *more,
     )
     return (*routes, *OpenApiRoutes(routes, __version__).routes())

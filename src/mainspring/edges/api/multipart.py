@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -42,6 +43,17 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Form:
     parts: Sequence[Part]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what was sent; how it was parted differs from one try to the next."""
+        digest = hashlib.sha256()
+        for part in self.parts:
+            content = hashlib.sha256(part.content).hexdigest()
+            digest.update(
+                f"{part.name!r} {part.filename!r} {part.media_type!r} {content}\n".encode()
+            )
+        return digest.hexdigest()
 
     def files(self, name: str) -> list[Part]:
         return [part for part in self.parts if part.name == name]

@@ -105,7 +105,7 @@ def operation_id(route: Route) -> str:
 def _tag(route: Route) -> str:
     """The first thing that its path names."""
     words = [word for word in route.path.split("/") if word not in ("", "v1", "mainspring")]
-    return words[0].partition(".")[0]
+    return words[0].partition(".")[0] if words else "page"
 
 
 def _operation(route: Route, schemas: Schemas) -> Schema:

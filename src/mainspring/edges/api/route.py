@@ -40,6 +40,12 @@ class Call(Generic[Q, B]):
     def tenant(self) -> str:
         return self.who.tenant
 
+    once: Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+    """For uploads, which the handler reads itself: does it, or gives the answer of an earlier one
+    with the same `Idempotency-Key` and fingerprint."""
+    attempt_id: str | None = None
+    """The same for every attempt at this request, if its client has chosen an `Idempotency-Key`."""
+
     def __getitem__(self, name: str) -> str:
         """A part of the path."""
         return self.path[name]
@@ -69,6 +75,8 @@ class Route:
     session in the path it need not say so; the doorkeeper looks."""
     for_worker_keys: bool = False
     """The key of a self-hosted worker may ask it, for its environment and the sessions in it."""
+    has_own_keys: bool = False
+    """Its handler sees to `Idempotency-Key` itself."""
     is_extension: bool = False
     """Ours; the Managed Agents API does not have it."""
     media_type: str = "application/json"

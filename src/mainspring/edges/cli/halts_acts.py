@@ -9,9 +9,10 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, minute
 from mainspring.log.records import Records
+from mainspring.service.access.existing_ids import check_exist
 from mainspring.service.access.halts import EVERYBODY, SECONDS, CreateHalt, Halt, Halts
-from mainspring.service.access.tenants import Tenants
-from mainspring.service.describing.agents import Agents
+from mainspring.service.access.named_ids import ids_in
+from mainspring.service.access.tenants import ROOT, Tenants
 
 
 async def halt(
@@ -20,9 +21,9 @@ async def halt(
     tenant, agent_id = scope
     async with operating(settings, is_new=True) as operator:
         asked = CreateHalt(agent_id=agent_id, reason=reason)
+        await _check_exists(operator.records, tenant, asked)
         made = await Halts(operator.records).halt(tenant, operator.of(tenant), asked)
         await operator.note(tenant, "halt", made.id)
-        missing = await _missing(operator.records, made)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(made))
@@ -30,24 +31,17 @@ async def halt(
         screen.line(("stopped ", "green"), (_named(made), "bold"))
         note = f"workers know within {SECONDS:.0f} s"
         Screen(settings, stderr=True).whole((note, "dim"))
-    if missing is not None:
-        warning = f"{missing}: this stops nothing if the id is misspelled"
-        Screen(settings, stderr=True).whole((warning, "yellow"))
     return 0
 
 
-async def _missing(records: Records, halt: Halt) -> str | None:
-    """In words, if what was stopped is not there: whoever misspelled it must not feel safe."""
-    if halt.tenant_id == EVERYBODY:
-        return None
-    try:
-        if halt.agent_id is None:
-            await Tenants(records).get(halt.tenant_id)
-        else:
-            await Agents(records).get(halt.tenant_id, halt.agent_id)
-    except NotFound as error:
-        return str(error)
-    return None
+async def _check_exists(records: Records, tenant: str, asked: CreateHalt) -> None:
+    """Raises: NotFound: a halt of what does not exist stops nothing."""
+    tenants = Tenants(records)
+    if tenant == ROOT:
+        await tenants.ensure_root()
+    if tenant != EVERYBODY:
+        await tenants.get(tenant)
+    await check_exist(records, tenant, ids_in(asked, CreateHalt))
 
 
 async def resume(settings: Settings, *, scope: tuple[str, str | None], json: bool) -> int:

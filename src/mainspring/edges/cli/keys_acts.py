@@ -12,7 +12,9 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.operating import operating
 from mainspring.edges.cli.render import Screen, minute
+from mainspring.service.access.existing_ids import check_exist
 from mainspring.service.access.keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.access.named_ids import ids_in
 from mainspring.service.access.principal import Role
 from mainspring.service.access.tenants import ROOT, Tenants
 from mainspring.service.keeping.drawer import Listing
@@ -38,20 +40,19 @@ async def create(settings: Settings, *, tenant: str, asked: Asked, json: bool) -
         if tenant == ROOT:
             await tenants.ensure_root()
         await tenants.get(tenant)
-        made = await Keys(operator.records).create(
-            operator.of(tenant),
-            CreateKey(
-                name=asked.name,
-                role=asked.role,
-                agent_id=asked.agent_id,
-                grants=asked.grants,
-                environment_id=asked.environment_id,
-                lent_to=asked.lent_to,
-                expires_at=expires,
-                requests_per_minute=asked.requests_per_minute,
-                daily_budget_usd=asked.daily_budget_usd,
-            ),
+        new = CreateKey(
+            name=asked.name,
+            role=asked.role,
+            agent_id=asked.agent_id,
+            grants=asked.grants,
+            environment_id=asked.environment_id,
+            lent_to=asked.lent_to,
+            expires_at=expires,
+            requests_per_minute=asked.requests_per_minute,
+            daily_budget_usd=asked.daily_budget_usd,
         )
+        await check_exist(operator.records, tenant, ids_in(new, CreateKey))
+        made = await Keys(operator.records).create(operator.of(tenant), new)
         await operator.note(tenant, "keys create", made.id)
     _show_new(settings, made, json=json)
     return 0

@@ -64,6 +64,15 @@ AuditDays = Annotated[
         help="Forget what the audit has that is older. [default: nothing is forgotten]",
     ),
 ]
+WorkspaceDays = Annotated[
+    int,
+    typer.Option(
+        "--keep-workspaces-days",
+        min=0,
+        metavar="DAYS",
+        help="Remove workspaces that no session has used for so long; 0 keeps them.",
+    ),
+]
 Issuers = Annotated[
     str | None,
     typer.Option(
@@ -118,6 +127,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
     level: Level = None,
     form: Form = "auto",
     audit_days: AuditDays = None,
+    workspace_days: WorkspaceDays = 30,
     oidc: Issuers = None,
     proxies: Proxies = None,
     networks: Networks = None,
@@ -146,6 +156,7 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
                 level=level,
                 form=form,
                 audit_days=audit_days,
+                workspace_days=workspace_days,
                 networks=tuple(networks or ()),
                 user=user,
                 allow_root=allow_root,
@@ -163,6 +174,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     level: Level = None,
     form: Form = "auto",
     audit_days: AuditDays = None,
+    workspace_days: WorkspaceDays = 30,
     networks: Networks = None,
     user: User = None,
     allow_root: AllowRoot = False,
@@ -183,6 +195,7 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
             level=level,
             form=form,
             audit_days=audit_days,
+            workspace_days=workspace_days,
             networks=tuple(networks or ()),
             user=user,
             allow_root=allow_root,

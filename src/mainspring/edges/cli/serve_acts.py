@@ -81,6 +81,7 @@ class Work:
     level: str | None
     form: str
     audit_days: int | None
+    workspace_days: int
     networks: tuple[str, ...]
     user: str | None
     allow_root: bool
@@ -118,6 +119,7 @@ async def serve(settings: Settings, *, asked: Serve) -> int:
                 access_log,
             ),
             proxies=proxies,
+            repeated=house.gatehouse.repeated,
         )
         async with serving(api.application(), ports.api) as url:
             # not before it can be shown: a start that fails would take it along
@@ -172,11 +174,12 @@ class _Premises:
         )
 
     async def work(self) -> None:
-        days = self.asked.audit_days
+        days, kept = self.asked.audit_days, self.asked.workspace_days
         orders = Orders(
             pace=Pace(concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds),
             model=self.asked.model,
             keep_audit=None if days is None else timedelta(days=days),
+            keep_workspaces=timedelta(days=kept) if kept else None,
         )
         async with open_workshop(
             self.house, self.telemetry, orders, beat=self.pulse.beat

@@ -253,8 +253,7 @@ class Crew:
         if not waiting or set(waiting) <= set(known):
             return ended
         whole = Ended("requires_action", waiting_for=(*known, *waiting))
-        main.note(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
-        await main.commit()
+        await main.note_idle(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
         return whole
 
     def _is_apart(self, member: Member) -> bool:

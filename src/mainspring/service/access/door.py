@@ -24,6 +24,7 @@ from mainspring.core.errors import (
     Unauthenticated,
 )
 from mainspring.log.records import Records
+from mainspring.service.access.existing_ids import check_exist
 from mainspring.service.access.halts import Halts
 from mainspring.service.access.keys import MAX_SECRET, Key, Keys, digest_of
 from mainspring.service.access.knock import Admission, Knock
@@ -91,6 +92,7 @@ class Door:
         clock: Clock = clocks.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._records = records
         self._keys = Keys(records, clock=clock)
         self._rates = rates or Rates()
         self._scope = Scope(records)
@@ -206,12 +208,15 @@ class Door:
     async def check_named(
         self, who: Principal, path: Mapping[str, str], query: Decoded, body: Decoded
     ) -> None:
-        """Whether it may name what it does in its query and body.
+        """Whether it may name what it does in its query and body, and whether what the body names
+        exists. A query only chooses from what there is.
 
         Raises: Forbidden, NotFound.
         """
+        named = ids_in(*body)
         if who.agent_id is not None or who.environment_id is not None:
-            await self._scope.check_ids(who, path, [*ids_in(*query), *ids_in(*body)])
+            await self._scope.check_ids(who, path, [*ids_in(*query), *named])
+        await check_exist(self._records, who.tenant, named)
 
     async def _check_halts(self, who: Principal) -> None:
         """People must still be able to look and to mend; what is stopped must do nothing."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, inspect
 
-from mainspring.core.ids import KIND
+from mainspring.core.ids import KIND, MAY_BE_GONE
 
 _IN_PATHS = {
     "agent_id": "agent",
@@ -45,6 +45,8 @@ class NamedId(NamedTuple):
     id: str
     where: str
     """As `resources[0].file_id`."""
+    may_be_gone: bool = False
+    """It need not exist: it is named to undo something."""
 
 
 def ids_in_path(path: Mapping[str, str]) -> list[NamedId]:
@@ -63,16 +65,20 @@ def ids_in(value: object, type_: object) -> list[NamedId]:
 
 def kind_of(info: inspect.Type) -> str | None:
     """What a text of this type is the id of, if it is one."""
+    return _extra(info).get(KIND)
+
+
+def _extra(info: inspect.Type) -> dict[str, Any]:
     if not isinstance(info, inspect.Metadata):
-        return None
-    extra = cast("dict[str, str] | None", info.extra)  # pyright: ignore[reportUnknownMemberType]
-    return (extra or {}).get(KIND)
+        return {}
+    extra = cast("dict[str, Any] | None", info.extra)  # pyright: ignore[reportUnknownMemberType]
+    return extra or {}
 
 
 def _found(value: Any, info: inspect.Type, where: str) -> Iterator[NamedId]:  # noqa: ANN401 (JSON)
     kind = kind_of(info)
     if kind is not None and isinstance(value, str):
-        yield NamedId(kind, value, where)
+        yield NamedId(kind, value, where, bool(_extra(info).get(MAY_BE_GONE)))
     elif isinstance(info, inspect.Metadata):
         yield from _found(value, info.type, where)
     elif isinstance(info, inspect.UnionType):

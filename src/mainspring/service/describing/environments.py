@@ -21,6 +21,8 @@ from mainspring.service.keeping.page import Page
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Hosts = Annotated[tuple[str, ...], Meta(max_length=256)]
 PackageList: TypeAlias = tuple[str, ...]
+Scope: TypeAlias = Literal["organization"]
+"""Who sees an environment: everybody in its workspace. There is no other."""
 
 
 class Unrestricted(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
@@ -63,8 +65,9 @@ class Environment(Struct, frozen=True, kw_only=True):
     config: Config
     created_at: datetime
     updated_at: datetime
-    description: str = ""
+    description: str | None = None
     metadata: Metadata = {}
+    scope: Scope = "organization"
     archived_at: datetime | None = None
     type: Literal["environment"] = "environment"
 
@@ -74,13 +77,15 @@ class CreateEnvironment(Struct, frozen=True, kw_only=True):
     config: Config | None = None
     description: str | None = None
     metadata: Metadata = {}
+    scope: Literal["organization", "account"] | None = None
 
 
 class UpdateEnvironment(Struct, frozen=True, kw_only=True):
-    name: Name | UnsetType = UNSET
-    config: Config | UnsetType = UNSET
+    name: Name | UnsetType | None = UNSET
+    config: Config | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
     metadata: MetadataPatch | UnsetType = UNSET
+    scope: Literal["organization", "account"] | UnsetType | None = UNSET
 
 
 class Environments:
@@ -96,7 +101,8 @@ class Environments:
         self._new_id = new_id
 
     async def create(self, tenant: str, asked: CreateEnvironment) -> Environment:
-        """Raises: AlreadyThere: the name is taken."""
+        """Raises: AlreadyThere: the name is taken. InvalidInput: nobody else can be kept out."""
+        _check_scope(asked.scope)
         now = self._clock()
         return await self._drawer.put(
             tenant,
@@ -104,7 +110,7 @@ class Environments:
                 id=self._new_id("env"),
                 name=asked.name,
                 config=asked.config or CloudConfig(),
-                description=asked.description or "",
+                description=asked.description,
                 metadata=asked.metadata,
                 created_at=now,
                 updated_at=now,
@@ -119,19 +125,20 @@ class Environments:
     ) -> Environment:
         """Sessions that were made with it go on as it was for them.
 
-        Raises: InvalidInput: it would become an environment of the other kind.
+        Raises: InvalidInput: it would become an environment of the other kind, or one account's.
         """
+        _check_scope(asked.scope)
 
         def change(known: Environment) -> Environment:
-            config = known.config if asked.config is UNSET else asked.config
+            config = asked.config or known.config
             if type(config) is not type(known.config):
                 raise InvalidInput("config.type: an environment stays what it is; make another")
             return replace(
                 known,
-                name=known.name if asked.name is UNSET else asked.name,
+                name=asked.name or known.name,
                 config=config,
                 description=(
-                    known.description if asked.description is UNSET else asked.description or ""
+                    known.description if asked.description is UNSET else asked.description
                 ),
                 metadata=patched(known.metadata, _without_empty(asked.metadata)),
                 updated_at=self._clock(),
@@ -153,6 +160,11 @@ class Environments:
 
     async def page(self, tenant: str, listing: Listing) -> Page[Environment]:
         return await self._drawer.page(tenant, listing)
+
+
+def _check_scope(scope: str | UnsetType | None) -> None:
+    if scope == "account":
+        raise InvalidInput("scope: an environment is visible to the whole workspace: organization")
 
 
 def _without_empty(patch: MetadataPatch | UnsetType) -> MetadataPatch | UnsetType:

@@ -55,6 +55,8 @@ class NewFile:
     expires_in_seconds: int | None = None
     session_id: str | None = None
     """The session that it belongs to."""
+    id: str | None = None
+    """For who may come again with the same file; else a new one."""
 
 
 class Files:
@@ -73,14 +75,14 @@ class Files:
         self._new_id = new_id
 
     async def create(self, tenant: str, new: NewFile) -> File:
-        """Raises: InvalidInput, TooLarge."""
+        """Raises: InvalidInput, TooLarge, AlreadyThere: with this `id`."""
         if len(new.content) > self.max_bytes:
             raise TooLarge(f"a file has {self.max_bytes} bytes at most")
         now = self._clock()
         mime_type = clean_type(new.mime_type, new.filename)
         lifetime = new.expires_in_seconds
         file = File(
-            id=self._new_id("file"),
+            id=new.id or self._new_id("file"),
             created_at=now,
             filename=clean_name(new.filename, mime_type),
             mime_type=mime_type,

@@ -37,6 +37,8 @@ EventType: TypeAlias = Literal[
     "environment.updated",
     "mainspring.approval_escalated",
     "mainspring.approval_expired",
+    "mainspring.workspace_expiring",
+    "mainspring.workspace_removed",
     "memory_store.archived",
     "memory_store.created",
     "memory_store.deleted",

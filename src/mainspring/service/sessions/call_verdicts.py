@@ -112,12 +112,30 @@ async def _learn(
     after = min(verdict.seq for verdict in known.values())
     types = [str(kind.__struct_config__.tag) for kind in kinds]
     soon = _following(log, session_id, after, types, size=4 * len(known) + _AHEAD)
+    undecided = dict(sorted(known.items(), key=lambda item: item[1].seq))
     async with aclosing(soon) as later:
         async for event in later:
-            if all(is_enough(verdict) or verdict.is_closed for verdict in known.values()):
+            if not undecided:
                 return
             if handler := kinds.get(type(event.payload)):
-                handler(known, event, event.payload)
+                handler(undecided, event, event.payload)
+                _set_aside(undecided, known, event.seq, is_enough)
+    known.update(undecided)
+
+
+def _set_aside(
+    undecided: _Open, known: _Open, upto: int, is_enough: Callable[[Verdict], bool]
+) -> None:
+    """Calls of which enough is known now. Only those before an event can have changed by it, so
+    that the price of a page does not grow with the square of its calls."""
+    decided: list[str] = []
+    for id_, verdict in undecided.items():
+        if verdict.seq >= upto:
+            break
+        if is_enough(verdict) or verdict.is_closed:
+            decided.append(id_)
+    for id_ in decided:
+        known[id_] = undecided.pop(id_)
 
 
 async def _following(
@@ -197,7 +215,9 @@ def _forked(
 
 def _of_thread(known: _Open, event: Event, thread_id: str, **changes: bool) -> None:
     for id_, verdict in known.items():
-        if verdict.thread_id == thread_id and verdict.seq < event.seq:
+        if verdict.seq >= event.seq:
+            return  # calls are in the order of the log
+        if verdict.thread_id == thread_id:
             known[id_] = replace(verdict, **changes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,15 +19,14 @@ from mainspring.core.events import (
     UserToolConfirmation,
     UserToolResult,
 )
-from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
-from mainspring.log.upcast import read_payload
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.answering import Leave, answer_client_id, answered_by, is_answer
 from mainspring.service.approvals.speakers import Speakers
 from mainspring.service.describing.environments import SelfHostedConfig
 from mainspring.service.keeping.drawer import Drawer, Tabs
 from mainspring.service.sessions.digest import Call, SessionDigest, result_of
+from mainspring.service.sessions.earlier_answers import EarlierAnswers, another_answer, answer_key
 from mainspring.service.sessions.record import ACCEPTED_KIND, Accepted
 from mainspring.service.sessions.sending_content import prepared, sparing
 from mainspring.service.sessions.sending_params import (
@@ -42,9 +41,10 @@ from mainspring.service.sessions.surroundings import Surroundings
 from mainspring.service.sessions.view import Standing
 from mainspring.service.sessions.wire_events import Wire, WireEvent
 
-_ANSWERS = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
 _GIVEN_BEFORE = "Idempotency-Key: it was given with another event before"
+_RESULT = "result"
+"""How client ids of results begin: an inbox takes one result for a call."""
 _SPOKEN = UserMessage | UserDefineOutcome | SystemMessage
 
 
@@ -72,26 +72,30 @@ class Sending:
         key: str | None = None,
     ) -> list[WireEvent]:
         """Put events into the inbox and have the session woken. With a `key`, the same request may
-        be made again: it is done once.
+        be made again: it is done once. An answer to a call is taken once without a key too.
 
         Raises: NotFound, InvalidInput, Forbidden: they may not send this, or approve what they
-            would.
+            would. Stale: a call has been answered already, with another answer.
         """
         _check_sender(who, asked)
         standing = await self._sessions.find(who, session_id)
-        check_open(standing)
         await self._check_leave(who, standing, asked)
         around = sparing(self._sessions.premises.around)
         payloads = [
             await self._payload(who, standing, around, each, f"events[{index}]")
             for index, each in enumerate(asked)
         ]
-        accepted = await self._accepted_as(who.tenant, standing, payloads, key)
+        repeated = await self._repeated(standing, payloads)
+        if len(repeated) < len(payloads):
+            check_open(standing)
+        accepted = await self._accepted_as(
+            who.tenant, standing, payloads, key=key, repeated=frozenset(repeated)
+        )
         if accepted.about != tuple(map(_about, payloads)):
             raise InvalidInput(_GIVEN_BEFORE)
         if any(isinstance(each, _SPOKEN) for each in payloads):
             await self._speakers.note(who, standing.record)
-        items = await self._submit(who, standing, payloads, accepted)
+        items = await self._submit(who, standing, payloads, accepted, repeated)
         main = standing.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
 
@@ -116,8 +120,36 @@ class Sending:
             askings = {call_id: call[1].asked for call_id, call in found.items() if call}
             await self._leave.check(who, standing.record, askings)
 
+    async def _repeated(
+        self, standing: Standing, payloads: Sequence[ClientPayload]
+    ) -> dict[int, InboxItem]:
+        """By index, the answers that the session has already, as they were given.
+
+        Raises: Stale: one of them was given differently.
+        """
+        keys = {at: key for at, each in enumerate(payloads) if (key := answer_key(each))}
+        if not keys:
+            return {}
+        answers = EarlierAnswers(self._sessions.log, standing.record.id)
+        earlier = await answers.pending()
+        earlier |= await answers.logged(
+            key
+            for index, key in keys.items()
+            if key not in earlier and not _is_open(standing.digest, payloads[index])
+        )
+        repeated = {index: earlier[key] for index, key in keys.items() if key in earlier}
+        for index, item in repeated.items():
+            answers.check_same(item, payloads[index])
+        return repeated
+
     async def _accepted_as(
-        self, tenant: str, standing: Standing, payloads: Sequence[ClientPayload], key: str | None
+        self,
+        tenant: str,
+        standing: Standing,
+        payloads: Sequence[ClientPayload],
+        *,
+        key: str | None,
+        repeated: Collection[int],
     ) -> Accepted:
         """What was made of the request before, or is now that it has been checked."""
         session_id = standing.record.id
@@ -127,10 +159,7 @@ class Sending:
                 return await self._accepted.get(tenant, id_)
             except NotFound:
                 pass
-        answered = frozenset[str]()
-        if any(payload_type(each) in _ANSWERS for each in payloads):
-            answered = await _answered(self._sessions.log, session_id)
-        check_fit(standing, payloads, answered)
+        check_fit(standing, payloads, repeated)
         client_ids = tuple(
             _client_id(standing.digest, payload) or (f"{id_}:{index}" if id_ else None)
             for index, payload in enumerate(payloads)
@@ -150,22 +179,24 @@ class Sending:
         standing: Standing,
         payloads: Sequence[ClientPayload],
         accepted: Accepted,
+        repeated: Mapping[int, InboxItem],
     ) -> list[InboxItem]:
+        new = [index for index in range(len(payloads)) if index not in repeated]
         try:
-            return await self._sessions.submit(
+            items = await self._sessions.submit(
                 who,
                 standing.record.id,
-                *payloads,
-                client_ids=accepted.client_ids,
-                thread_ids=[_addressee(standing.digest, payload) for payload in payloads],
+                *(payloads[index] for index in new),
+                client_ids=[accepted.client_ids[index] for index in new],
+                thread_ids=[_addressee(standing.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
-            if not is_answer(error.client_id):
+            kind, _, rest = error.client_id.partition(":")
+            if not is_answer(error.client_id) and kind != _RESULT:
                 raise InvalidInput(_GIVEN_BEFORE) from error
-            call_id = error.client_id.split(":")[1]
-            raise InvalidInput(
-                f"{call_id} has been answered already, by somebody else: the first answer counts"
-            ) from error
+            raise another_answer(rest.partition(":")[0]) from error
+        submitted = dict(zip(new, items, strict=True)) | dict(repeated)
+        return [submitted[index] for index in range(len(payloads))]
 
 
 def _check_sender(who: Principal, asked: Sequence[SentEvent]) -> None:
@@ -189,24 +220,34 @@ def _signed(payload: ClientPayload, who: Principal) -> ClientPayload:
 
 
 def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    if call_id := result_of(payload):
+        return f"{_RESULT}:{call_id}"
     if not isinstance(payload, UserToolConfirmation):
         return None
     found = digest.call(payload.tool_use_id)
     return None if found is None else answer_client_id(payload.tool_use_id, found[1].asked)
 
 
+def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
+    """Whether the call that it answers waits for such an answer now."""
+    if isinstance(payload, UserToolConfirmation):
+        found = digest.call(payload.tool_use_id)
+        return found is not None and found[1].is_asked
+    return digest.call(result_of(payload) or "") is not None
+
+
 def check_fit(
-    standing: Standing, payloads: Sequence[ClientPayload], answered: frozenset[str]
+    standing: Standing, payloads: Sequence[ClientPayload], repeated: Collection[int]
 ) -> None:
-    """Whether the session can take them, in this order. `answered`: calls that have an answer
-    which was not taken up yet.
+    """Whether the session can take them, in this order. `repeated`: the indexes of answers that it
+    has already.
 
     Raises: InvalidInput.
     """
-    given = set(answered)
+    given = set[str]()
     for index, payload in enumerate(payloads):
         where = f"events[{index}]"
-        call_id = _check_one(standing, payload, where)
+        call_id = None if index in repeated else _check_one(standing, payload, where)
         if isinstance(payload, SystemMessage):
             _check_accompanying(payloads, index, where)
         if call_id is None:
@@ -328,15 +369,3 @@ def _request_id(session_id: str, key: str) -> str:
     if not 1 <= len(key) <= 255 or not key.isascii():
         raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
     return hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()
-
-
-async def _answered(log: SessionLog, session_id: str) -> frozenset[str]:
-    """Calls whose answers wait in the inbox."""
-    answered: set[str] = set()
-    for item in await log.store.pending(session_id, types=_ANSWERS):
-        payload = read_payload(item.type, item.body, item.version)
-        if isinstance(payload, UserToolConfirmation):
-            answered.add(payload.tool_use_id)
-        elif call_id := result_of(payload):
-            answered.add(call_id)
-    return frozenset(answered)

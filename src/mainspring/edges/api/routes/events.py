@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from mainspring.edges.api.idempotency import IDEMPOTENCY_KEY
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.keeping.page import Page
 from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
@@ -14,8 +15,6 @@ from mainspring.service.sessions.sending import Sending
 from mainspring.service.sessions.sending_params import SendEvents
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.wire_events import View, WireEvent
-
-IDEMPOTENCY_KEY = "idempotency-key"
 
 
 class SentEvents(Struct, frozen=True, kw_only=True):
@@ -38,6 +37,7 @@ class EventRoutes:
                 summary="Send events to a session",
                 body=SendEvents,
                 answer=SentEvents,
+                has_own_keys=True,
                 role="user",
                 for_agent_keys=True,
                 for_worker_keys=True,

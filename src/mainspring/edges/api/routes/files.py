@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import Forbidden, InvalidInput
 from mainspring.core.ids import FileId, SessionId
 from mainspring.edges.api.attachment import attachment
 from mainspring.edges.api.multipart import MULTIPART, Form, Uploads, read_form
@@ -64,6 +64,7 @@ class FileRoutes:
                 summary="List files",
                 query=ListFiles,
                 answer=Page[File],
+                for_agent_keys=True,
             ),
             Route(
                 method="GET",
@@ -71,6 +72,7 @@ class FileRoutes:
                 handle=self.get,
                 summary="Look at what a file is",
                 answer=File,
+                for_agent_keys=True,
             ),
             Route(
                 method="GET",
@@ -78,6 +80,7 @@ class FileRoutes:
                 handle=self.download,
                 summary="Download a file",
                 media_type="*/*",
+                for_agent_keys=True,
             ),
             Route(
                 method="DELETE",
@@ -93,10 +96,13 @@ class FileRoutes:
         max_bytes = self.files.max_bytes
         async with self.uploads.room(call.tenant):
             form = await read_form(call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
-            return await self.files.create(call.tenant, _new_file(form))
+            new = _new_file(form)
+            return await call.once(form.fingerprint, lambda: self.files.create(call.tenant, new))
 
     async def list(self, call: Call[ListFiles, Nothing]) -> Page[File]:
         query = call.query
+        if call.who.agent_id is not None and query.scope_id is None and query.ids is None:
+            raise Forbidden("scope_id: a key for one agent lists the files of one session")
         if query.ids is None:
             return await self.files.page(
                 call.tenant,

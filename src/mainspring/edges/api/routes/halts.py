@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from mainspring.core.ids import AgentId
+from mainspring.core.ids import FormerAgentId
 from mainspring.edges.api.route import Call, Nothing, Route
 from mainspring.service.access.halts import CreateHalt, Halt, Halts
 from mainspring.service.keeping.page import Page
 
 
 class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    agent_id: AgentId | None = None
+    agent_id: FormerAgentId | None = None
     """`None`: the halt of the whole tenant."""
 
 

@@ -98,7 +98,10 @@ class SessionRoutes:
 
     async def create(self, call: Call[Nothing, CreateSession]) -> SessionObject:
         return await self.sessions.create(
-            call.who, call.body, origin=Origin(type="api", id=call.who.key_id)
+            call.who,
+            call.body,
+            origin=Origin(type="api", id=call.who.key_id),
+            key=call.attempt_id,
         )
 
     async def list(self, call: Call[ListSessions, Nothing]) -> TwoWayPage[SessionObject]:

@@ -147,7 +147,10 @@ class SkillRoutes:
     async def create(self, call: Call[Nothing, Nothing]) -> Skill:
         form = await self._form(call.request)
         name = _display_name(form.field("display_name"))
-        return await self.skills.create(call.tenant, _uploads(form), name)
+        uploads = _uploads(form)
+        return await call.once(
+            form.fingerprint, lambda: self.skills.create(call.tenant, uploads, name)
+        )
 
     async def list(self, call: Call[ListSkills, Nothing]) -> Page[Skill]:
         query = call.query
@@ -163,8 +166,12 @@ class SkillRoutes:
         return DeletedSkill(id=call["skill_id"])
 
     async def create_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
-        uploads = _uploads(await self._form(call.request))
-        return await self.skills.add_version(call.tenant, call["skill_id"], uploads)
+        form = await self._form(call.request)
+        uploads = _uploads(form)
+        return await call.once(
+            form.fingerprint,
+            lambda: self.skills.add_version(call.tenant, call["skill_id"], uploads),
+        )
 
     async def list_versions(self, call: Call[ListSkillVersions, Nothing]) -> Page[SkillVersion]:
         query = call.query

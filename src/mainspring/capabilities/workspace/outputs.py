@@ -1,0 +1,120 @@
+"""The files that a session hands over: what stands in the folder `outputs` of its workspace.
+
+The session's programs may change the folder while it is read, and swap links in. So everything is
+opened by descriptors and through no link, and what was checked is what is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.core.openat import open_absolute, open_beneath
+
+FOLDER = "outputs"
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_MAX_DEPTH = 16
+_MAX_ENTRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    path: str
+    """Below the folder `outputs`."""
+    stamp: str
+    """Changes whenever the file does; programs cannot set it to an earlier value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file as it was read."""
+
+    content: bytes
+    sha256: str
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file that is not handed over, and why."""
+
+    reason: str
+
+
+def make_outputs(workspace: Path) -> None:
+    """Make the folder, if nothing has its name."""
+    with _opened(workspace) as root, suppress(FileExistsError):
+        os.mkdir(FOLDER, 0o755, dir_fd=root)
+
+
+def list_outputs(workspace: Path) -> list[OutputFile]:
+    """Plain files, sorted by path. Links, devices and hidden files of ours are not listed."""
+    files: list[OutputFile] = []
+    with _opened(workspace) as root:
+        try:
+            folder = open_beneath(root, FOLDER, _OPEN_FOLDER)
+        except OSError:  # it is not there, or no folder
+            return files
+        try:
+            _list(folder, "", 0, files)
+        finally:
+            os.close(folder)
+    return sorted(files, key=lambda file: file.path)
+
+
+def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | Unreadable:
+    with _opened(workspace) as root:
+        try:
+            opened = open_beneath(root, f"{FOLDER}/{path}", _OPEN_FILE)
+        except OSError as error:
+            return Unreadable(error.strerror or "it cannot be opened")
+        with os.fdopen(opened, "rb") as file:
+            state = os.fstat(opened)
+            if not _is_plain(state):
+                return Unreadable("it is no plain file, or has several names")
+            content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
+    if max(state.st_size, len(content)) > max_bytes:
+        return Unreadable(f"it has more than {max_bytes:,} bytes")
+    return Output(content, hashlib.sha256(content).hexdigest(), _stamp(state))
+
+
+@contextmanager
+def _opened(workspace: Path) -> Generator[int]:
+    root = open_absolute(str(workspace.resolve()), _OPEN_FOLDER)
+    try:
+        yield root
+    finally:
+        os.close(root)
+
+
+def _list(folder: int, path: str, depth: int, files: list[OutputFile]) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(files) >= _MAX_ENTRIES:
+                return
+            with suppress(OSError, UnicodeEncodeError):  # it is gone, or has no proper name
+                entry.name.encode()
+                state = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+                if _is_plain(state):
+                    files.append(OutputFile(f"{path}{entry.name}", _stamp(state)))
+                elif stat.S_ISDIR(state.st_mode) and depth < _MAX_DEPTH:
+                    inner = os.open(entry.name, _OPEN_FOLDER, dir_fd=folder)
+                    try:
+                        _list(inner, f"{path}{entry.name}/", depth + 1, files)
+                    finally:
+                        os.close(inner)
+
+
+def _is_plain(state: os.stat_result) -> bool:
+    """A second name may be that of a file which the session may not read."""
+    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
+
+
+def _stamp(state: os.stat_result) -> str:
+    return f"{state.st_dev}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}:{state.st_ctime_ns}"

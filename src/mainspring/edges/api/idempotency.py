@@ -1,0 +1,70 @@
+"""`Idempotency-Key` on any POST: the first request is done, its repetitions get the same answer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from mainspring.core.errors import InvalidInput, MainspringError
+from mainspring.edges.api.route import Route
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.repeated_requests import RepeatedRequests
+
+IDEMPOTENCY_KEY = "idempotency-key"
+REPLAYED = "idempotent-replayed"
+_ENCODER = msgspec.json.Encoder()
+
+Act = Callable[[str | None], Awaitable[Any]]
+"""Does what is asked for. It is given an id that is the same for every attempt at this request,
+if the client chose a key."""
+
+
+def fingerprint(query: object, body: object) -> str:
+    """Of a request as it was understood, however it was written."""
+    return hashlib.sha256(_ENCODER.encode([query, body])).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    requests: RepeatedRequests | None
+    """`None`: keys are ignored."""
+
+    def key(self, route: Route, request: web.Request) -> str | None:
+        """Raises: InvalidInput: there are two."""
+        keys = request.headers.getall(IDEMPOTENCY_KEY, [])
+        if self.requests is None or not keys or route.method != "POST":
+            return None
+        if route.is_open or route.has_own_keys:
+            return None
+        if len(keys) > 1:
+            raise InvalidInput("Idempotency-Key: one is enough")
+        return keys[0]
+
+    async def once(
+        self, who: Principal, route: Route, request: web.Request, fingerprint: str, act: Act
+    ) -> Any:  # noqa: ANN401 (what the route answers, or the response)
+        key = self.key(route, request)
+        if key is None or self.requests is None:
+            return await act(None)
+        operation = f"{request.method} {request.path}"
+        begun = await self.requests.begin(who, operation, key, fingerprint)
+        if (answer := self.requests.answer(begun)) is not None:
+            headers = {REPLAYED: "true"}
+            return web.Response(
+                status=route.status, body=answer, content_type="application/json", headers=headers
+            )
+        try:
+            result = await act(begun.attempt_id)
+        except MainspringError:
+            await self.requests.release(who.tenant, begun)
+            raise
+        if isinstance(result, web.StreamResponse):  # nothing that could be kept
+            await self.requests.release(who.tenant, begun)
+        else:
+            await self.requests.finish(who.tenant, begun, _ENCODER.encode(result))
+        return result

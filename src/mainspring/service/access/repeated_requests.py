@@ -1,0 +1,139 @@
+"""Requests that a client may repeat under an `Idempotency-Key` of its own: each is done once.
+
+The answer is kept for a day, sealed, as some answers have a secret in them. Of a process that dies
+over a request nobody knows how far it came: after a minute the same request is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, Stale
+from mainspring.log.records import Records, Remove
+from mainspring.service.access.principal import Principal
+from mainspring.service.keeping.drawer import Drawer, Tabs
+from mainspring.service.keeping.seal import Seal
+
+KIND = "repeated_request"
+LIFETIME = timedelta(days=1)
+ABANDONED_AFTER = timedelta(seconds=60)
+_OTHER_BODY = "Idempotency-Key: it was given with another request before; choose a new one"
+_IN_PROGRESS = "Idempotency-Key: the first request with it is still being handled; try again"
+
+
+class RequestRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    attempt_id: str
+    """Another one for each request, however often it is repeated."""
+    fingerprint: str
+    """Of what was asked: no other request is answered with this answer."""
+    begun_at: datetime
+    expires_at: datetime
+    sealed: bytes | None = None
+    """The answer; `None`: there is none yet."""
+
+
+class RepeatedRequests:
+    def __init__(
+        self,
+        records: Records,
+        seal: Seal,
+        *,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self._records = records
+        self._drawer = Drawer(
+            records,
+            KIND,
+            RequestRecord,
+            tabs=lambda each: Tabs(due=each.expires_at),
+            clock=clock,
+        )
+        self._seal = seal
+        self._clock = clock
+        self._new_id = new_id
+
+    async def begin(
+        self, who: Principal, operation: str, key: str, fingerprint: str
+    ) -> RequestRecord:
+        """The request as it stands: with the answer, or for the caller to do it now.
+
+        Raises: InvalidInput: the key is malformed, or was given with another request. Stale:
+        somebody does it just now.
+        """
+        now = self._clock()
+        new = RequestRecord(
+            id=_request_id(who, operation, key),
+            attempt_id=self._new_id("req"),
+            fingerprint=fingerprint,
+            begun_at=now,
+            expires_at=now + LIFETIME,
+        )
+        try:
+            return await self._drawer.put(who.tenant, new)
+        except AlreadyThere:
+            known = await self._drawer.get(who.tenant, new.id)
+            if _taken_up(known, new, now) is known:
+                return known
+            return await self._drawer.update(
+                who.tenant, new.id, lambda known: _taken_up(known, new, now)
+            )
+
+    async def finish(self, tenant: str, request: RequestRecord, answer: bytes) -> None:
+        sealed = self._seal.seal(answer, _context(request))
+
+        def change(known: RequestRecord) -> RequestRecord:
+            return replace(known, sealed=sealed)
+
+        with suppress(NotFound):  # it has expired meanwhile
+            await self._drawer.update(tenant, request.id, change)
+
+    async def release(self, tenant: str, request: RequestRecord) -> None:
+        """It was refused: the next request with the key is tried anew."""
+        with suppress(NotFound):
+            await self._drawer.remove(tenant, request.id)
+
+    def answer(self, request: RequestRecord) -> bytes | None:
+        if request.sealed is None:
+            return None
+        return self._seal.unseal(request.sealed, _context(request))
+
+    async def remove_expired(self) -> int:
+        """Of all tenants; how many. Call it now and then."""
+        removed = 0
+        for record, _ in await self._drawer.due(self._clock()):
+            with suppress(Stale, NotFound):
+                await self._records.write(Remove(record=record))
+                removed += 1
+        return removed
+
+
+def _taken_up(known: RequestRecord, new: RequestRecord, now: datetime) -> RequestRecord:
+    if known.expires_at <= now:
+        return new
+    if known.fingerprint != new.fingerprint:
+        raise InvalidInput(_OTHER_BODY)
+    if known.sealed is None and now - known.begun_at < ABANDONED_AFTER:
+        raise Stale(_IN_PROGRESS)
+    return known if known.sealed is not None else replace(known, begun_at=now)
+
+
+def _request_id(who: Principal, operation: str, key: str) -> str:
+    if not 1 <= len(key) <= 255 or not key.isascii():
+        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
+    parts = "\0".join((who.tenant, who.key_id, operation, key))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _context(request: RequestRecord) -> str:
+    return f"repeated request {request.id} {request.attempt_id}"

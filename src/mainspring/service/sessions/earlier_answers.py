@@ -1,0 +1,95 @@
+"""Answers that a session already has for its calls. A client that repeats an answer gets the same
+reply again; a client that sends another answer is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mainspring.core.clock import to_micros
+from mainspring.core.envelope import FORMAT, AnyPayload, encode_payload
+from mainspring.core.errors import Stale
+from mainspring.core.events import (
+    ClientPayload,
+    UserCustomToolResult,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.log.chain import scrubbed
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem
+from mainspring.log.upcast import read_payload
+
+_Answer = UserToolConfirmation | UserCustomToolResult | UserToolResult
+ANSWER_TYPES = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
+Key = tuple[str, str]
+"""The type of an answer and its call: a call can have a confirmation and a result."""
+
+
+def answer_key(payload: AnyPayload) -> Key | None:
+    """`None` if it answers no call."""
+    match payload:
+        case UserToolConfirmation(tool_use_id=call_id):
+            return "user.tool_confirmation", call_id
+        case UserCustomToolResult(custom_tool_use_id=call_id):
+            return "user.custom_tool_result", call_id
+        case UserToolResult(tool_use_id=call_id):
+            return "user.tool_result", call_id
+        case _:
+            return None
+
+
+class EarlierAnswers:
+    """The answers of one session, from its inbox and from its log."""
+
+    def __init__(self, log: SessionLog, session_id: str) -> None:
+        self._log = log
+        self._session_id = session_id
+
+    async def pending(self) -> dict[Key, InboxItem]:
+        """Answers that the session has not taken up yet."""
+        items: dict[Key, InboxItem] = {}
+        for item in await self._log.store.pending(self._session_id, types=ANSWER_TYPES):
+            key = answer_key(read_payload(item.type, item.body, item.version))
+            if key is not None:
+                items.setdefault(key, item)
+        return items
+
+    async def logged(self, keys: Iterable[Key]) -> dict[Key, InboxItem]:
+        """Of these, the answers that the session has taken up; the newest of each."""
+        wanted = frozenset(keys)
+        items: dict[Key, InboxItem] = {}
+        if not wanted:
+            return items
+        types = {type_ for type_, _ in wanted}
+        for event in await self._log.read(self._session_id, types=types):
+            payload = event.payload
+            if isinstance(payload, _Answer) and (key := answer_key(payload)) in wanted:
+                assert key is not None
+                items[key] = InboxItem(
+                    event_id=event.id,
+                    client_id=event.id,
+                    thread_id=event.thread_id,
+                    time=to_micros(event.time),
+                    version=FORMAT,
+                    type=event.type,
+                    body=encode_payload(payload).decode(),
+                    sender=None,
+                    seq=event.seq,
+                )
+        return items
+
+    def check_same(self, earlier: InboxItem, payload: ClientPayload) -> None:
+        """Raises: Stale: the earlier answer was another one."""
+        stored = read_payload(earlier.type, earlier.body, earlier.version)
+        clean, _ = scrubbed(payload, self._log.scrub)
+        if clean != stored:
+            key = answer_key(payload)
+            raise another_answer(key[1] if key else "")
+
+
+def another_answer(call_id: str) -> Stale:
+    return Stale(
+        f"{call_id} has been answered already, with another answer or by somebody else;"
+        " the first answer counts"
+    )

@@ -1,0 +1,111 @@
+"""The files that a session hands over, read from a folder that its programs can change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mainspring.capabilities.workspace.outputs import (
+    FOLDER,
+    Output,
+    Unreadable,
+    list_outputs,
+    make_outputs,
+    read_output,
+)
+from mainspring.capabilities.workspace.tree import Tree
+from mainspring.core.errors import NotFound, OutsideWorkspace
+from mainspring.log.records import Remove
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.describing.files import Files
+from mainspring.service.keeping.drawer import Listing
+from mainspring.service.sessions.outputs import KIND, OutputLimits, SessionOutputs
+from mainspring.wiring.outputs import output_source
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    make_outputs(folder)
+    make_outputs(folder)
+    return folder
+
+
+def test_no_link_no_second_name_and_no_device_is_read(workspace: Path, tmp_path: Path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    outputs = workspace / FOLDER
+    (outputs / "plain.txt").write_text("plain")
+    (outputs / "link").symlink_to(secret)
+    (outputs / "up").symlink_to(tmp_path)
+    os.link(secret, outputs / "twin")
+    os.mkfifo(outputs / "pipe")
+    assert [file.path for file in list_outputs(workspace)] == ["plain.txt"]
+    for path in ("link", "up/secret", "twin", "pipe", "../../secret"):
+        assert isinstance(read_output(workspace, path, max_bytes=100), Unreadable), path
+    (outputs / "plain.txt").unlink()  # after it was listed, before it is read
+    (outputs / "plain.txt").symlink_to(secret)
+    assert isinstance(read_output(workspace, "plain.txt", max_bytes=100), Unreadable)
+    outputs.rename(workspace / "moved")
+    outputs.symlink_to(tmp_path)
+    assert list_outputs(workspace) == []
+    assert isinstance(read_output(workspace, "secret", max_bytes=100), Unreadable)
+
+
+def test_rules_are_held_against_the_workspaces_own_name(workspace: Path):
+    tree = Tree(workspace, hidden=[".mainspring"], aliases=["/workspace", "/mnt/session"])
+    for alias in ("/workspace", "/mnt/session", "/mnt/session/x/.."):
+        assert tree.named(f"{alias}/.git/config") == f"{workspace}/.git/config"
+        assert str(tree.locate(f"{alias}/outputs/a")) == f"{workspace}/outputs/a"
+        with pytest.raises(OutsideWorkspace):
+            tree.locate(f"{alias}/.mainspring/x")
+    assert tree.named("/mnt/sessions/a") == "/mnt/sessions/a"
+    above = Tree(workspace, aliases=[str(workspace.parent), str(workspace)])
+    assert above.named(f"{workspace}/a") == f"{workspace}/a"
+    assert str(above.locate(f"{workspace}/a")) == f"{workspace}/a"
+    for path in ("/mnt/sessions/a", "/mnt/session/../a", "/workspace/../etc/passwd"):
+        with pytest.raises(OutsideWorkspace):
+            tree.locate(path)
+
+
+def test_a_file_is_read_up_to_its_limit(workspace: Path):
+    (workspace / FOLDER / "a").write_bytes(b"12345")
+    assert isinstance(read_output(workspace, "a", max_bytes=4), Unreadable)
+    read = read_output(workspace, "a", max_bytes=5)
+    assert isinstance(read, Output)
+    assert read.content == b"12345"
+
+
+async def test_a_crash_before_the_note_keeps_a_file_once_and_limits_hold(
+    workspace: Path, tmp_path: Path
+):
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        files = Files(store.records)
+        limits = OutputLimits(max_files=2, max_file_bytes=10, max_bytes=12)
+        outputs = SessionOutputs(store.records, files, limits=limits)
+        source = output_source(workspace)
+
+        async def names() -> list[str]:
+            page = await files.page("acme", Listing(label="sesn_1"))
+            return sorted(file.filename for file in page.data)
+
+        (workspace / FOLDER / "a").write_bytes(b"12345678")
+        assert await outputs.collect("acme", "sesn_1", source) == 1
+        record = await store.records.get(KIND, "sesn_1")
+        await store.records.write(Remove(record=record))
+        assert await outputs.collect("acme", "sesn_1", source) == 1
+        assert await outputs.collect("acme", "sesn_1", source) == 0
+        assert await names() == ["a"]
+        (workspace / FOLDER / "b").write_bytes(b"more than four")
+        assert await outputs.collect("acme", "sesn_1", source) == 0
+        (workspace / FOLDER / "b").write_bytes(b"four")
+        (workspace / FOLDER / "c").write_bytes(b"")
+        assert await outputs.collect("acme", "sesn_1", source) == 1
+        assert await names() == ["a", "b"]
+        await outputs.forget("acme", "sesn_1")
+        assert await names() == []
+        with pytest.raises(NotFound):
+            await store.records.get(KIND, "sesn_1")
