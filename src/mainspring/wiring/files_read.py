@@ -7,7 +7,12 @@ from datetime import datetime
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import Event
 from mainspring.core.events import AgentToolResult, AgentToolUse
-from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
+from mainspring.core.facts import (
+    SessionImported,
+    SessionReceived,
+    ToolCallAuthorized,
+    ToolCallStarted,
+)
 from mainspring.harness.permissions.names import ours
 from mainspring.log.session_log import SessionLog
 
@@ -16,7 +21,14 @@ _KNOWING = _WRITING | {"read"}
 """Tools after which the model knows what is in a file."""
 _TYPES = frozenset(
     str(each.__struct_config__.tag)
-    for each in (AgentToolUse, AgentToolResult, ToolCallAuthorized, ToolCallStarted)
+    for each in (
+        AgentToolUse,
+        AgentToolResult,
+        ToolCallAuthorized,
+        ToolCallStarted,
+        SessionImported,
+        SessionReceived,
+    )
 )
 
 
@@ -49,6 +61,10 @@ class _Fold:
                     self._calls[id_] = (call[0], call[1], event.time)
             case AgentToolResult(tool_use_id=id_, is_error=is_error):
                 self._settle(id_, event.time, is_error=is_error)
+            case SessionImported() | SessionReceived():
+                # what was read elsewhere may be another file here
+                self.known.clear()
+                self._calls.clear()
             case _:
                 pass
 
