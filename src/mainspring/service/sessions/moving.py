@@ -19,7 +19,7 @@ from mainspring.service.sessions.sessions import Sessions
 
 
 class MoveSession(Struct, frozen=True, kw_only=True):
-    transfer_id: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$")]
+    transfer: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$")]
     """Chosen by the receiver. The same again, and the same bundle is answered."""
 
 
@@ -51,14 +51,14 @@ class Moving:
         has_files = await to_thread.run_sync(workspace.is_dir)
         source = Source(
             session_id=record.id,
-            transfer_id=asked.transfer_id,
+            transfer_id=asked.transfer,
             workspace=workspace if has_files else None,
             hidden=hidden,
         )
         try:
             if has_files:  # before it is sealed: afterwards there is no way back
                 await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
-            await seal(self._sessions.log, record.id, asked.transfer_id)
+            await seal(self._sessions.log, record.id, asked.transfer)
             return await write_bundle(self._sessions.log, source, self._folder)
         except OSError as error:
             raise Stale(
