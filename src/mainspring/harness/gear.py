@@ -80,7 +80,8 @@ class Gear:
         self.skills = []  # what they allow was allowed to the other session
         if isinstance(payload, facts.SessionReceived):
             self.policy = self.definition = self.sandbox = self.snapshot = None
-            self.workspace, self.commands = payload.workspace, []
+            self.workspace = payload.workspace
+            self._forget()
 
     def _worked(self, payload: AnyPayload) -> None:
         match payload:
@@ -93,9 +94,7 @@ class Gear:
             ):
                 self._called(name, given)
             case facts.SessionImported():  # what a file says is nobody's word for anything
-                self.prompts.clear()
-                self.calls.clear()
-                self.commands.clear()
+                self._forget()
             case facts.SkillUsed(name=name, tool_use_id=call_id):
                 self.skills = [*self.skills, payload]
                 if call_id is not None:
@@ -107,6 +106,11 @@ class Gear:
                 self._brought_up(self._bringing.pop(call_id), payload)
             case _:
                 pass
+
+    def _forget(self) -> None:
+        self.prompts.clear()
+        self.calls.clear()
+        self.commands.clear()
 
     def start(self, tool: str) -> None:
         """A call of this tool was started."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from mainspring.core.errors import SessionGone
-from mainspring.core.facts import SessionMoved
+from mainspring.core.facts import SessionMoved, SessionReceived
 from mainspring.log.store import Lease, Span, Store
 
 MOVED = str(SessionMoved.__struct_config__.tag)
+RECEIVED = str(SessionReceived.__struct_config__.tag)
 
 
 async def require_here(store: Store, session_id: str, lease: Lease | None = None) -> None:

@@ -16,11 +16,11 @@ from mainspring.core.content import BlobSource
 from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, payload_type
 from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks
 from mainspring.core.events import ClientPayload, ThreadCreated
-from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.core.facts import SessionCreated, SessionForked, SessionReceived
 from mainspring.core.sender import Sender, encode_sender
 from mainspring.log import blobs
 from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
-from mainspring.log.moves import require_here
+from mainspring.log.moves import RECEIVED, require_here
 from mainspring.log.patience import patiently
 from mainspring.log.store import Head, InboxItem, Row, SessionRow, Span, Store
 from mainspring.log.writer import Writer
@@ -103,8 +103,11 @@ class SessionLog:
                 f"session {session_id} has events 1 to {parent.head.seq}; it cannot fork at {at}"
             )
         [last] = await self.read(session_id, after=at - 1, limit=1)
-        return await self._begin(
+        later = await self.read(session_id, after=at, types=[RECEIVED])
+        received = [each.payload for each in later if isinstance(each.payload, SessionReceived)]
+        return await self._begin(  # rules from before it was received are those of somewhere else
             SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
+            *received[-1:],
             thread_id=parent.thread_id,
             base=Head(at, last.digest()),
             parent_id=last.session_id,  # whose own event it is: chains of forks stay short
@@ -114,8 +117,7 @@ class SessionLog:
 
     async def _begin(
         self,
-        first: SessionCreated | SessionForked,
-        *,
+        *first: SessionCreated | SessionForked | SessionReceived,
         thread_id: str,
         base: Head,
         parent_id: str | None,
@@ -124,16 +126,18 @@ class SessionLog:
     ) -> SessionRow:
         session_id = session_id or self._new_id(ids.SESSION)
         moment = self._clock()
-        payload, body = scrubbed(first, self._scrub)
-        draft = Draft(
-            id=self._new_id(ids.EVENT),
-            thread_id=thread_id,
-            time=moment,
-            payload=payload,
-            body=body,
-            sender=sender,
-        )
-        events, head = link(session_id, base, [draft])
+        drafts = [
+            Draft(
+                id=self._new_id(ids.EVENT),
+                thread_id=thread_id,
+                time=moment,
+                payload=payload,
+                body=body,
+                sender=sender,
+            )
+            for payload, body in (scrubbed(each, self._scrub) for each in first)
+        ]
+        events, head = link(session_id, base, drafts)
         session = SessionRow(
             id=session_id,
             thread_id=thread_id,

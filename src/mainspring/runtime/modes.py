@@ -9,7 +9,8 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.upcast import read_payload
 
 _TYPES = [
-    str(kind.__struct_config__.tag) for kind in (facts.PolicyAdopted, events.PermissionUpdated)
+    str(kind.__struct_config__.tag)
+    for kind in (facts.PolicyAdopted, events.PermissionUpdated, facts.SessionReceived)
 ]
 
 
@@ -20,6 +21,8 @@ async def mode_of(log: SessionLog, session_id: str) -> Mode:
         standing = apply(standing, event.payload)
         if isinstance(event.payload, facts.PolicyAdopted):
             begun_in = event.payload.mode
+        elif isinstance(event.payload, facts.SessionReceived):
+            begun_in = "default"
     for item in await log.store.pending(session_id):
         standing = apply(standing, read_payload(item.type, item.body, item.version))
     return standing.mode or parse_mode(begun_in)

@@ -44,6 +44,13 @@ class Transfer(Struct, frozen=True, kw_only=True):
     """Whether the workspace, if it is there, is what this transfer brought."""
 
 
+class Pulled(Struct, frozen=True, kw_only=True):
+    id: str
+    workspace: str
+    left_out: tuple[str, ...] = ()
+    """Paths that have stayed where the session was."""
+
+
 def moving_of(settings: Settings, sessions: Sessions) -> Moving:
     workspaces = Path(settings.workspaces).resolve()
     return Moving(
@@ -56,10 +63,8 @@ def moving_of(settings: Settings, sessions: Sessions) -> Moving:
 
 async def pull_session(
     settings: Settings, log: SessionLog, *, url: str, session_id: str, into: Path
-) -> Path:
+) -> Pulled:
     """Move a session here; done again after anything that cut it off, it goes on with that.
-
-    Gives back where its workspace is.
 
     Raises:
         InvalidInput: the address or folder will not do, or what has arrived is not what was sent.
@@ -80,7 +85,7 @@ async def pull_session(
         )
         transfer = await _placing(log.store.records, session_id, transfer)
         workspace = Path(transfer.workspace)
-        await receive(
+        left_out = await receive(
             log,
             bundle,
             session_id=session_id,
@@ -90,7 +95,7 @@ async def pull_session(
         await _ended(log.store.records, session_id)
     finally:
         await to_thread.run_sync(bundle.unlink, True)
-    return workspace
+    return Pulled(id=session_id, workspace=str(workspace), left_out=left_out)
 
 
 def _private_folder(settings: Settings) -> Path:

@@ -116,7 +116,7 @@ async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
     assert (gear.policy, gear.workspace) == (None, str(place))
 
     found = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
-    assert found == ["notes.txt", "src", "src/.mainspring", "src/inside", "src/run.sh"]
+    assert found == ["notes.txt", "src", "src/inside", "src/run.sh"]
     assert (place / "src/inside").read_text() == "notes"
     assert stat.S_IMODE((place / "src/run.sh").stat().st_mode) == 0o755
 

@@ -12,18 +12,24 @@ from mainspring.edges.cli.render import Screen
 from mainspring.wiring.moves import pull_session
 from mainspring.wiring.stores import open_log
 
+_SHOWN = 20
+
 
 async def pull(
     settings: Settings, *, url: str, session_id: str, into: str | None, json: bool
 ) -> int:
     wanted = Path(settings.folder) / (into or session_id)
     async with open_log(settings) as log:
-        place = await pull_session(settings, log, url=url, session_id=session_id, into=wanted)
+        pulled = await pull_session(settings, log, url=url, session_id=session_id, into=wanted)
     if json:
-        told = {"id": session_id, "workspace": str(place)}
-        Screen(settings).json(msgspec.json.encode(told))
+        Screen(settings).json(msgspec.json.encode(pulled))
         return 0
+    place = pulled.workspace
     Screen(settings).line(("moved here ", "green"), (session_id, ""), (f"  {place}", "dim"))
+    for path in pulled.left_out[:_SHOWN]:
+        Screen(settings, stderr=True).whole((f"stayed behind: {path}", "dim"))
+    if (more := len(pulled.left_out) - _SHOWN) > 0:
+        Screen(settings, stderr=True).whole((f"and {more} more", "dim"))
     hint = f"go on: mainspring run --resume {short(session_id)} 'what to do'"
     Screen(settings, stderr=True).whole((hint, "dim"))
     return 0

@@ -10,10 +10,14 @@ import hashlib
 import os
 import stat
 import tarfile
+import unicodedata
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.core.openat import open_absolute, open_beneath
@@ -21,11 +25,41 @@ from mainspring.core.openat import open_absolute, open_beneath
 PREFIX = "workspace/"
 MAX_ENTRIES = 200_000
 MAX_BYTES = 4 << 30
+_OURS = ".mainspring"
+"""Stores, settings and secrets of an installation: never part of a workspace that moves."""
 _MAX_PATH = 1024
+"""In bytes."""
+_MAX_DEPTH = 100
+_MAX_NAMES = 32 << 20
+"""Of all paths together, as the manifest has them."""
+_HASH = 70
+"""Characters in the manifest beside each path."""
+_MAX_LEFT_OUT = 1000
+_MAX_TIME = 8**11 - 1
 _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(slots=True)
+class _Total:
+    """Of a workspace, as far as it was looked at."""
+
+    count: int = 0
+    size: int = 0
+    names: int = 0
+
+    def add(self, path: str, size: int) -> None:
+        """Raises: TooLarge."""
+        self.count += 1
+        self.size += size
+        self.names += len(msgspec.json.encode(path)) + _HASH
+        if self.count > MAX_ENTRIES or self.size > MAX_BYTES or self.names > _MAX_NAMES:
+            raise TooLarge(
+                f"a workspace that moves has {MAX_ENTRIES:,} files at most, 4 GB, and 32 MB of"
+                " paths"
+            )
 
 
 @dataclass(slots=True)
@@ -35,8 +69,13 @@ class Packed:
     files: dict[str, str] = field(default_factory=dict[str, str])
     """Hashes by path; of a link, that of its target."""
     left_out: list[str] = field(default_factory=list[str])
-    """Links that lead out, devices, sockets and pipes."""
-    size: int = 0
+    """What cannot move: links that lead out, devices, sockets and pipes; names that are no text,
+    too long or ours; what cannot be read. The first ones, if they are many."""
+    total: _Total = field(default_factory=_Total)
+
+    def leave_out(self, path: str) -> None:
+        if len(self.left_out) < _MAX_LEFT_OUT:
+            self.left_out.append(os.fsencode(path)[:_MAX_PATH].decode(errors="replace"))
 
 
 def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
@@ -44,14 +83,17 @@ def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
 
     Raises: TooLarge, OSError.
     """
-    count = size = 0
+    total = _Total()
     for folder, folders, files in os.walk(workspace):
         above = Path(folder).relative_to(workspace)
-        folders[:] = [name for name in folders if (above / name).as_posix() not in hidden]
-        count += len(folders) + len(files)
-        size += sum(os.lstat(os.path.join(folder, name)).st_size for name in files)
-        if count > MAX_ENTRIES or size > MAX_BYTES:
-            raise TooLarge(f"a workspace that moves has {MAX_ENTRIES:,} files at most, and 4 GB")
+        paths = {name: (above / name).as_posix() for name in (*folders, *files)}
+        moving = {name for name, path in paths.items() if path not in hidden and _fits(path)}
+        folders[:] = [name for name in folders if name in moving]
+        for name in folders:
+            total.add(paths[name], 0)
+        for name in moving.intersection(files):
+            with suppress(PermissionError):  # it is left out
+                total.add(paths[name], os.lstat(os.path.join(folder, name)).st_size)
 
 
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> Packed:
@@ -72,29 +114,47 @@ def _pack_folder(
         path = f"{above}{name}"
         if path in hidden:
             continue
-        if len(packed.files) >= MAX_ENTRIES or packed.size > MAX_BYTES:
-            raise TooLarge(f"a workspace that moves has {MAX_ENTRIES:,} files at most, and 4 GB")
-        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        entry = tarfile.TarInfo(PREFIX + path)
-        entry.mode, entry.mtime = stat.S_IMODE(state.st_mode) & 0o755, int(state.st_mtime)
-        if stat.S_ISDIR(state.st_mode):
-            entry.type = tarfile.DIRTYPE
-            archive.addfile(entry)
-            inner = os.open(name, _FOLDER, dir_fd=folder)
+        if not _fits(path):
+            packed.leave_out(path)
+            continue
+        try:
+            inner = _pack_entry(archive, folder, name, path, packed)
+        except PermissionError:
+            packed.leave_out(path)
+            continue
+        if inner is not None:
             try:
                 _pack_folder(archive, inner, f"{path}/", hidden, packed)
             finally:
                 os.close(inner)
-        elif stat.S_ISREG(state.st_mode):
-            _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), packed)
-        elif stat.S_ISLNK(state.st_mode) and _stays_inside(
-            path, target := os.readlink(name, dir_fd=folder)
-        ):
-            entry.type, entry.linkname = tarfile.SYMTYPE, target
-            archive.addfile(entry)
-            packed.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
-        else:
-            packed.left_out.append(path)
+
+
+def _pack_entry(
+    archive: tarfile.TarFile, folder: int, name: str, path: str, packed: Packed
+) -> int | None:
+    """If it is a folder, it is given back open."""
+    state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    entry = tarfile.TarInfo(PREFIX + path)
+    entry.mode = stat.S_IMODE(state.st_mode) & 0o755
+    entry.mtime = min(max(int(state.st_mtime), 0), _MAX_TIME)
+    if stat.S_ISDIR(state.st_mode):
+        opened = os.open(name, _FOLDER, dir_fd=folder)
+        entry.type = tarfile.DIRTYPE
+        packed.total.add(path, 0)
+        archive.addfile(entry)
+        return opened
+    if stat.S_ISREG(state.st_mode):
+        _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), packed)
+    elif stat.S_ISLNK(state.st_mode) and _stays_inside(
+        path, target := os.readlink(name, dir_fd=folder)
+    ):
+        packed.total.add(path, 0)
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        archive.addfile(entry)
+        packed.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
+    else:
+        packed.leave_out(path)
+    return None
 
 
 def _pack_file(
@@ -104,13 +164,13 @@ def _pack_file(
         state = os.fstat(file.fileno())
         path = entry.name.removeprefix(PREFIX)
         if not stat.S_ISREG(state.st_mode):
-            packed.left_out.append(path)
+            packed.leave_out(path)
             return
+        packed.total.add(path, state.st_size)
         entry.size = state.st_size
         hashed = _Hashed(file)
         archive.addfile(entry, hashed)  # pyright: ignore[reportArgumentType] (all it does is read)
         packed.files[path] = hashed.digest.hexdigest()
-        packed.size += state.st_size
 
 
 class _Hashed:
@@ -136,13 +196,11 @@ def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> Non
     links: list[tuple[str, str]] = []
     modes: list[tuple[str, int]] = []
     found: dict[str, str] = {}
-    size = 0
+    total = _Total()
     try:
-        for count, entry in enumerate(_entries(archive), 1):
-            size += entry.size
-            if count > MAX_ENTRIES or size > MAX_BYTES:
-                raise TooLarge(f"a workspace has {MAX_ENTRIES:,} files at most, and 4 GB")
+        for entry in _entries(archive):
             path = _checked(entry.name.removeprefix(PREFIX))
+            total.add(path, entry.size)
             if entry.isdir():
                 _make_folder(root, path)
                 modes.append((path, entry.mode))
@@ -169,21 +227,49 @@ def _entries(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
 
 
 def _checked(path: str) -> str:
-    parts = path.split("/")
-    if len(path) > _MAX_PATH or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise InvalidInput(f"{path[:100]!r} is not a path in a workspace")
+    if not _fits(path):
+        raise InvalidInput(f"{path[:100]!r} is not a path in a workspace that moves")
     return path
 
 
-def _stays_inside(path: str, target: str) -> bool:
-    """Whether a link leads to something below the workspace, by its text alone."""
-    if not target or target.startswith("/") or len(target) > _MAX_PATH or "\0" in target:
+def _fits(path: str) -> bool:
+    """Whether this may be a path in a workspace that moves: asked by both sides."""
+    parts = path.split("/")
+    return (
+        _is_text(path)
+        and len(parts) <= _MAX_DEPTH
+        and not any(part in ("", ".", "..") or _is_ours(part) for part in parts)
+    )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        return len(path.encode()) <= _MAX_PATH and "\0" not in path
+    except UnicodeEncodeError:
         return False
-    depth = len(PurePosixPath(path).parts) - 1
+
+
+def _is_ours(name: str) -> bool:
+    """Also as file systems see it that know no case, or skip characters nobody sees."""
+    if not name.isascii():
+        seen = unicodedata.normalize("NFKC", name)
+        name = "".join(each for each in seen if unicodedata.category(each) != "Cf")
+    return name.casefold() == _OURS
+
+
+def _stays_inside(path: str, target: str) -> bool:
+    """Whether a link leads to something below the workspace, by its text alone: up first, then down
+    only, since a name on the way may be another link."""
+    if not target or target.startswith("/") or not _is_text(target):
+        return False
+    above, is_down = len(PurePosixPath(path).parts) - 1, False
     for part in target.split("/"):
-        depth += -1 if part == ".." else 0 if part in ("", ".") else 1
-        if depth < 0:
-            return False
+        if part == "..":
+            above -= 1
+            if is_down or above < 0:
+                return False
+        elif part not in ("", "."):
+            is_down = True
     return True
 
 

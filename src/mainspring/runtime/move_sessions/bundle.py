@@ -19,10 +19,13 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring.core.envelope import EventLine
 from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import SessionMoved
 from mainspring.log.lines import InboxLine, SessionLine, decode
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
+from mainspring.log.upcast import read_line
 from mainspring.runtime.move_sessions.archive import PREFIX, Packed, pack, unpack
 
 LOG = "log.jsonl"
@@ -76,7 +79,7 @@ def _write(source: Source, lines: Path, bundle: Path) -> None:
         packed = Packed()
         if source.workspace is not None:
             packed = pack(archive, source.workspace, hidden=source.hidden)
-        archive.add(lines, LOG)
+        _add(archive, lines, LOG)
         manifest = Manifest(
             format=FORMAT,
             session_id=source.session_id,
@@ -88,9 +91,18 @@ def _write(source: Source, lines: Path, bundle: Path) -> None:
         encoded = lines.with_suffix(".manifest")
         try:
             encoded.write_bytes(msgspec.json.encode(manifest))
-            archive.add(encoded, MANIFEST)
+            _add(archive, encoded, MANIFEST)
         finally:
             encoded.unlink(missing_ok=True)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Without the user's name and ids."""
+    entry = tarfile.TarInfo(name)
+    entry.mode = 0o600
+    with path.open("rb") as file:
+        entry.size = os.fstat(file.fileno()).st_size
+        archive.addfile(entry, file)
 
 
 def _new_file(path: Path) -> IO[bytes]:
@@ -129,22 +141,33 @@ class Bundle:
             raise InvalidInput("the bundle is that of another session or transfer")
         return cls(archive, manifest)
 
-    def check_log(self) -> None:
-        """Raises: InvalidInput: it is not what was sent, is more than this session, or has messages
-        that nobody has read."""
-        digest = hashlib.sha256()
+    def check_log(self) -> int:
+        """Gives back the number of its last event, which says that it was moved by this transfer.
+
+        Raises: InvalidInput: it is not what was sent, is more than this session or goes on after
+            the move, or has messages that nobody has read.
+        """
+        digest, count = hashlib.sha256(), 0
+        last: EventLine | None = None
         for raw in self._raw_lines():
             digest.update(raw)
-            match decode(raw):
+            match line := decode(raw):
                 case SessionLine(session_id=found, parent_id=parent):
-                    if found != self.manifest.session_id or parent is not None:
+                    count += 1
+                    if found != self.manifest.session_id or parent is not None or count > 1:
                         raise InvalidInput("the bundle has other sessions than the one that moves")
+                case EventLine():
+                    last = line
                 case InboxLine(seq=None):
                     raise InvalidInput("the session has messages that it has not read")
                 case _:
                     pass
         if digest.hexdigest() != self.manifest.log:
             raise InvalidInput("the log in the bundle is not the one that was sent")
+        moved = SessionMoved(transfer_id=self.manifest.transfer_id)
+        if last is None or read_line(last).payload != moved:
+            raise InvalidInput("the session was not ended for this transfer where it comes from")
+        return last.seq
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
         for line in self._raw_lines():

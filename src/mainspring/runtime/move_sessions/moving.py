@@ -16,15 +16,19 @@ from pathlib import Path
 from anyio import to_thread
 
 from mainspring.core import ids
-from mainspring.core.errors import InvalidInput, SessionGone, Stale
+from mainspring.core.errors import InvalidInput, SessionGone, SessionNotFound, Stale
 from mainspring.core.facts import SessionMoved, SessionReceived
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines
 from mainspring.runtime.holding import held
+from mainspring.runtime.move_sessions.archive import MAX_ENTRIES
 from mainspring.runtime.move_sessions.bundle import Bundle
+from mainspring.runtime.move_sessions.upload import UploadLimits, open_checked
 from mainspring.runtime.outline import outline, workspace_of
 from mainspring.runtime.owner import local_owner
 
+_LIMITS = UploadLimits(max_bytes=8 << 30, max_entries=MAX_ENTRIES + 2)
+"""The log and the manifest are entries as well."""
 _STILL = ("new", "idle", "requires_action")
 
 
@@ -62,44 +66,54 @@ async def receive(
     transfer_id: str,
     workspace: Path,
     new_id: Callable[[str], str] = ids.new_id,
-) -> None:
+) -> tuple[str, ...]:
     """Store what has arrived, and go on with the session here. Doing it again changes nothing.
+    Gives back the paths that the sender has left out.
 
-    The workspace is put there whole or not at all; one that is there is this transfer's.
+    The workspace is put there whole or not at all; one that is there is this transfer's. The log
+    comes last and is received at once: until then its rules and hooks are those of the sender.
 
     Raises: InvalidInput, TooLarge: it is not what was sent; nothing goes on here.
     """
     try:
-        with tarfile.open(file, "r:") as archive:
+        with open_checked(file, _LIMITS) as archive:
             bundle = Bundle.read(archive, session_id=session_id, transfer_id=transfer_id)
-            await to_thread.run_sync(bundle.check_log)
+            left_out = bundle.manifest.left_out
+            sent = await to_thread.run_sync(bundle.check_log)
+            if await _is_received(log, session_id, transfer_id, sent=sent):
+                return left_out
+            await to_thread.run_sync(_place_workspace, bundle, workspace)
             async with aclosing(bundle.lines()) as lines:
                 await import_lines(log, lines)
-            if await is_received(log, session_id, transfer_id):
-                return
-            await to_thread.run_sync(_place_workspace, bundle, workspace)
+    except RecursionError:
+        raise InvalidInput("what has arrived is nested too deeply") from None
     except tarfile.TarError as error:
         raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
     writer = await log.hold(session_id, owner=local_owner(new_id(ids.WORKER)), is_receiving=True)
     try:
-        if not await is_received(log, session_id, transfer_id):
+        if not await _is_received(log, session_id, transfer_id, sent=sent):
+            [last] = await log.tail(session_id, 1)
+            if last.payload != SessionMoved(transfer_id=transfer_id):
+                raise InvalidInput(f"session {session_id} was moved by another transfer")
             received = SessionReceived(transfer_id=transfer_id, workspace=str(workspace))
             await writer.append(received)
     finally:
         await writer.release()
+    return left_out
 
 
-async def is_received(log: SessionLog, session_id: str, transfer_id: str) -> bool:
-    """Whether the session goes on here since this transfer.
-
-    Raises: InvalidInput: it has moved on by another one.
-    """
-    [last] = await log.tail(session_id, 1)
-    if not isinstance(last.payload, SessionMoved):
-        return True
-    if last.payload.transfer_id != transfer_id:
-        raise InvalidInput(f"session {session_id} was moved by another transfer")
-    return False
+async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, sent: int) -> bool:
+    """Whether we have written that the session goes on here, after the events that were `sent`:
+    those are the sender's word. One that was moved since does not go on here."""
+    try:
+        [last] = await log.tail(session_id, 1)
+    except SessionNotFound:
+        return False
+    if isinstance(last.payload, SessionMoved):
+        return False
+    ours = await log.read(session_id, after=sent, limit=1)
+    payload = ours[0].payload if ours else None
+    return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
 
 
 def _place_workspace(bundle: Bundle, workspace: Path) -> None:

@@ -19,7 +19,7 @@ from mainspring.service.sessions.sessions import Sessions
 
 
 class MoveSession(Struct, frozen=True, kw_only=True):
-    transfer: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$")]
+    transfer: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$", max_length=37)]
     """Chosen by the receiver. The same again, and the same bundle is answered."""
 
 
