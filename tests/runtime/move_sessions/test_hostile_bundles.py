@@ -23,6 +23,7 @@ from mainspring.harness.gear import Gear
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
 from mainspring.runtime.modes import mode_of
+from mainspring.runtime.move_sessions import archive as archive_module
 from mainspring.runtime.move_sessions.archive import check_size, pack, unpack
 from mainspring.runtime.move_sessions.moving import receive
 from mainspring.runtime.move_sessions.upload import UploadLimits, check_headers
@@ -255,3 +256,18 @@ def test_the_id_of_a_transfer_has_no_line_end():
     assert msgspec.convert({"transfer": TRANSFER}, MoveSession)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"transfer": f"{TRANSFER}\n"}, MoveSession)
+
+
+def test_what_becomes_too_much_after_the_session_was_ended_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = tmp_path / "work"
+    place.mkdir()
+    for name in ("a", "b", "c"):
+        (place / name).write_text(name)
+    monkeypatch.setattr(archive_module, "MAX_ENTRIES", 2)
+    with pytest.raises(TooLarge):
+        check_size(place, hidden=())
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        packed = pack(archive, place, hidden=())
+    assert (sorted(packed.files), packed.left_out) == (["a", "b"], ["c"])

@@ -52,14 +52,14 @@ class _Total:
 
     def add(self, path: str, size: int) -> None:
         """Raises: TooLarge."""
-        self.count += 1
-        self.size += size
-        self.names += len(msgspec.json.encode(path)) + _HASH
-        if self.count > MAX_ENTRIES or self.size > MAX_BYTES or self.names > _MAX_NAMES:
+        count, size = self.count + 1, self.size + size
+        names = self.names + len(msgspec.json.encode(path)) + _HASH
+        if count > MAX_ENTRIES or size > MAX_BYTES or names > _MAX_NAMES:
             raise TooLarge(
                 f"a workspace that moves has {MAX_ENTRIES:,} files at most, 4 GB, and 32 MB of"
                 " paths"
             )
+        self.count, self.size, self.names = count, size, names
 
 
 @dataclass(slots=True)
@@ -70,7 +70,8 @@ class Packed:
     """Hashes by path; of a link, that of its target."""
     left_out: list[str] = field(default_factory=list[str])
     """What cannot move: links that lead out, devices, sockets and pipes; names that are no text,
-    too long or ours; what cannot be read. The first ones, if they are many."""
+    too long or ours; what cannot be read, or has become too much since `check_size`. The first
+    ones, if they are many."""
     total: _Total = field(default_factory=_Total)
 
     def leave_out(self, path: str) -> None:
@@ -97,7 +98,10 @@ def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
 
 
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> Packed:
-    """Raises: TooLarge, OSError."""
+    """What cannot be packed is left out: the session has been ended, and there is no way back.
+
+    Raises: OSError: something changed meanwhile; it can be tried again.
+    """
     packed = Packed()
     root = open_absolute(str(workspace), _FOLDER)
     try:
@@ -119,7 +123,7 @@ def _pack_folder(
             continue
         try:
             inner = _pack_entry(archive, folder, name, path, packed)
-        except PermissionError:
+        except (PermissionError, TooLarge):
             packed.leave_out(path)
             continue
         if inner is not None:
@@ -138,9 +142,9 @@ def _pack_entry(
     entry.mode = stat.S_IMODE(state.st_mode) & 0o755
     entry.mtime = min(max(int(state.st_mtime), 0), _MAX_TIME)
     if stat.S_ISDIR(state.st_mode):
+        packed.total.add(path, 0)
         opened = os.open(name, _FOLDER, dir_fd=folder)
         entry.type = tarfile.DIRTYPE
-        packed.total.add(path, 0)
         archive.addfile(entry)
         return opened
     if stat.S_ISREG(state.st_mode):

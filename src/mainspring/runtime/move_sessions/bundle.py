@@ -59,7 +59,7 @@ class Source:
 async def write_bundle(log: SessionLog, source: Source, folder: Path) -> Path:
     """A private file in this folder.
 
-    Raises: TooLarge, OSError.
+    Raises: OSError.
     """
     await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
     lines, bundle = folder / f"{source.transfer_id}.log", folder / f"{source.transfer_id}.tar"

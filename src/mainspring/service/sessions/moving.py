@@ -11,6 +11,7 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import Stale
+from mainspring.core.facts import SessionMoved
 from mainspring.runtime.move_sessions.archive import check_size
 from mainspring.runtime.move_sessions.bundle import Source, write_bundle
 from mainspring.runtime.move_sessions.moving import seal
@@ -56,7 +57,9 @@ class Moving:
             hidden=hidden,
         )
         try:
-            if has_files:  # before it is sealed: afterwards there is no way back
+            [last] = await self._sessions.log.tail(record.id, 1)
+            is_sealed = isinstance(last.payload, SessionMoved)
+            if has_files and not is_sealed:  # afterwards there is no way back
                 await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
             await seal(self._sessions.log, record.id, asked.transfer)
             return await write_bundle(self._sessions.log, source, self._folder)
