@@ -35,12 +35,12 @@ class Packed:
     files: dict[str, str] = field(default_factory=dict[str, str])
     """Hashes by path; of a link, that of its target."""
     left_out: list[str] = field(default_factory=list[str])
-    """Links that lead out, devices, sockets and pipes."""
+    """Links that lead out, devices, sockets and pipes, and what has a name that is no text."""
     size: int = 0
 
 
-def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
-    """Whether a workspace can be packed; looks at no content.
+def check_size(workspace: Path, *, hidden: Collection[str]) -> int:
+    """Whether a workspace can be packed, and how large it is then; looks at no content.
 
     Raises: TooLarge, OSError.
     """
@@ -52,6 +52,7 @@ def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
         size += sum(os.lstat(os.path.join(folder, name)).st_size for name in files)
         if count > MAX_ENTRIES or size > MAX_BYTES:
             raise TooLarge(f"a workspace that moves has {MAX_ENTRIES:,} files at most, and 4 GB")
+    return size + (count + 1) * 1024  # with headers and padding, about
 
 
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> Packed:
@@ -72,6 +73,9 @@ def _pack_folder(
         path = f"{above}{name}"
         if path in hidden:
             continue
+        if not _is_text(path):
+            packed.left_out.append(os.fsencode(path).decode(errors="replace"))
+            continue
         if len(packed.files) >= MAX_ENTRIES or packed.size > MAX_BYTES:
             raise TooLarge(f"a workspace that moves has {MAX_ENTRIES:,} files at most, and 4 GB")
         state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -87,14 +91,24 @@ def _pack_folder(
                 os.close(inner)
         elif stat.S_ISREG(state.st_mode):
             _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), packed)
-        elif stat.S_ISLNK(state.st_mode) and _stays_inside(
-            path, target := os.readlink(name, dir_fd=folder)
+        elif (
+            stat.S_ISLNK(state.st_mode)
+            and _stays_inside(path, target := os.readlink(name, dir_fd=folder))
+            and _is_text(target)
         ):
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             archive.addfile(entry)
             packed.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
         else:
             packed.left_out.append(path)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _pack_file(
@@ -126,8 +140,11 @@ class _Hashed:
         return content
 
 
-def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> None:
-    """Into a new folder. `known`: the hashes that files and links must have, all of them.
+def unpack(
+    archive: tarfile.TarFile, folder: Path, known: dict[str, str], *, hidden: Collection[str] = ()
+) -> None:
+    """Into a new folder. `known`: the hashes that files and links must have, all of them. `hidden`:
+    names at the top of a workspace that are never its own.
 
     Raises: InvalidInput, TooLarge: the archive is not as it should be. OSError.
     """
@@ -138,7 +155,7 @@ def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> Non
     found: dict[str, str] = {}
     size = 0
     try:
-        for count, entry in enumerate(_entries(archive), 1):
+        for count, entry in enumerate(_entries(archive, hidden), 1):
             size += entry.size
             if count > MAX_ENTRIES or size > MAX_BYTES:
                 raise TooLarge(f"a workspace has {MAX_ENTRIES:,} files at most, and 4 GB")
@@ -160,11 +177,13 @@ def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> Non
         raise InvalidInput("the files of the workspace are not those that were sent")
 
 
-def _entries(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
+def _entries(archive: tarfile.TarFile, hidden: Collection[str]) -> list[tarfile.TarInfo]:
     entries = [entry for entry in archive if entry.name.startswith(PREFIX)]
     for entry in entries:
         if not (entry.isdir() or entry.isreg() or entry.issym()) or entry.issparse():
             raise InvalidInput(f"{entry.name[:100]!r} is no file, folder or link")
+        if entry.name.removeprefix(PREFIX).partition("/")[0] in hidden:
+            raise InvalidInput(f"{entry.name[:100]!r} is not part of a workspace")
     return entries
 
 

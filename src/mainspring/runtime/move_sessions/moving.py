@@ -35,23 +35,28 @@ async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
         SessionGone: it was moved by another transfer. Stale: it runs, or has messages to read.
         InvalidInput: it is a fork. LeaseHeld.
     """
-    session = await log.session(session_id)
-    if session.parent_id is not None:
-        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
     [last] = await log.tail(session_id, 1)
     if isinstance(last.payload, SessionMoved):
         if last.payload.transfer_id != transfer_id:
             raise SessionGone(session_id)
         return
-    status = (await outline(log, session)).status
-    if status not in _STILL:
-        raise Stale(f"session {session_id} is {status}: let it end or interrupt it, then move it")
+    await check_can_move(log, session_id)
     async with held(log, session_id) as writer:
         await writer.append(SessionMoved(transfer_id=transfer_id))
         if await log.store.pending(session_id, limit=1):  # it came before anybody was refused
             workspace = await workspace_of(log, session_id) or ""
             await writer.append(SessionReceived(transfer_id=transfer_id, workspace=workspace))
             raise Stale(f"session {session_id} was sent a message meanwhile: let it answer first")
+
+
+async def check_can_move(log: SessionLog, session_id: str) -> None:
+    """Raises: Stale: it runs, or has messages to read. InvalidInput: it is a fork."""
+    session = await log.session(session_id)
+    if session.parent_id is not None:
+        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
+    status = (await outline(log, session)).status
+    if status not in _STILL:
+        raise Stale(f"session {session_id} is {status}: let it end or interrupt it, then move it")
 
 
 async def receive(
