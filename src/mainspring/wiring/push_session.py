@@ -142,7 +142,9 @@ async def _known(log: SessionLog, session_id: str, url: str) -> Push:
         return push if push and is_begun else Push(transfer_id=ids.new_id(TRANSFER), url=url)
     assert push is not None
     if push.url != url:
-        raise InvalidInput(f"session {session_id} is being moved to {push.url} already")
+        elsewhere = InvalidInput(f"session {session_id} is being moved to {push.url} already")
+        elsewhere.add_note(f"if that server is gone: mainspring sessions fork {session_id}")
+        raise elsewhere
     return push
 
 

@@ -77,7 +77,7 @@ def _write(source: Source, lines: Path, bundle: Path) -> None:
         packed = Packed()
         if source.workspace is not None:
             packed = pack(archive, source.workspace, hidden=source.hidden)
-        archive.add(lines, LOG)
+        _add(archive, lines, LOG)
         manifest = Manifest(
             format=FORMAT,
             session_id=source.session_id,
@@ -89,9 +89,18 @@ def _write(source: Source, lines: Path, bundle: Path) -> None:
         encoded = lines.with_suffix(".manifest")
         try:
             encoded.write_bytes(msgspec.json.encode(manifest))
-            archive.add(encoded, MANIFEST)
+            _add(archive, encoded, MANIFEST)
         finally:
             encoded.unlink(missing_ok=True)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Without the user's name and ids."""
+    entry = tarfile.TarInfo(name)
+    entry.mode = 0o600
+    with path.open("rb") as file:
+        entry.size = os.fstat(file.fileno()).st_size
+        archive.addfile(entry, file)
 
 
 def _new_file(path: Path) -> IO[bytes]:

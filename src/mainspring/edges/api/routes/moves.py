@@ -83,6 +83,7 @@ class MoveRoutes:
             try:
                 with anyio.fail_after(_SECONDS):
                     await _save(call.request, file, self.receiving.limits.max_bytes)
+                await call.require_welcome()  # the key may have been revoked meanwhile
                 return await self.receiving.receive(call.who, call.query, file)
             finally:
                 await to_thread.run_sync(partial(file.unlink, missing_ok=True))
