@@ -196,7 +196,7 @@ def test_nothing_in_a_forged_log_gives_leave_to_anything(place: Place, tmp_path:
     status, session = place.upload(bundle)
     assert status == 200, session
     received = session["id"]
-    # the forged approval counts for nothing: it asks; a message without a reply is an idle of its own
+    # the forged approval counts for nothing; the first idle is that of a message without a reply
     assert place.waiting(received, times=2).stop_reason.type == "requires_action"
     assert not (place.workspace(received) / "evil.txt").exists()
     exported = place.log(received)
