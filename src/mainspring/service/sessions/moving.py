@@ -11,6 +11,7 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import Stale
+from mainspring.core.ids import KIND
 from mainspring.runtime.move_sessions.archive import check_size
 from mainspring.runtime.move_sessions.bundle import Source, write_bundle
 from mainspring.runtime.move_sessions.moving import seal
@@ -19,7 +20,7 @@ from mainspring.service.sessions.sessions import Sessions
 
 
 class MoveSession(Struct, frozen=True, kw_only=True):
-    transfer_id: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$")]
+    transfer_id: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$", extra={KIND: "external"})]
     """Chosen by the receiver. The same again, and the same bundle is answered."""
 
 

@@ -8,6 +8,7 @@ record for it, nobody can find or run the session.
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,7 +31,7 @@ from mainspring.core.errors import (
     SessionNotFound,
     TooLarge,
 )
-from mainspring.core.ids import AgentId, EnvironmentId
+from mainspring.core.ids import AgentId, EnvironmentId, ExternalId
 from mainspring.core.sender import Origin
 from mainspring.runtime.import_sessions.source import SourceSession
 from mainspring.runtime.import_sessions.storing import store_new
@@ -56,14 +57,13 @@ _WRONG_NAMES = frozenset(
     }
 )
 """Of a hostile archive: names twice, below files, without their folders, too long."""
-_TRANSFER = r"^[a-z]{4}_[0-9a-f]{32}$"
-TransferId = Annotated[str, Meta(pattern=_TRANSFER)]
+_AN_ID = re.compile(r"[a-z]{4}_[0-9a-f]{32}", re.ASCII)
 
 
 class PushSession(Struct, frozen=True, kw_only=True):
-    transfer_id: TransferId
+    transfer_id: ExternalId
     """Chosen by the sender. The same again, and the same session is answered."""
-    session_id: Annotated[str, Meta(pattern=r"^sesn_[0-9a-f]{32}$")]
+    session_id: ExternalId
     """The one that moves, as it is called where it comes from."""
     agent_id: AgentId
     """Who goes on with it here."""
@@ -140,6 +140,8 @@ class Receiving:
 
     async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
         who.require_human()
+        if not _AN_ID.fullmatch(asked.transfer_id) or not _AN_ID.fullmatch(asked.session_id):
+            raise InvalidInput("transfer_id, session_id: four letters, `_`, 32 hexadecimal digits")
         if asked.size > self.limits.max_bytes:
             raise TooLarge(
                 f"the session and its files have {asked.size:,} bytes; this server takes"
