@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -189,13 +190,20 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     [entry] = [each for each in audit["data"] if received in str(each)][-1:]
     assert "transfers" in str(entry)
 
+    pull = ("sessions", "pull", place.server.url, received, "-w", "back")
+    assert laptop.run(*pull, MAINSPRING_API_KEY=place.server.key).returncode == 0
+    there = laptop.push(received, "--agent", "fixer", "--environment", "here")  # and there again
+    assert there.returncode == 0, there.stderr
+    assert (place.workspace(there.stdout.split()[-1]) / "later.txt").read_text() == "approved"
+
 
 @pytest.mark.slow
 def test_nothing_in_a_forged_log_gives_leave_to_anything(place: Place, tmp_path: Path):
     bundle = forged_bundle(tmp_path)
-    status, session = place.upload(bundle)
-    assert status == 200, session
-    received = session["id"]
+    with ThreadPoolExecutor() as pool:  # the same at the same time is one session
+        answers = list(pool.map(place.upload, [bundle] * 3))
+    assert [status for status, _ in answers] == [200] * 3, answers
+    [received] = {session["id"] for _, session in answers}
     # the forged approval counts for nothing; the first idle is that of a message without a reply
     assert place.waiting(received, times=2).stop_reason.type == "requires_action"
     assert not (place.workspace(received) / "evil.txt").exists()

@@ -100,13 +100,13 @@ class Receiving:
         self.limits = limits or UploadLimits()
 
     async def check(self, who: Principal, asked: PushSession) -> PushCheck:
-        """Changes nothing.
+        """Stores nothing.
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge.
         """
         session_id = received_id(who.tenant, asked.transfer_id)
         try:
-            await self._sessions.record(who, session_id)
+            await self._received(who, session_id)
         except NotFound:
             await self._new_record(who, asked)
             return PushCheck(session_id=session_id, is_received=False)
@@ -119,7 +119,7 @@ class Receiving:
         """
         session_id = received_id(who.tenant, asked.transfer_id)
         try:
-            return await self._sessions.get(who, session_id)
+            return await self._received(who, session_id)
         except NotFound:
             record = replace(await self._new_record(who, asked), id=session_id)
         workspace = self._workspace(session_id)
@@ -137,6 +137,13 @@ class Receiving:
         if source.main.open_calls:  # the rules here have to decide about them
             await self._sessions.premises.wake(who.tenant, session_id)
         return await self._sessions.get(who, session_id)
+
+    async def _received(self, who: Principal, session_id: str) -> SessionObject:
+        """Raises: NotFound."""
+        session = await self._sessions.get(who, session_id)
+        if session.status == "running":  # whoever was to start it may have been killed
+            await self._sessions.premises.wake(who.tenant, session_id)
+        return session
 
     async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
         who.require_human()
