@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,6 +60,8 @@ FORGED = (
 )
 """What must be nowhere in the server's log."""
 Members: TypeAlias = list[tuple[tarfile.TarInfo, bytes]]
+Change: TypeAlias = Callable[[Members, dict[str, Any]], None]
+"""Of the members of an archive and its manifest."""
 
 
 def forged_bundle(
@@ -130,7 +132,7 @@ async def _forged(tmp_path: Path, transfer_id: str, ended_for: str) -> bytes:
         return (await write_bundle(log, source, tmp_path / "bundles")).read_bytes()
 
 
-def rebuilt(bundle: bytes, change: Callable[[Members, dict[str, Any]], None]) -> bytes:
+def rebuilt(bundle: bytes, change: Change) -> bytes:
     """With its members and its manifest changed."""
     with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
         members: Members = []
@@ -148,17 +150,22 @@ def rebuilt(bundle: bytes, change: Callable[[Members, dict[str, Any]], None]) ->
     return made.getvalue()
 
 
-def _with_file(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", **pax: str) -> Any:  # noqa: ANN401
+def _with_file(
+    name: str,
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+    pax: Mapping[str, str] | None = None,
+) -> Change:
     def change(members: Members, manifest: dict[str, Any]) -> None:
         entry = tarfile.TarInfo(f"workspace/{name}")
-        entry.type, entry.linkname, entry.pax_headers = kind, link, dict(pax)
+        entry.type, entry.linkname, entry.pax_headers = kind, link, dict(pax or {})
         members.append((entry, b"x" if kind == tarfile.REGTYPE else b""))
         manifest["files"][name] = hashlib.sha256(link.encode() or b"x").hexdigest()
 
     return change
 
 
-def _with_log(old: bytes, new: bytes) -> Any:  # noqa: ANN401
+def _with_log(old: bytes, new: bytes) -> Change:
     """The log changed, and its hash in the manifest with it."""
 
     def change(members: Members, manifest: dict[str, Any]) -> None:
@@ -171,14 +178,14 @@ def _with_log(old: bytes, new: bytes) -> Any:  # noqa: ANN401
     return change
 
 
-def _of(field: str, value: object) -> Any:  # noqa: ANN401
+def _of(field: str, value: object) -> Change:
     def change(_members: Members, manifest: dict[str, Any]) -> None:
         manifest[field] = value
 
     return change
 
 
-HOSTILE: dict[str, Callable[[Members, dict[str, Any]], None]] = {
+HOSTILE: dict[str, Change] = {
     "above": _with_file("../evil"),
     "absolute": _with_file("/etc/evil"),
     "ours": _with_file(".mainspring/settings.json"),
@@ -188,8 +195,8 @@ HOSTILE: dict[str, Callable[[Members, dict[str, Any]], None]] = {
     "twice": _with_file("src/a.txt"),
     "below a file": _with_file("src/a.txt/b"),
     "without its folder": _with_file("none/b"),
-    "size elsewhere": _with_file("a", size="99999999"),
-    "sparse": _with_file("a", **{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}),
+    "size elsewhere": _with_file("a", pax={"size": "99999999"}),
+    "sparse": _with_file("a", pax={"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}),
     "another file": _of("files", {}),
     "another transfer": _of("transfer_id", f"tran_{'8' * 32}"),
     "another session": _of("session_id", f"sesn_{'8' * 32}"),

@@ -6,7 +6,7 @@ import http.client
 import json
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +86,19 @@ class Place:
         return list(self.workspace(".state").glob("transfers/*"))
 
     def upload(
-        self, content: bytes, *, key: str | None = None, length: int | None = None, **changes: str
+        self,
+        content: bytes,
+        changes: Mapping[str, str] | None = None,
+        *,
+        key: str | None = None,
+        length: int | None = None,
     ) -> tuple[int, Any]:
         query = {
             "transfer_id": TRANSFER,
             "session_id": SESSION,
             "agent_id": self.agent,
             "environment_id": self.environment,
-            **changes,
+            **(changes or {}),
         }
         address = urlsplit(self.server.url)
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
@@ -168,6 +173,7 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     assert again.stdout == pushed.stdout
     resumed = laptop.run("run", "--resume", session_id, "--model", "demo", "more")
     assert "was moved" in resumed.stderr
+    assert " moved " in laptop.run("sessions", "ls").stdout
     assert not [*(laptop.folder / ".mainspring" / "transfers").iterdir(), *place.leftovers()]
 
     idle = place.waiting(received)
@@ -228,7 +234,7 @@ def test_nothing_in_a_forged_log_gives_leave_to_anything(place: Place, tmp_path:
         agent = client.beta.agents.create(name="a", model="claude-sonnet-4-5")
         environment = client.beta.environments.create(name="e").id
         theirs = {"agent_id": agent.id, "environment_id": environment}
-        status, session = place.upload(bundle, key=rival, **theirs)
+        status, session = place.upload(bundle, theirs, key=rival)
         assert status == 200
         assert session["id"] != received
         with pytest.raises(NotFoundError):
@@ -241,18 +247,18 @@ def test_a_hostile_bundle_leaves_nothing_behind(place: Place, tmp_path: Path):
     bundle = forged_bundle(tmp_path, other["transfer_id"])
     before = sorted(place.workspace("").iterdir())
     for name, change in HOSTILE.items():
-        status, answer = place.upload(rebuilt(bundle, change), **other)
+        status, answer = place.upload(rebuilt(bundle, change), other)
         assert status == 400, (name, answer)
     live = forged_bundle(tmp_path / "live", other["transfer_id"], ended_for=TRANSFER)
-    status, answer = place.upload(live, **other)
+    status, answer = place.upload(live, other)
     assert (status, "was not ended for this transfer" in str(answer)) == (400, True)
     for content in (b"", bundle[:700], b"x" * 2048, bytes(2048)):
-        assert place.upload(content, **other)[0] == 400
-    status, _ = place.upload(b"", length=2 << 30, **other)
+        assert place.upload(content, other)[0] == 400
+    status, _ = place.upload(b"", other, length=2 << 30)
     assert status == 413
     scoped = place.made("keys", name="s", role="user", agent_id=place.agent)["key"]
     elsewhere = place.client.beta.agents.create(name="b", model="claude-sonnet-4-5").id
-    assert place.upload(bundle, key=scoped, agent_id=elsewhere, **other)[0] in (403, 404)
+    assert place.upload(bundle, {**other, "agent_id": elsewhere}, key=scoped)[0] in (403, 404)
     assert sorted(place.workspace("").iterdir()) == before
     assert place.leftovers() == []
-    assert place.upload(rebuilt(bundle, lambda _members, _manifest: None), **other)[0] == 200
+    assert place.upload(rebuilt(bundle, lambda _members, _manifest: None), other)[0] == 200

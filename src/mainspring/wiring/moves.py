@@ -93,6 +93,7 @@ async def pull_session(
             session_id=session_id,
             transfer_id=transfer.transfer_id,
             workspace=workspace,
+            hidden=(FOLDER,),
         )
         await _ended(log.store.records, session_id)
     finally:

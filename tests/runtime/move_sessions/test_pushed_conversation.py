@@ -30,7 +30,7 @@ from mainspring.core.events import (
 from mainspring.core.facts import MessageWithheld, SessionCreated, ToolCallStarted
 from mainspring.harness.ensemble import Ensemble
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.import_sessions.source import SourceSession
+from mainspring.runtime.import_sessions.source import Prompt, SourceSession
 from mainspring.runtime.import_sessions.storing import store_new
 from mainspring.runtime.move_sessions.conversation import read_conversation
 from mainspring.runtime.move_sessions.upload import UploadLimits, check_headers
@@ -144,7 +144,8 @@ async def test_media_come_from_the_bundle_only(log: SessionLog):
     )
     await client.writes(UserMessage(content=tuple(ImageBlock(source=each) for each in sources)))
     [prompt] = (await client.source(here=b"x")).main.items
-    content = getattr(prompt, "content", ())
+    assert isinstance(prompt, Prompt)
+    content = prompt.content
     assert isinstance(content[0], ImageBlock)
     assert plain_text(content).count("stayed on the other machine") == 2
     assert "example.com" not in str(content)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Collection
 from contextlib import aclosing
 from pathlib import Path
 
@@ -66,9 +66,10 @@ async def receive(
     session_id: str,
     transfer_id: str,
     workspace: Path,
-    new_id: Callable[[str], str] = ids.new_id,
+    hidden: Collection[str] = (),
 ) -> None:
     """Store what has arrived, and go on with the session here. Doing it again changes nothing.
+    `hidden`: names at the top of a workspace that are never its own.
 
     The workspace is put there whole or not at all; one that is there is this transfer's.
 
@@ -82,10 +83,12 @@ async def receive(
                 await import_lines(log, lines)
             if await is_received(log, session_id, transfer_id):
                 return
-            await to_thread.run_sync(_place_workspace, bundle, workspace)
+            await to_thread.run_sync(_place_workspace, bundle, workspace, hidden)
     except tarfile.TarError as error:
         raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
-    writer = await log.hold(session_id, owner=local_owner(new_id(ids.WORKER)), is_receiving=True)
+    writer = await log.hold(
+        session_id, owner=local_owner(ids.new_id(ids.WORKER)), is_receiving=True
+    )
     try:
         if not await is_received(log, session_id, transfer_id):
             received = SessionReceived(transfer_id=transfer_id, workspace=str(workspace))
@@ -107,10 +110,10 @@ async def is_received(log: SessionLog, session_id: str, transfer_id: str) -> boo
     return False
 
 
-def _place_workspace(bundle: Bundle, workspace: Path) -> None:
+def _place_workspace(bundle: Bundle, workspace: Path, hidden: Collection[str]) -> None:
     if workspace.exists():
         return
     beside = workspace.with_name(f".{workspace.name}.{bundle.manifest.transfer_id}")
     shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
-    bundle.unpack_workspace(beside)
+    bundle.unpack_workspace(beside, hidden=hidden)
     beside.rename(workspace)
