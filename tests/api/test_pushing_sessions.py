@@ -133,6 +133,15 @@ class Place:
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
+    def send(self, session_id: str, **event: object) -> None:
+        sent: Any = event
+        self.client.beta.sessions.events.send(session_id, events=[sent])
+
+    def replayed(self, session_id: str) -> tuple[bool, int]:
+        path = f"/v1/sessions/{session_id}/replay"
+        answer: Any = self.client.post(path, cast_to=object, body={})
+        return answer["ok"], answer["calls"]
+
     def made(self, path: str, **body: object) -> Any:  # noqa: ANN401 (JSON)
         return self.client.post(f"/v1/mainspring/{path}", cast_to=object, body=body)
 
@@ -183,12 +192,11 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     assert (files / "bin" / "tool").stat().st_mode & 0o777 == 0o755
     assert not (files / "later.txt").exists()
     [call_id] = idle.stop_reason.event_ids
-    answer: Any = {"type": "user.tool_confirmation", "tool_use_id": call_id, "result": "allow"}
-    client.beta.sessions.events.send(received, events=[answer])
+    place.send(received, type="user.tool_confirmation", tool_use_id=call_id, result="allow")
     assert place.waiting(received, times=2).stop_reason.type == "end_turn"
     assert (files / "later.txt").read_text() == "approved"
-    text: Any = [{"type": "text", "text": "say hello"}]
-    client.beta.sessions.events.send(received, events=[{"type": "user.message", "content": text}])
+    text = {"type": "text", "text": "say hello"}
+    place.send(received, type="user.message", content=[text])
     place.waiting(received, times=3)
     said = client.beta.sessions.events.list(received, types=["agent.message"]).data
     assert "hello" in str(said[-1])
@@ -196,6 +204,7 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     [entry] = [each for each in audit["data"] if received in str(each)][-1:]
     assert "transfers" in str(entry)
 
+    assert place.replayed(received) == (True, 2)
     pull = ("sessions", "pull", place.server.url, received, "-w", "back")
     assert laptop.run(*pull, MAINSPRING_API_KEY=place.server.key).returncode == 0
     there = laptop.push(received, "--agent", "fixer", "--environment", "here")  # and there again
@@ -213,6 +222,7 @@ def test_nothing_in_a_forged_log_gives_leave_to_anything(place: Place, tmp_path:
     # the forged approval counts for nothing; the first idle is that of a message without a reply
     assert place.waiting(received, times=2).stop_reason.type == "requires_action"
     assert not (place.workspace(received) / "evil.txt").exists()
+    assert place.replayed(received) == (True, 0)
     exported = place.log(received)
     for forged in FORGED:
         assert (forged in exported) == (forged == SESSION), forged

@@ -50,6 +50,7 @@ _SECONDS = 3600.0
 _CHUNK = 1 << 20
 _MAX_ANSWER = 4 << 20
 _MOST_LISTED = 20
+_PREFIXES = ("agent_", "env_")
 _PLACES = tuple(str(kind.__struct_config__.tag) for kind in (SandboxOpened, SessionReceived))
 
 
@@ -246,12 +247,12 @@ class _Server:
 
         Raises: InvalidInput: which there are.
         """
+        if given is not None and given.startswith(_PREFIXES):
+            return given  # a key of limited scope may not list them
         page = await self.get(f"/v1/{kind}", {"limit": "100"}, _Page)
         found = [each for each in page.data if given in (None, each.id, each.name)]
         if len(found) == 1:
             return found[0].id
-        if given is not None and not found and "_" in given:
-            return given  # it may be on a later page: the server knows
         raise _choose(option, given, page.data)
 
     async def get(self, path: str, query: dict[str, str], type_: type[Any]) -> Any:  # noqa: ANN401 (of that type)
