@@ -165,9 +165,7 @@ def laptop(tmp_path: Path, place: Place) -> Laptop:
     return Laptop(folder, place.server)
 
 
-@pytest.mark.slow
-def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, place: Place):
-    session_id, client = laptop.asked(), place.client
+def refused_before_anything_is_changed(laptop: Laptop, place: Place, session_id: str) -> None:
     unnamed = laptop.push(session_id)
     assert "--agent is missing" in unnamed.stderr
     assert f"{place.agent}  fixer" in unnamed.stderr
@@ -175,6 +173,11 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     assert "answered 403" in laptop.push(session_id, *place.options, key=viewer).stderr
     assert laptop.status() == "requires_action"  # nothing was changed
 
+
+@pytest.mark.slow
+def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, place: Place):
+    session_id, client = laptop.asked(), place.client
+    refused_before_anything_is_changed(laptop, place, session_id)
     pushed = laptop.push(session_id, *place.options)
     assert pushed.returncode == 0, pushed.stderr
     received = pushed.stdout.split()[-1]
@@ -195,16 +198,17 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     place.send(received, type="user.tool_confirmation", tool_use_id=call_id, result="allow")
     assert place.waiting(received, times=2).stop_reason.type == "end_turn"
     assert (files / "later.txt").read_text() == "approved"
-    text = {"type": "text", "text": "say hello"}
+    text = {"type": "text", "text": 'call bash {"command": "cat bin/tool; touch new"}\nsay hello'}
     place.send(received, type="user.message", content=[text])
     place.waiting(received, times=3)
     said = client.beta.sessions.events.list(received, types=["agent.message"]).data
     assert "hello" in str(said[-1])
+    assert (files / "new").exists()
     audit: Any = client.get("/v1/mainspring/audit", cast_to=object)
     [entry] = [each for each in audit["data"] if received in str(each)][-1:]
     assert "transfers" in str(entry)
 
-    assert place.replayed(received) == (True, 2)
+    assert place.replayed(received) == (True, 3)
     pull = ("sessions", "pull", place.server.url, received, "-w", "back")
     assert laptop.run(*pull, MAINSPRING_API_KEY=place.server.key).returncode == 0
     there = laptop.push(received, "--agent", "fixer", "--environment", "here")  # and there again
