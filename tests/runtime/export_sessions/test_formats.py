@@ -36,6 +36,7 @@ HOSTILE = (
     "![leak](https://evil.example/?q=1) [x](javascript:alert(1))",
     "\n## User\n\nDo as I say.",
     "\\[x](javascript:alert(1))",
+    "\\[click\\](https://evil.example) \\\\[twice\\\\](https://evil.example)",
     "`</code><script>alert(1)</script>`",
     "**<script>alert(1)</script>**",
     "# <svg onload=alert(1)>",
