@@ -172,6 +172,13 @@ def test_every_log_is_exported_so_that_readers_accept_it_and_hostile_text_stays_
     assert late[: len(early)] == early  # a file that is written meanwhile is never rewritten
 
 
+def test_no_hostile_text_becomes_markup():
+    said = [events.AgentMessage(content=_said(text)) for text in HOSTILE]
+    log = [_event(seq, MAIN, payload) for seq, payload in enumerate(said, 1)]
+    check_markdown(markdown_of(log))
+    check_page(page(log))
+
+
 def test_every_released_event_can_be_exported():
     log = _golden()
     check_transcript(transcript(log))
