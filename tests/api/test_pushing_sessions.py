@@ -94,7 +94,7 @@ class Place:
         length: int | None = None,
     ) -> tuple[int, Any]:
         query = {
-            "transfer_id": TRANSFER,
+            "transfer": TRANSFER,
             "session_id": SESSION,
             "agent_id": self.agent,
             "environment_id": self.environment,
@@ -257,13 +257,13 @@ def test_nothing_in_a_forged_log_gives_leave_to_anything(place: Place, tmp_path:
 
 @pytest.mark.slow
 def test_a_hostile_bundle_leaves_nothing_behind(place: Place, tmp_path: Path):
-    other = {"transfer_id": f"tran_{'6' * 32}"}
-    bundle = forged_bundle(tmp_path, other["transfer_id"])
+    other = {"transfer": f"tran_{'6' * 32}"}
+    bundle = forged_bundle(tmp_path, other["transfer"])
     before = sorted(place.workspace("").iterdir())
     for name, change in HOSTILE.items():
         status, answer = place.upload(rebuilt(bundle, change), other)
         assert status == 400, (name, answer)
-    live = forged_bundle(tmp_path / "live", other["transfer_id"], ended_for=TRANSFER)
+    live = forged_bundle(tmp_path / "live", other["transfer"], ended_for=TRANSFER)
     status, answer = place.upload(live, other)
     assert (status, "was not ended for this transfer" in str(answer)) == (400, True)
     for content in (b"", bundle[:700], b"x" * 2048, bytes(2048)):

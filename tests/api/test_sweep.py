@@ -22,7 +22,7 @@ BODIES: Mapping[str, object] = {
     "post /v1/mainspring/webhooks/{webhook_id}/rotate_secret": {},
     "post /v1/sessions/{session_id}/commands": {"name": "cost"},
     "post /v1/sessions/{session_id}/events": {"events": [{"type": "user.interrupt"}]},
-    "post /v1/sessions/{session_id}/move": {"transfer_id": f"tran_{'0' * 32}"},
+    "post /v1/sessions/{session_id}/move": {"transfer": f"tran_{'0' * 32}"},
     "post /v1/sessions/{session_id}/policy/test": {"rules": {}},
     "post /v1/sessions/{session_id}/resources": {"type": "file", "file_id": "file_none"},
     "post /v1/sessions/{session_id}/resources/{resource_id}": {"authorization_token": "t"},

@@ -94,7 +94,7 @@ async def test_a_refusal_reaches_the_model_with_its_reason(scene: Scene):
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_an_approval_is_void_when_the_file_has_changed_meanwhile(
+async def test_an_approval_does_nothing_to_a_file_that_has_changed_meanwhile(
     scene: Scene, is_resumed: bool
 ):
     scene.write("app.py", "a = 1\nb = 2\n")
@@ -103,16 +103,29 @@ async def test_an_approval_is_void_when_the_file_has_changed_meanwhile(
         result = await play.run()
         if not is_resumed:
             scene.write("app.py", "a = 9\nb = 2\n")
-            result = await play.allow(result)
+            await play.allow(result)
             assert "changed" in (await play.results())[-1]
     if is_resumed:
         scene.write("app.py", "a = 9\nb = 2\n")
         async with scene.play(go_on=result.session_id) as play:
-            assert (await play.allow(result)).reason == "requires_action"
-            asked = await play.asked()
-            assert asked.reason == "what it would do has changed since it was approved"
-            assert " a = 9" in (asked.preview or "")
+            await play.allow(result)
+            assert "changed" in (await play.results())[-1]
     assert scene.read("app.py") == "a = 9\nb = 2\n"
+
+
+async def test_an_approval_is_void_when_what_it_showed_has_changed(scene: Scene):
+    scene.write("app.py", "a = 1\n")
+    write = calls("write", file_path="new.py", content="b = 2\n")
+    async with scene.play(write) as play:
+        result = await play.run()
+    scene.write("new.py", "c = 3\n")
+    async with scene.play(go_on=result.session_id) as play:
+        again = await play.allow(result)
+        assert again.reason == "requires_action", await play.results()
+        asked = await play.asked()
+        assert asked.reason == "what it would do has changed since it was approved"
+        assert "-c = 3" in (asked.preview or "")
+    assert scene.read("new.py") == "c = 3\n"
 
 
 async def test_an_approval_holds_in_another_process(scene: Scene):

@@ -181,7 +181,7 @@ async def _download(url: str, key: str, transfer: Transfer, file: Path) -> None:
             aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
             session.post(
                 url,
-                json={"transfer_id": transfer.transfer_id},
+                json={"transfer": transfer.transfer_id},
                 headers={"x-api-key": key},
                 allow_redirects=False,
             ) as response,

@@ -104,7 +104,7 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
     async with _connected(base, key) as server:
         workspace = await _workspace(settings, log, options)
         query = {
-            "transfer_id": push.transfer_id,
+            "transfer": push.transfer_id,
             "session_id": options.session_id,
             "agent_id": await server.chosen("agents", "agent", options.agent),
             "environment_id": await server.chosen(

@@ -56,8 +56,8 @@ INJECTION: tuple[Rule, ...] = (
                 rf"|say)\s+(?:\w+\s+){{0,4}}to\s+{_PERSON}"
             ),
             (
-                rf"\bwithout\s+(?:{_PERSON}(?:'s)?\s+(?:knowledge|knowing|noticing"
-                r"|awareness)|(?:telling|informing|alerting|notifying"
+                rf"\bwithout\s+(?:{_PERSON}(?:'s)?\s+(?:knowledge|knowing|noticing)"
+                r"|(?:telling|informing|alerting|notifying"
                 rf"|the\s+knowledge\s+of)\s+{_PERSON})"
             ),
             (
@@ -145,7 +145,7 @@ INJECTION: tuple[Rule, ...] = (
                 r"\bwithout\s+(?:asking|requesting|waiting\s+for|needing|seeking)\s+"
                 r"(?:\w+\s+){0,3}(?:permission|confirmation|approval|consent)"
             ),
-            rf"\bwithout\s+{_PERSON}(?:'s)?\s+consent\b",
+            rf"\bwithout\s+{_PERSON}(?:'s)?\s+(?:consent|awareness)\b",
             r"\b(?:secretly|covertly|surreptitiously|stealthily)\b",
             r"(?:do\s+not|don'?t|never)\s+ask\s+for\s+(?:permission|confirmation|approval)",
         ),
@@ -172,7 +172,10 @@ HIDDEN_STYLE = Rule(
             r"|font-size\s*:\s*0|opacity\s*:\s*0(?:[;\"'\s]|\.0)|color\s*:\s*(?:white|transparent"
             r"|#fff(?:fff)?\b|rgba?\(\s*255\s*,\s*255\s*,\s*255))"
         ),
-        r"<font[^>\n]*color\s*=\s*[\"']?(?:white|#fff)|<(?:div|span|p)\s[^>\n]*\bhidden\b[^>\n]*>",
+        (
+            r"<font[^>\n]*color\s*=\s*[\"']?(?:white|#fff)"
+            r"|<(?:div|span|p)\s(?:[^>\n]*\s)?hidden(?:\s[^>\n]*|=[^>\n]*)?>"
+        ),
     ),
 )
 IMPERATIVE = compiled(

@@ -114,7 +114,7 @@ POWERS: tuple[Rule, ...] = (
             r"/dev/(?:tcp|udp)/",
             r"\b(?:nc|ncat|netcat)\b[^\n]*\s-[a-z]*[ec]\s*\S*sh\b",
             r"\bmkfifo\b[^\n]*\b(?:nc|ncat|netcat)\b",
-            r"\bpty\.spawn\(|os\.dup2\([^\n]*fileno\(\)|\bbash\s+-i\s*[>&]|socat\b[^\n]*EXEC:",
+            r"\bpty\.spawn\(|os\.dup2\(\s*\w+\.fileno\(\)\s*,|\bbash\s+-i\s*[>&]|socat\b[^\n]*EXEC:",
         ),
     ),
     Rule(

@@ -11,7 +11,6 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import Stale
-from mainspring.core.ids import KIND
 from mainspring.runtime.move_sessions.archive import check_size
 from mainspring.runtime.move_sessions.bundle import Source, write_bundle
 from mainspring.runtime.move_sessions.moving import seal
@@ -20,7 +19,7 @@ from mainspring.service.sessions.sessions import Sessions
 
 
 class MoveSession(Struct, frozen=True, kw_only=True):
-    transfer_id: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$", extra={KIND: "external"})]
+    transfer: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$")]
     """Chosen by the receiver. The same again, and the same bundle is answered."""
 
 
@@ -52,14 +51,14 @@ class Moving:
         has_files = await to_thread.run_sync(workspace.is_dir)
         source = Source(
             session_id=record.id,
-            transfer_id=asked.transfer_id,
+            transfer_id=asked.transfer,
             workspace=workspace if has_files else None,
             hidden=hidden,
         )
         try:
             if has_files:  # before it is sealed: afterwards there is no way back
                 await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
-            await seal(self._sessions.log, record.id, asked.transfer_id)
+            await seal(self._sessions.log, record.id, asked.transfer)
             return await write_bundle(self._sessions.log, source, self._folder)
         except OSError as error:
             raise Stale(

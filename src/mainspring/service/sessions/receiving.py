@@ -61,7 +61,7 @@ _AN_ID = re.compile(r"[a-z]{4}_[0-9a-f]{32}", re.ASCII)
 
 
 class PushSession(Struct, frozen=True, kw_only=True):
-    transfer_id: ExternalId
+    transfer: str
     """Chosen by the sender. The same again, and the same session is answered."""
     session_id: ExternalId
     """The one that moves, as it is called where it comes from."""
@@ -104,7 +104,7 @@ class Receiving:
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge.
         """
-        session_id = received_id(who.tenant, asked.transfer_id)
+        session_id = received_id(who.tenant, asked.transfer)
         try:
             await self._received(who, session_id)
         except NotFound:
@@ -117,7 +117,7 @@ class Receiving:
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge: nothing goes on here.
         """
-        session_id = received_id(who.tenant, asked.transfer_id)
+        session_id = received_id(who.tenant, asked.transfer)
         try:
             return await self._received(who, session_id)
         except NotFound:
@@ -147,8 +147,8 @@ class Receiving:
 
     async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
         who.require_human()
-        if not _AN_ID.fullmatch(asked.transfer_id) or not _AN_ID.fullmatch(asked.session_id):
-            raise InvalidInput("transfer_id, session_id: four letters, `_`, 32 hexadecimal digits")
+        if not _AN_ID.fullmatch(asked.transfer) or not _AN_ID.fullmatch(asked.session_id):
+            raise InvalidInput("transfer, session_id: four letters, `_`, 32 hexadecimal digits")
         if asked.size > self.limits.max_bytes:
             raise TooLarge(
                 f"the session and its files have {asked.size:,} bytes; this server takes"
@@ -166,9 +166,7 @@ class Receiving:
     def _unpack(self, asked: PushSession, file: Path, workspace: Path) -> SourceSession:
         limits = self.limits
         with open_checked(file, limits) as archive:
-            bundle = Bundle.read(
-                archive, session_id=asked.session_id, transfer_id=asked.transfer_id
-            )
+            bundle = Bundle.read(archive, session_id=asked.session_id, transfer_id=asked.transfer)
             log = bundle.read_log(max_bytes=limits.max_log_bytes, max_events=limits.max_events)
             source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
             source.id, source.sha256 = asked.session_id, bundle.manifest.log
