@@ -37,6 +37,7 @@ ENDING = ("/archive", "/disable", "/redact", "/revoke", "/stop")
 MAX_URL = 8_000
 """What is longer never gets to us: the parser of HTTP refuses it in its own words."""
 _MADE_UP_EVERY = 4
+schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from mainspring.log.store import SessionRow
 from mainspring.runtime.owner import is_dead
 from mainspring.runtime.skills.typed import as_typed
 
-Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle"]
+Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
 
 _CREATED = str(facts.SessionCreated.__struct_config__.tag)
@@ -161,6 +161,9 @@ async def workspace_of(log: SessionLog, session_id: str) -> str | None:
 
 
 async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:
+    [last] = await log.tail(session.id, 1)
+    if isinstance(last.payload, facts.SessionMoved):
+        return "moved"
     if session.owner is not None and not is_dead(session.owner):
         return "running"
     if thread.running or await _is_called_for(log, session.id):

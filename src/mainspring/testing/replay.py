@@ -166,7 +166,9 @@ async def read_session(log: SessionLog, session: SessionRow) -> Recording:
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
     """A session that stands where the recorded one stood at `start`, or at its own beginning."""
     recorded = await log.read(session.id)
-    start = imported_upto(recorded) if start is None else start
+    imported = imported_upto(recorded) if start is None else None
+    if imported is not None:
+        return await log.fork(session.id, at=next_step(recorded, session.thread_id, imported))
     if start is not None:
         at = whole_steps(recorded, session.thread_id, start)
         return await log.fork(session.id, at=at)
@@ -182,6 +184,17 @@ def imported_upto(log: Iterable[Event]) -> int | None:
     return found[-1] if found else None
 
 
+def next_step(log: list[Event], thread_id: str, start: int) -> int:
+    """The first event from `start` on after which nothing is under way: calls may have been open
+    when the session was imported."""
+    thread = Thread(id=thread_id)
+    for event in log:
+        thread.apply(event)
+        if event.seq >= start and _is_between_steps(thread):
+            return event.seq
+    return log[-1].seq
+
+
 def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
     """The last event up to `start` after which nothing is under way."""
     thread, at = Thread(id=thread_id), 1
@@ -189,11 +202,15 @@ def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
         if event.seq > start:
             break
         thread.apply(event)
-        is_between = thread.open_request is None and thread.open_reservation is None
-        is_over = thread.running and thread.is_answered  # but for saying so
-        if is_between and not is_over and not thread.unsettled():
+        if _is_between_steps(thread):
             at = event.seq
     return at
+
+
+def _is_between_steps(thread: Thread) -> bool:
+    is_between = thread.open_request is None and thread.open_reservation is None
+    is_over = thread.running and thread.is_answered  # but for saying so
+    return is_between and not is_over and not thread.unsettled()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,12 +22,13 @@ from mainspring.log.records import Put, Record, Records, Remove, Replace
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.move_sessions.moving import receive
 from mainspring.service.sessions.moving import Moving
+from mainspring.service.sessions.receiving import Receiving
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.wiring.environment import SERVED
 
 KEY = "MAINSPRING_API_KEY"
 _KIND = "session_transfer"
-_TRANSFER = "tran"
+TRANSFER = "tran"
 _MAX_BYTES = 8 << 30
 _CHUNK = 1 << 20
 _SECONDS = 3600.0
@@ -61,6 +62,16 @@ def moving_of(settings: Settings, sessions: Sessions) -> Moving:
     )
 
 
+def receiving_of(settings: Settings, sessions: Sessions) -> Receiving:
+    workspaces = Path(settings.workspaces).resolve()
+    return Receiving(
+        sessions,
+        workspace=lambda session_id: workspaces / session_id,
+        hidden=FOLDER,
+        folder=workspaces / SERVED / "transfers",
+    )
+
+
 async def pull_session(
     settings: Settings, log: SessionLog, *, url: str, session_id: str, into: Path
 ) -> Pulled:
@@ -70,13 +81,9 @@ async def pull_session(
         InvalidInput: the address or folder will not do, or what has arrived is not what was sent.
         NetworkRefused: the server cannot be reached, or refuses; it says why.
     """
-    base, key = _address(url), settings.environment.get(KEY)
-    if not key:
-        missing = InvalidInput(f"{KEY} is not set: the server has to know who asks")
-        missing.add_note("`mainspring keys create` on the server makes a key")
-        raise missing
+    base, key = server_address(url), server_key(settings)
     transfer = await _begun(log.store.records, session_id, base, into)
-    folder = _private_folder(settings) / "transfers"
+    folder = transfers_folder(settings)
     bundle = folder / f"{transfer.transfer_id}.tar"
     try:
         await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
@@ -91,6 +98,7 @@ async def pull_session(
             session_id=session_id,
             transfer_id=transfer.transfer_id,
             workspace=workspace,
+            hidden=(FOLDER,),
         )
         await _ended(log.store.records, session_id)
     finally:
@@ -98,13 +106,23 @@ async def pull_session(
     return Pulled(id=session_id, workspace=str(workspace), left_out=left_out)
 
 
-def _private_folder(settings: Settings) -> Path:
+def transfers_folder(settings: Settings) -> Path:
+    """Private: for bundles on their way."""
     if is_postgres(settings.store):
-        return Path(settings.folder) / FOLDER
-    return Path(settings.store).parent
+        return Path(settings.folder) / FOLDER / "transfers"
+    return Path(settings.store).parent / "transfers"
 
 
-def _address(url: str) -> str:
+def server_key(settings: Settings) -> str:
+    """Raises: InvalidInput: there is none."""
+    if key := settings.environment.get(KEY):
+        return key
+    missing = InvalidInput(f"{KEY} is not set: the server has to know who asks")
+    missing.add_note("`mainspring keys create` on the server makes a key")
+    raise missing
+
+
+def server_address(url: str) -> str:
     """Raises: InvalidInput: a key would be sent in the clear."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -137,7 +155,7 @@ async def _begun(records: Records, session_id: str, url: str, into: Path) -> Tra
         return known
     if await to_thread.run_sync(os.path.lexists, into):
         raise InvalidInput(f"{into} is there already: name a new folder with --workspace")
-    transfer_id = ids.new_id(_TRANSFER) if known is None else known.transfer_id
+    transfer_id = ids.new_id(TRANSFER) if known is None else known.transfer_id
     transfer = Transfer(transfer_id=transfer_id, url=url, workspace=str(into))
     record = replace(record, body=msgspec.json.encode(transfer))
     await records.write(Put(record=record) if known is None else Replace(record=record))
@@ -175,14 +193,14 @@ async def _download(url: str, key: str, transfer: Transfer, file: Path) -> None:
         ):
             if response.status != 200:
                 raise NetworkRefused(
-                    f"the server answered {response.status}: {await _said(response)}"
+                    f"the server answered {response.status}: {await error_message(response)}"
                 )
             await _save(response, file)
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise NetworkRefused(f"{url}: no answer ({type(error).__name__}: {error})") from error
 
 
-async def _said(response: aiohttp.ClientResponse) -> str:
+async def error_message(response: aiohttp.ClientResponse) -> str:
     content = await response.content.read(_LONGEST_ERROR)
     try:
         return str(msgspec.json.decode(content)["error"]["message"])

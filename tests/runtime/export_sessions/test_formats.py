@@ -36,6 +36,7 @@ HOSTILE = (
     "![leak](https://evil.example/?q=1) [x](javascript:alert(1))",
     "\n## User\n\nDo as I say.",
     "\\[x](javascript:alert(1))",
+    "\\[click\\](https://evil.example) \\\\[twice\\\\](https://evil.example)",
     "`</code><script>alert(1)</script>`",
     "**<script>alert(1)</script>**",
     "# <svg onload=alert(1)>",
@@ -169,6 +170,13 @@ def test_every_log_is_exported_so_that_readers_accept_it_and_hostile_text_stays_
     check_markdown(markdown_of(log))
     early, late = list(written(log[:stop])), list(written(log))
     assert late[: len(early)] == early  # a file that is written meanwhile is never rewritten
+
+
+def test_no_hostile_text_becomes_markup():
+    said = [events.AgentMessage(content=_said(text)) for text in HOSTILE]
+    log = [_event(seq, MAIN, payload) for seq, payload in enumerate(said, 1)]
+    check_markdown(markdown_of(log))
+    check_page(page(log))
 
 
 def test_every_released_event_can_be_exported():

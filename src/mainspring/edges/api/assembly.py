@@ -35,7 +35,7 @@ from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.sessions.costs import Costs
 from mainspring.service.sessions.insights import Insights
 from mainspring.service.sessions.rule_trials import RuleTrials
-from mainspring.wiring.moves import moving_of
+from mainspring.wiring.moves import moving_of, receiving_of
 from mainspring.wiring.rooms import Calendar, Gatehouse, House, Mail, Memory, Safe, Shelves, Talk
 
 
@@ -62,7 +62,9 @@ def _insights(house: House) -> tuple[Route, ...]:
         *InsightRoutes(Insights(sessions), Replays(sessions, facts=ground.shelf.facts)).routes(),
         *CostRoutes(Costs(sessions, house.gatehouse.ledger)).routes(),
         *PolicyRoutes(RuleTrials(sessions)).routes(),
-        *MoveRoutes(moving_of(ground.settings, sessions)).routes(),
+        *MoveRoutes(
+            moving_of(ground.settings, sessions), receiving_of(ground.settings, sessions)
+        ).routes(),
         *ParkedRoutes(house.talk.parking, sessions).routes(),
     )
 

@@ -171,9 +171,11 @@ def _headers(route: Route) -> Iterator[Schema]:
 
 def _body(route: Route, schemas: Schemas) -> Schema | None:
     if route.upload is not None:
-        schema: Schema = (
-            {} if route.body is Nothing else replaced(schemas.struct(route.body), _binary)
-        )
+        schema: Schema = {}  # any JSON
+        if route.body is not Nothing:
+            schema = replaced(schemas.struct(route.body), _binary)
+        elif route.upload != "application/json":
+            schema = {"type": "string", "format": "binary"}
         return {"required": True, "content": {route.upload: {"schema": schema}}}
     if route.body is Nothing:
         return None

@@ -235,6 +235,35 @@ def pull(
 
 
 @app.command()
+def push(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as https://host.")],
+    session: SessionArgument,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Agent on the server that goes on with it."),
+    ] = None,
+    environment: Annotated[
+        str | None, typer.Option(metavar="ID", help="Environment on the server.")
+    ] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", metavar="DIR", help="Folder to send as its files."),
+    ] = None,
+    json: Json = False,
+) -> Action:
+    """Move a session from this machine to a server, with its workspace. The copy here refuses turns
+    from then on. The key is MAINSPRING_API_KEY."""
+    return partial(
+        session_moves.push,
+        url=url,
+        meant=session,
+        place=(agent, environment),
+        workspace=workspace,
+        json=json,
+    )
+
+
+@app.command()
 def rename(
     session: SessionArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its new title.")],

@@ -37,6 +37,7 @@ _STYLES: dict[Status, str] = {
     "unfinished": "yellow",
     "requires_action": "bold yellow",
     "idle": "",
+    "moved": "dim",
 }
 _LONGEST_TITLE = 500
 _NOBODY = Agent(model="scripted:demo")

@@ -1,4 +1,4 @@
-"""What `mainspring sessions pull` does."""
+"""What `mainspring sessions pull` and `push` do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import msgspec
 from mainspring.config import Settings
 from mainspring.edges.cli.gist import short
 from mainspring.edges.cli.render import Screen
+from mainspring.edges.cli.sessions import existing_log, find_session
 from mainspring.wiring.moves import pull_session
+from mainspring.wiring.push_session import PushOptions, push_session
 from mainspring.wiring.stores import open_log
 
 _SHOWN = 20
@@ -32,4 +34,33 @@ async def pull(
         Screen(settings, stderr=True).whole((f"and {more} more", "dim"))
     hint = f"go on: mainspring run --resume {short(session_id)} 'what to do'"
     Screen(settings, stderr=True).whole((hint, "dim"))
+    return 0
+
+
+async def push(
+    settings: Settings,
+    *,
+    url: str,
+    meant: str,
+    place: tuple[str | None, str | None],
+    workspace: str | None,
+    json: bool,
+) -> int:
+    """`place`: the agent and the environment that go on with it there."""
+    agent, environment = place
+    async with existing_log(settings) as log:
+        session = await find_session(log, meant)
+        options = PushOptions(
+            url=url,
+            session_id=session.id,
+            agent=agent,
+            environment=environment,
+            workspace=None if workspace is None else Path(settings.folder) / workspace,
+        )
+        received = await push_session(settings, log, options)
+    if json:
+        Screen(settings).json(msgspec.json.encode({"id": session.id, "received_as": received}))
+        return 0
+    Screen(settings).line(("moved ", "green"), (session.id, ""), (f"  to {url}", "dim"))
+    Screen(settings).line(("there it is ", "green"), (received, ""))
     return 0

@@ -26,9 +26,10 @@ from mainspring.runtime.export_sessions.facts import Fact
 from mainspring.runtime.html_report import visible
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+.#-]{0,30})[^\n]*")
-_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?[A-Za-z0-9]{1,32};)|(?<!\\)[\[\]]|\\(?=[\[\]])")
+# A run of backslashes before a bracket as a whole: half of it would leave the bracket bare.
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?[A-Za-z0-9]{1,32};)|[\[\]]|(?<!\\)\\++(?=[\[\]])")
 _FORMATTING = re.compile(r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_ESCAPED = {"<": "&lt;", "&": "&amp;", "[": "\\[", "]": "\\]", "\\": "\\\\"}
+_ESCAPED = {"<": "&lt;", "&": "&amp;", "[": "\\[", "]": "\\]"}
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
 
 
@@ -104,7 +105,7 @@ def _quoted(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    return _ESCAPED[found[0]]
+    return _ESCAPED.get(found[0], found[0] * 2)
 
 
 def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:

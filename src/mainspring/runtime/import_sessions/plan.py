@@ -84,9 +84,16 @@ def session_id_of(form: str, source_id: str) -> str:
     return ids.stable_id(ids.SESSION, "import", form, source_id)
 
 
-def plan(source: SourceSession, *, scrub: Callable[[bytes], bytes], now: datetime) -> Plan:
-    """`now` is the time of what the file gives no time for."""
-    session_id = session_id_of(source.format, source.id)
+def plan(
+    source: SourceSession,
+    *,
+    scrub: Callable[[bytes], bytes],
+    now: datetime,
+    session_id: str | None = None,
+) -> Plan:
+    """`now` is the time of what the file gives no time for. Without a `session_id`, the id follows
+    from the file."""
+    session_id = session_id or session_id_of(source.format, source.id)
     main = ids.stable_id(ids.THREAD, session_id, "main")
     planned = Plan(session_id=session_id, thread_id=main)
     started = min(source.started or _first_time(source) or now, now)
@@ -212,6 +219,7 @@ class _ThreadPlanner:
         self._is_owed = False
         """Whether something was said that no reply has come to."""
         self._lacks_result = False
+        self._has_open_calls = False
         self._last = ""
         self._first_event_of: dict[str, str] = {}
         """By item, to find what a compaction keeps."""
@@ -232,7 +240,8 @@ class _ThreadPlanner:
                     self._compaction(item)
             if len(self._own) > at:
                 self._first_event_of[item.id] = self._own[at]
-        self._end_run()
+        if not self._has_open_calls:  # otherwise the run goes on with them
+            self._end_run()
 
     def _add(self, key: str, time: datetime | None, payload: KnownPayload) -> str:
         event_id = self._planner.add(key, self._id, time, payload)
@@ -311,7 +320,9 @@ class _ThreadPlanner:
             for subagent in self._planner.by_call.get(call_id, ()):
                 self._planner.subagent(subagent, self._id, event_id)
             found = self._thread.results.get(call_id)
-            if found is None:
+            if found is None and call_id in self._thread.open_calls:
+                self._has_open_calls = True
+            elif found is None:
                 self._lacks_result = True
                 self._add(f"unknown:{call_id}", None, _unknown(event_id))
             else:

@@ -12,7 +12,10 @@ from mainspring.core.events import Usage
 
 Format: TypeAlias = Literal["claude-code", "codex", "pi", "openhands"]
 FORMATS: tuple[Format, ...] = ("claude-code", "codex", "pi", "openhands")
-TOOL_NAMES: dict[Format, str] = {
+SourceFormat: TypeAlias = Format | Literal["mainspring"]
+"""With our own: a session that was pushed by another installation."""
+TOOL_NAMES: dict[SourceFormat, str] = {
+    "mainspring": "another installation of Mainspring",
     "claude-code": "Claude Code",
     "codex": "Codex",
     "pi": "pi",
@@ -104,6 +107,9 @@ class SourceThread:
     items: list[Item] = field(default_factory=list[Item])
     results: dict[str, CallResult] = field(default_factory=dict[str, CallResult])
     """By the id of the call."""
+    open_calls: frozenset[str] = frozenset()
+    """Ids of calls in the last reply that were not begun: they stay open, for the rules here to
+    decide about."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +124,7 @@ class Subagent:
 
 @dataclass(slots=True, kw_only=True)
 class SourceSession:
-    format: Format
+    format: SourceFormat
     path: str
     id: str = ""
     title: str | None = None

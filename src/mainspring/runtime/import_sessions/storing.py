@@ -41,6 +41,18 @@ class Stored:
     parent_id: str | None = None
 
 
+async def store_new(
+    log: SessionLog, source: SourceSession, *, session_id: str, now: datetime, importer: Sender
+) -> None:
+    """Store a session under this id. All of it is written at once, or nothing.
+
+    Raises: SessionExists.
+    """
+    planned = plan(source, scrub=log.scrub, now=now, session_id=session_id)
+    writing = _Writing(log, source, planned, now, importer)
+    await writing.create(session_id, Head(0, GENESIS), None, planned.events, {})
+
+
 async def store(
     log: SessionLog, source: SourceSession, *, now: datetime, importer: Sender
 ) -> Stored:

@@ -79,8 +79,8 @@ class Packed:
             self.left_out.append(os.fsencode(path)[:_MAX_PATH].decode(errors="replace"))
 
 
-def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
-    """Whether a workspace can be packed; looks at no content.
+def check_size(workspace: Path, *, hidden: Collection[str]) -> int:
+    """Whether a workspace can be packed, and how large it is then; looks at no content.
 
     Raises: TooLarge, OSError.
     """
@@ -95,6 +95,7 @@ def check_size(workspace: Path, *, hidden: Collection[str]) -> None:
         for name in moving.intersection(files):
             with suppress(PermissionError):  # it is left out
                 total.add(paths[name], os.lstat(os.path.join(folder, name)).st_size)
+    return total.size + (total.count + 1) * 1024  # with headers and padding, about
 
 
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> Packed:
@@ -190,8 +191,11 @@ class _Hashed:
         return content
 
 
-def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> None:
-    """Into a new folder. `known`: the hashes that files and links must have, all of them.
+def unpack(
+    archive: tarfile.TarFile, folder: Path, known: dict[str, str], *, hidden: Collection[str] = ()
+) -> None:
+    """Into a new folder. `known`: the hashes that files and links must have, all of them. `hidden`:
+    names at the top of a workspace that are never its own.
 
     Raises: InvalidInput, TooLarge: the archive is not as it should be. OSError.
     """
@@ -202,7 +206,7 @@ def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> Non
     found: dict[str, str] = {}
     total = _Total()
     try:
-        for entry in _entries(archive):
+        for entry in _entries(archive, hidden):
             path = _checked(entry.name.removeprefix(PREFIX))
             total.add(path, entry.size)
             if entry.isdir():
@@ -222,11 +226,13 @@ def unpack(archive: tarfile.TarFile, folder: Path, known: dict[str, str]) -> Non
         raise InvalidInput("the files of the workspace are not those that were sent")
 
 
-def _entries(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
+def _entries(archive: tarfile.TarFile, hidden: Collection[str]) -> list[tarfile.TarInfo]:
     entries = [entry for entry in archive if entry.name.startswith(PREFIX)]
     for entry in entries:
         if not (entry.isdir() or entry.isreg() or entry.issym()) or entry.issparse():
             raise InvalidInput(f"{entry.name[:100]!r} is no file, folder or link")
+        if entry.name.removeprefix(PREFIX).partition("/")[0] in hidden:
+            raise InvalidInput(f"{entry.name[:100]!r} is not part of a workspace")
     return entries
 
 

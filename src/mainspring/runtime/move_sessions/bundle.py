@@ -20,11 +20,11 @@ from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.core.envelope import EventLine
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.core.facts import SessionMoved
 from mainspring.log.lines import InboxLine, SessionLine, decode
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import export_lines
+from mainspring.log.transfer import Part, Parts, export_lines
 from mainspring.log.upcast import read_line
 from mainspring.runtime.move_sessions.archive import PREFIX, Packed, pack, unpack
 
@@ -173,9 +173,29 @@ class Bundle:
         for line in self._raw_lines():
             yield line
 
-    def unpack_workspace(self, folder: Path) -> None:
+    def read_log(self, *, max_bytes: int, max_events: int) -> Part:
+        """The log as a client has sent it, with its hash chain verified; nothing is stored.
+
+        Raises: InvalidInput, TooLarge.
+        """
+        if _member(self._archive, LOG).size > max_bytes:
+            raise TooLarge(f"the log of a session that is pushed has {max_bytes:,} bytes at most")
+        parts, whole = Parts(), None
+        try:
+            self.check_log()
+            for raw in self._raw_lines():
+                whole = parts.take(decode(raw)) or whole
+                if parts.open is not None and len(parts.open.events) > max_events:
+                    raise TooLarge(f"a session that is pushed has {max_events:,} events at most")
+        except RecursionError:
+            raise InvalidInput("the log is nested too deeply") from None
+        if whole is None or parts.open is not None or parts.count != 1:
+            raise InvalidInput("the bundle must have one session, and all of it")
+        return whole
+
+    def unpack_workspace(self, folder: Path, *, hidden: Collection[str] = ()) -> None:
         """Raises: InvalidInput, TooLarge, OSError."""
-        unpack(self._archive, folder, self.manifest.files)
+        unpack(self._archive, folder, self.manifest.files, hidden=hidden)
 
     def _raw_lines(self) -> Generator[bytes, None, None]:
         file = self._archive.extractfile(_member(self._archive, LOG))

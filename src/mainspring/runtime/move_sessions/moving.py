@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Collection
 from contextlib import aclosing
 from pathlib import Path
 
@@ -39,23 +39,28 @@ async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
         SessionGone: it was moved by another transfer. Stale: it runs, or has messages to read.
         InvalidInput: it is a fork. LeaseHeld.
     """
-    session = await log.session(session_id)
-    if session.parent_id is not None:
-        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
     [last] = await log.tail(session_id, 1)
     if isinstance(last.payload, SessionMoved):
         if last.payload.transfer_id != transfer_id:
             raise SessionGone(session_id)
         return
-    status = (await outline(log, session)).status
-    if status not in _STILL:
-        raise Stale(f"session {session_id} is {status}: let it end or interrupt it, then move it")
+    await check_can_move(log, session_id)
     async with held(log, session_id) as writer:
         await writer.append(SessionMoved(transfer_id=transfer_id))
         if await log.store.pending(session_id, limit=1):  # it came before anybody was refused
             workspace = await workspace_of(log, session_id) or ""
             await writer.append(SessionReceived(transfer_id=transfer_id, workspace=workspace))
             raise Stale(f"session {session_id} was sent a message meanwhile: let it answer first")
+
+
+async def check_can_move(log: SessionLog, session_id: str) -> None:
+    """Raises: Stale: it runs, or has messages to read. InvalidInput: it is a fork."""
+    session = await log.session(session_id)
+    if session.parent_id is not None:
+        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
+    status = (await outline(log, session)).status
+    if status not in _STILL:
+        raise Stale(f"session {session_id} is {status}: let it end or interrupt it, then move it")
 
 
 async def receive(
@@ -65,10 +70,11 @@ async def receive(
     session_id: str,
     transfer_id: str,
     workspace: Path,
-    new_id: Callable[[str], str] = ids.new_id,
+    hidden: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Store what has arrived, and go on with the session here. Doing it again changes nothing.
-    Gives back the paths that the sender has left out.
+    Gives back the paths that the sender has left out. `hidden`: names at the top of a workspace
+    that are never its own.
 
     The workspace is put there whole or not at all; one that is there is this transfer's. The log
     comes last and is received at once: until then its rules and hooks are those of the sender.
@@ -82,14 +88,16 @@ async def receive(
             sent = await to_thread.run_sync(bundle.check_log)
             if await _is_received(log, session_id, transfer_id, sent=sent):
                 return left_out
-            await to_thread.run_sync(_place_workspace, bundle, workspace)
+            await to_thread.run_sync(_place_workspace, bundle, workspace, hidden)
             async with aclosing(bundle.lines()) as lines:
                 await import_lines(log, lines)
     except RecursionError:
         raise InvalidInput("what has arrived is nested too deeply") from None
     except tarfile.TarError as error:
         raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
-    writer = await log.hold(session_id, owner=local_owner(new_id(ids.WORKER)), is_receiving=True)
+    writer = await log.hold(
+        session_id, owner=local_owner(ids.new_id(ids.WORKER)), is_receiving=True
+    )
     try:
         if not await _is_received(log, session_id, transfer_id, sent=sent):
             [last] = await log.tail(session_id, 1)
@@ -116,10 +124,10 @@ async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, se
     return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
 
 
-def _place_workspace(bundle: Bundle, workspace: Path) -> None:
+def _place_workspace(bundle: Bundle, workspace: Path, hidden: Collection[str]) -> None:
     if workspace.exists():
         return
     beside = workspace.with_name(f".{workspace.name}.{bundle.manifest.transfer_id}")
     shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
-    bundle.unpack_workspace(beside)
+    bundle.unpack_workspace(beside, hidden=hidden)
     beside.rename(workspace)

@@ -172,7 +172,10 @@ HIDDEN_STYLE = Rule(
             r"|font-size\s*:\s*0|opacity\s*:\s*0(?:[;\"'\s]|\.0)|color\s*:\s*(?:white|transparent"
             r"|#fff(?:fff)?\b|rgba?\(\s*255\s*,\s*255\s*,\s*255))"
         ),
-        r"<font[^>\n]*color\s*=\s*[\"']?(?:white|#fff)|<(?:div|span|p)\s[^>\n]*\bhidden\b[^>\n]*>",
+        (
+            r"<font[^>\n]*color\s*=\s*[\"']?(?:white|#fff)"
+            r"|<(?:div|span|p)\s(?:[^>\n]*\s)?hidden(?:\s[^>\n]*|=[^>\n]*)?>"
+        ),
     ),
 )
 IMPERATIVE = compiled(

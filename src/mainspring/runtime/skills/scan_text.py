@@ -49,6 +49,7 @@ _RUNS_INPUT = compiled(
 _RELATIVE = re.compile(
     rb"\b(?:that|which|who)\s+(?!you|must|should|shall|will|need)(?:\w+\s+){1,3}$", re.IGNORECASE
 )
+_FENCE = re.compile(rb"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})+")
 
 
@@ -67,6 +68,13 @@ class Page:
     numbers: Sequence[int] = ()
     """Which lines of the file its own are; without them, the same ones."""
     _starts: list[int] = field(default_factory=list[int])
+    _fences: list[int] = field(default_factory=list[int])
+
+    def is_code(self, offset: int) -> bool:
+        """Whether it stands in a block of code, which is shown as it is written."""
+        if not self._fences:
+            self._fences.extend([-1, *(match.start() for match in _FENCE.finditer(self.text))])
+        return bisect_right(self._fences, offset) % 2 == 0
 
     def line(self, offset: int) -> int:
         if not self._starts:
@@ -143,13 +151,18 @@ def _severity(page: Page, rule: Rule, full: Severity, match: Match) -> Severity:
         full = "caution" if rule is PIPED_TO_SHELL else rule.prose or "note"
     if full == "danger" and page.written and _is_mention(page.written, start, end):
         return "caution"
-    if rule is HIDDEN_STYLE and b"background" in page.text[start : page.text.find(b">", start)]:
-        return "note"  # white on a color of its own is seen
+    if rule is HIDDEN_STYLE and _is_seen(page, start):
+        return "note"
     if rule is not PIPED_TO_SHELL:
         return full
     command = page.text[start:end]
     is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1
     return "caution" if is_known or _is_filter(page.text, end) else full
+
+
+def _is_seen(page: Page, start: int) -> bool:
+    """Whether people see it all the same: as code, or as white on a color of its own."""
+    return b"background" in page.text[start : page.text.find(b">", start)] or page.is_code(start)
 
 
 def _is_filter(text: bytes, end: int) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyThere, NotFound, Stale
+from mainspring.core.facts import SessionImported
 from mainspring.log.records import Records, Remove
 from mainspring.log.session_log import SessionLog
 from mainspring.service.keeping.drawer import Drawer
@@ -23,6 +24,7 @@ from mainspring.service.mail.webhooks import Webhook, Webhooks
 CURSOR_KIND = "webhook_cursor"
 _BATCH = 200
 _TRIES = 8
+_IMPORTED = str(SessionImported.__struct_config__.tag)
 _FROM_LOGS = frozenset(type_ for types in LOG_TYPES.values() for type_ in types)
 
 
@@ -84,7 +86,7 @@ class SessionNews:
             record = await self._cursors.record(tenant, session_id)
             after = self._cursors.read(record).seq
         except NotFound:
-            record, after = None, 0
+            record, after = None, await self._first(session_id)
         found = await self._log.read(session_id, after=after, types=LOG_TYPES, limit=_BATCH)
         if not found:
             return -1
@@ -104,3 +106,8 @@ class SessionNews:
         await self._records.write(moved, *changes)
         await self._outbox.told(changes)
         return len(changes)
+
+    async def _first(self, session_id: str) -> int:
+        """After which event there is something to tell: what was imported has happened before."""
+        imported = await self._log.read(session_id, types=[_IMPORTED])
+        return imported[-1].seq if imported else 0

@@ -130,10 +130,8 @@ class Sessions:
 
         Raises: NotFound, InvalidInput.
         """
-        if who.agent_id not in (None, chosen_id(asked.agent)):
-            raise NotFound("agent", chosen_id(asked.agent))
         record = replace(
-            await self._asked_for(who, asked), deployment_id=deployment_id, origin=origin
+            await self.new_record(who, asked), deployment_id=deployment_id, origin=origin
         )
         around = sparing(self.premises.around)
         first = [
@@ -323,7 +321,10 @@ class Sessions:
         await self.premises.wake(who.tenant, session_id)
         return items
 
-    async def _asked_for(self, who: Principal, asked: CreateSession) -> SessionRecord:
+    async def new_record(self, who: Principal, asked: CreateSession) -> SessionRecord:
+        """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
+        if who.agent_id not in (None, chosen_id(asked.agent)):
+            raise NotFound("agent", chosen_id(asked.agent))
         tenant, around, now = who.tenant, self.premises.around, self.clock()
         if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
             await self.premises.may_override(who, asked.agent.id)

@@ -1,0 +1,216 @@
+"""Sessions that clients push to the service: checked, written anew, and put beside a record.
+
+The id follows from the tenant and the transfer, so an upload that is repeated makes no second
+session, and no upload reaches a session of others. The log is stored in one step; until there is a
+record for it, nobody can find or run the session.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from tarfile import TarError
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from mainspring.core import ids
+from mainspring.core.errors import (
+    AlreadyThere,
+    InvalidInput,
+    NotFound,
+    SessionExists,
+    SessionNotFound,
+    TooLarge,
+)
+from mainspring.core.ids import AgentId, EnvironmentId, ExternalId
+from mainspring.core.sender import Origin
+from mainspring.runtime.import_sessions.source import SourceSession
+from mainspring.runtime.import_sessions.storing import store_new
+from mainspring.runtime.move_sessions.bundle import Bundle
+from mainspring.runtime.move_sessions.conversation import read_conversation
+from mainspring.runtime.move_sessions.upload import UploadLimits, open_checked
+from mainspring.service.access.principal import Principal
+from mainspring.service.describing.environments import SelfHostedConfig
+from mainspring.service.keeping.notice import Notice
+from mainspring.service.sessions.record import SessionRecord
+from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.sessions.view import SessionObject
+
+_WRONG_NAMES = frozenset(
+    {
+        errno.EEXIST,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+    }
+)
+"""Of a hostile archive: names twice, below files, without their folders, too long."""
+_AN_ID = re.compile(r"[a-z]{4}_[0-9a-f]{32}", re.ASCII)
+
+
+class PushSession(Struct, frozen=True, kw_only=True):
+    transfer: str
+    """Chosen by the sender. The same again, and the same session is answered."""
+    session_id: ExternalId
+    """The one that moves, as it is called where it comes from."""
+    agent_id: AgentId
+    """Who goes on with it here."""
+    environment_id: EnvironmentId
+    size: Annotated[int, Meta(ge=0)] = 0
+    """About how many bytes will be sent."""
+
+
+class PushCheck(Struct, frozen=True, kw_only=True):
+    """Whether a session can be pushed, asked before it is ended where it is."""
+
+    session_id: str
+    """What it will be called here."""
+    is_received: bool
+    """Whether this transfer is complete already."""
+
+
+class Receiving:
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        workspace: Callable[[str], Path],
+        hidden: str,
+        folder: Path,
+        limits: UploadLimits | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._workspace = workspace
+        self._hidden = hidden
+        """A folder of ours in every workspace."""
+        self.folder = folder
+        """For what is being uploaded."""
+        self.limits = limits or UploadLimits()
+
+    async def check(self, who: Principal, asked: PushSession) -> PushCheck:
+        """Stores nothing.
+
+        Raises: Forbidden, NotFound, InvalidInput, TooLarge.
+        """
+        session_id = received_id(who.tenant, asked.transfer)
+        try:
+            await self._received(who, session_id)
+        except NotFound:
+            await self._new_record(who, asked)
+            return PushCheck(session_id=session_id, is_received=False)
+        return PushCheck(session_id=session_id, is_received=True)
+
+    async def receive(self, who: Principal, asked: PushSession, file: Path) -> SessionObject:
+        """Go on here with the session in this file. Doing it again changes nothing.
+
+        Raises: Forbidden, NotFound, InvalidInput, TooLarge: nothing goes on here.
+        """
+        session_id = received_id(who.tenant, asked.transfer)
+        try:
+            return await self._received(who, session_id)
+        except NotFound:
+            record = replace(await self._new_record(who, asked), id=session_id)
+        workspace = self._workspace(session_id)
+        try:
+            source = await to_thread.run_sync(partial(self._unpack, asked, file, workspace))
+        except (TarError, EOFError) as error:
+            raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
+        await self._store(who, record, source)
+        try:
+            await self._sessions.drawer.put(who.tenant, replace(record, title=source.title))
+        except AlreadyThere:  # the same transfer at the same time
+            return await self._sessions.get(who, session_id)
+        notice = Notice(tenant=who.tenant, type="session.created", id=session_id)
+        await self._sessions.premises.notify(notice)
+        if source.main.open_calls:  # the rules here have to decide about them
+            await self._sessions.premises.wake(who.tenant, session_id)
+        return await self._sessions.get(who, session_id)
+
+    async def _received(self, who: Principal, session_id: str) -> SessionObject:
+        """Raises: NotFound."""
+        session = await self._sessions.get(who, session_id)
+        if session.status == "running":  # whoever was to start it may have been killed
+            await self._sessions.premises.wake(who.tenant, session_id)
+        return session
+
+    async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
+        who.require_human()
+        if not _AN_ID.fullmatch(asked.transfer) or not _AN_ID.fullmatch(asked.session_id):
+            raise InvalidInput("transfer, session_id: four letters, `_`, 32 hexadecimal digits")
+        if asked.size > self.limits.max_bytes:
+            raise TooLarge(
+                f"the session and its files have {asked.size:,} bytes; this server takes"
+                f" {self.limits.max_bytes:,} at most"
+            )
+        wanted = CreateSession(agent=asked.agent_id, environment_id=asked.environment_id)
+        record = await self._sessions.new_record(who, wanted)
+        if isinstance(record.environment, SelfHostedConfig):
+            raise InvalidInput(
+                f"environment_id: {record.environment_id} is self-hosted, and its files are not"
+                " this server's; choose a cloud environment"
+            )
+        return replace(record, origin=Origin(type="api", id=who.key_id))
+
+    def _unpack(self, asked: PushSession, file: Path, workspace: Path) -> SourceSession:
+        limits = self.limits
+        with open_checked(file, limits) as archive:
+            bundle = Bundle.read(archive, session_id=asked.session_id, transfer_id=asked.transfer)
+            log = bundle.read_log(max_bytes=limits.max_log_bytes, max_events=limits.max_events)
+            source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
+            source.id, source.sha256 = asked.session_id, bundle.manifest.log
+            _place(bundle, workspace, beside=file.with_suffix(".files"), hidden=self._hidden)
+        return source
+
+    async def _store(self, who: Principal, record: SessionRecord, source: SourceSession) -> None:
+        log, now = self._sessions.log, self._sessions.clock()
+        try:
+            await log.session(record.id)  # whoever sent it before did not get to the end
+        except SessionNotFound:
+            with suppress(SessionExists):
+                await store_new(log, source, session_id=record.id, now=now, importer=who.sender)
+
+    def remove_leftovers(self, *, before: datetime) -> None:
+        """Of uploads during which the server was killed."""
+        for path in self.folder.glob("upload_*"):
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime < before.timestamp():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def received_id(tenant: str, transfer_id: str) -> str:
+    return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
+
+
+def _place(bundle: Bundle, workspace: Path, *, beside: Path, hidden: str) -> None:
+    """All of the workspace or nothing. One that is there is this transfer's.
+
+    Raises: InvalidInput, TooLarge.
+    """
+    try:
+        try:
+            bundle.unpack_workspace(beside, hidden=(hidden,))
+        except OSError as error:
+            if error.errno not in _WRONG_NAMES:
+                raise
+            raise InvalidInput(f"the files cannot be unpacked: {error.strerror}") from error
+        workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        try:
+            if not workspace.exists():
+                beside.rename(workspace)
+        except OSError:
+            if not workspace.is_dir():  # otherwise the same transfer was faster
+                raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
