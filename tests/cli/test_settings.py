@@ -18,7 +18,7 @@ _SETTINGS = {
     "statusLine": {"type": "command", "command": ".claude/status.sh"},
     "hooks": {
         "UserPromptSubmit": [
-            {"hooks": [{"type": "command", "command": 'echo "HOOK GOT $GREETING $SOME_API_KEY"'}]}
+            {"hooks": [{"type": "command", "command": 'echo "HOOK GOT [$GREETING] $OWN_KEY"'}]}
         ]
     },
 }
@@ -46,6 +46,9 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     _project(place)
+    own = Path(environ["HOME"]) / ".claude/settings.json"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text('{"env": {"OWN_KEY": "of-the-user"}}')
 
     def asked() -> tuple[str, str]:
         upstream.requests.clear()
@@ -62,13 +65,13 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
     assert mainspring("policy", "trust").returncode == 0
     after, told = asked()
     assert "[hello there/3/]" in after
-    assert "HOOK GOT hello there not-for-the-sandbox" in after
+    assert "HOOK GOT [] of-the-user" in after  # a project's variables stay in the sandbox
     assert "# Output style: Pirate\\n\\nTALK LIKE A PIRATE" in after
     assert "FLIES AWAY" not in after
     assert "env.SOME_API_KEY looks like a secret" in told
     checked = mainspring("validate").stdout
     for words in (
-        "env GREETING, DEPTH, SOME_API_KEY",
+        "GREETING, DEPTH, SOME_API_KEY",
         "outputStyle pirate",
         "plugin powers disabled",
         "statusLine, in `mainspring chat`",
