@@ -18,6 +18,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder import manifest
 from mainspring.runtime.folder.frontmatter import Fields, read_head
+from mainspring.runtime.folder.json_file import as_object
 from mainspring.runtime.folder.scopes import Scopes
 from mainspring.runtime.folder.walking import Walk, markdown
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
@@ -78,6 +79,26 @@ class Project:
             if (added := sorted(_decoded(content).keys() & _ADDED_KEYS))
         }
         return _fingerprint({**self.settings, **self.subagents, **named, **keys})
+
+    @property
+    def commands(self) -> Iterator[tuple[str, str]]:
+        """What it has run outside of the sandbox, and who says so."""
+        for file, content in self.settings.items():
+            fields = _decoded(content)
+            for key in ("hooks", "statusLine", "apiKeyHelper"):
+                value = fields.get(key)
+                said = as_object(value) or {"command": value}
+                yield from ((each, f"{key}, {file}") for each in _commands_in([said]))
+        for file, content in self.subagents.items():
+            hooks = hooks_of_subagent(content)[1]
+            yield from ((each, f"hooks, {file}") for each in _commands_in([hooks]))
+
+    @property
+    def variables(self) -> Iterator[tuple[str, str]]:
+        """Names of those that it sets, without values, which may be secrets; and who says so."""
+        for file, content in self.settings.items():
+            if env := as_object(_decoded(content).get("env")):
+                yield ", ".join(env), f"env, {file}"
 
     def pinned(self, folder: Path) -> dict[str, str]:
         return {
