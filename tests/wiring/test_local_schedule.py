@@ -9,10 +9,12 @@ import anyio
 from tests.environ import clean_environ
 
 from mainspring.config import Settings, read_settings
+from mainspring.runtime.folder.checking import PLANNED
 from mainspring.service.keeping.drawer import Listing
 from mainspring.wiring.house import open_house
 from mainspring.wiring.local_schedule import TENANT, Following, follow_schedule
 from mainspring.wiring.trust import trust
+from mainspring.wiring.validating import validate
 
 FILE = """
 name: porter
@@ -31,12 +33,16 @@ async def followed(settings: Settings) -> tuple[Following | None, int]:
             return following, len(listed.data)
 
 
-async def test_a_deployment_follows_the_file_of_a_trusted_folder(tmp_path: Path):
-    home, folder = tmp_path / "home", tmp_path / "agent"
+def made(root: Path) -> tuple[Path, Path, Settings]:
+    home, folder = root / "home", root / "agent"
     home.mkdir()
     folder.mkdir()
     environ = {**clean_environ(), "HOME": str(home), "MAINSPRING_VAULT_KEY": "A" * 43 + "="}
-    settings = replace(read_settings(environ=environ, folder=folder), home=str(home))
+    return home, folder, replace(read_settings(environ=environ, folder=folder), home=str(home))
+
+
+async def test_a_deployment_follows_the_file_of_a_trusted_folder(tmp_path: Path):
+    home, folder, settings = made(tmp_path)
     assert await followed(settings) == (None, 0)
     file = folder / "agent.yaml"
     file.write_text(FILE.format(cron="0 7 * * *"))
@@ -64,3 +70,23 @@ async def test_a_deployment_follows_the_file_of_a_trusted_folder(tmp_path: Path)
     assert (moved.next_at.hour, count) == (9, 1)
     file.write_text("name: porter\n")
     assert await followed(settings) == (None, 0)
+
+
+async def test_a_folder_whose_restrictions_a_session_would_lack_is_not_scheduled(tmp_path: Path):
+    home, folder, settings = made(tmp_path)
+    file = folder / "agent.yaml"
+    file.write_text(FILE.format(cron="0 9 * * *"))
+    trust(folder, home=home)
+    _, count = await followed(settings)
+    assert count == 1
+    strict = "permissions: {mode: plan, deny: ['Bash(touch *)'], ask: [Bash]}\n"
+    file.write_text(FILE.format(cron="0 9 * * *") + strict + "environment: {network: {}}\n")
+    (folder / "hooks.json").write_text('{"hooks": {"Stop": []}}')
+    trust(folder, home=home)
+    lost, count = await followed(settings)
+    assert lost is not None
+    assert (lost.deployment, count) == (None, 0)
+    named = ("permissions.ask", "permissions.deny", "permissions.mode", "environment", "hooks")
+    told = [part.ignored for part in validate(settings).parts if part.name == PLANNED]
+    for text in (lost.problem or "", told[0][0].why):
+        assert all(f"{name} (" in text for name in named), text

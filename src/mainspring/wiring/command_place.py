@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
+from functools import partial
 
 from mainspring.harness.permissions.judged import Place
+from mainspring.harness.permissions.paths import is_inside
 from mainspring.harness.permissions.policy import Policy
 
 
-def place_of(policy: Policy) -> Place:
-    """Where the commands of a session run, by what is on the disk now."""
+def place_of(policy: Policy, aliases: Collection[str] = ()) -> Place:
+    """Where the commands of a session run, by what is on the disk now. `aliases` are links to the
+    workspace that only the sandbox has."""
+    workspace = policy.workspace
+    free = tuple(
+        alias
+        for alias in aliases
+        if not is_inside(alias, (workspace,)) and not is_inside(workspace, (alias,))
+    )
     return Place(
         workspace=policy.workspace,
         cwd=policy.workspace,
         home=policy.home,
-        resolve=_resolve,
+        resolve=partial(_resolve, links=dict.fromkeys(free, workspace)),
         is_folder=os.path.isdir,
         names=_names,
+        aliases=free,
     )
 
 
-def _resolve(path: str) -> str:
-    """
+def _resolve(path: str, links: Mapping[str, str]) -> str:
+    """`links`: those that are not on the disk.
+
     Raises:
         OSError: it leads through /proc, where each process finds something else, or in circles.
     """
@@ -35,7 +47,7 @@ def _resolve(path: str) -> str:
         current = os.path.join(current, part)
         if current.startswith("/proc/"):
             raise OSError(f"{path} leads through /proc")
-        link = _link(current)
+        link = links.get(current) or _link(current)
         if link is not None:
             links_left -= 1
             if links_left < 0:

@@ -36,6 +36,7 @@ from mainspring.service.keeping.page import Page
 from mainspring.wiring.agents import Wanted, open_agent
 from mainspring.wiring.rooms import House
 from mainspring.wiring.trust import is_trusted, read_whole_project
+from mainspring.wiring.unscheduled import why_unscheduled
 
 TENANT = "default"
 _FOLDER = "mainspring_folder"
@@ -85,7 +86,8 @@ async def follow_schedule(house: House, settings: Settings) -> Following | None:
 
 
 def _read_schedule(folder: Path, home: Path) -> manifest.Schedule | None:
-    """Raises: InvalidInput: nobody has vouched for it."""
+    """Raises: InvalidInput: nobody has vouched for it, or its sessions would lack restrictions that
+    the folder has."""
     project = read_whole_project(folder, home=home)
     content = project.settings.get(manifest.FILE)
     said = {} if content is None else msgspec.json.decode(content, type=dict[str, object])
@@ -93,6 +95,8 @@ def _read_schedule(folder: Path, home: Path) -> manifest.Schedule | None:
         return None
     if not is_trusted(folder, project, home=home):
         raise InvalidInput(_UNTRUSTED)
+    if (why := why_unscheduled(project)) is not None:
+        raise InvalidInput(why)
     return msgspec.convert(said["schedule"], manifest.Schedule)
 
 

@@ -182,7 +182,7 @@ class Outfitter:
         """What one thread works with."""
         hands, policy, wish = station.hands, shared.policy, shared.wish
         overheard: list[KnownPayload] = [] if hands is None else hands.overheard
-        gates = self._gatekeeper(opening, policy, hands, wish)
+        gates = self._gatekeeper(opening, policy, station, wish)
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
             if shared.adopted.hooks:
@@ -336,9 +336,10 @@ class Outfitter:
             wish.warn(warning)
 
     def _gatekeeper(
-        self, opening: Opening, policy: Policy, hands: Hands | None, wish: Wish
+        self, opening: Opening, policy: Policy, station: _Station | None, wish: Wish
     ) -> Gatekeeper:
-        place = place_of(policy)
+        hands = None if station is None else station.hands
+        place = place_of(policy, () if station is None else station.places.aliases)
         is_isolated = hands is not None and hands.box.level == "isolated"
         return Gatekeeper(
             thread=opening.thread,

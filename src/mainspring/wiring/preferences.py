@@ -6,7 +6,7 @@ Whoever reads the files leaves out what a folder says that is not trusted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -27,6 +27,8 @@ _LOADS_CODE = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    own_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Of that, what the user and the operator say."""
     api_key_helper: str | None = None
     status_line: StatusLine | None = None
     output_style: str | None = None
@@ -52,8 +54,9 @@ class Preferences:
 
     @property
     def hook_env(self) -> dict[str, str]:
-        """For programs outside of the sandbox."""
-        return {n: value for n, value in self.env.items() if not _LOADS_CODE.fullmatch(n)}
+        """For programs outside of the sandbox. Nothing that a project says: a variable can lead a
+        program to a file that an agent may write, and there is no list of all such variables."""
+        return {n: value for n, value in self.own_env.items() if not _LOADS_CODE.fullmatch(n)}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -69,11 +72,13 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
     """Of files in order: a later one overrides an earlier one. The operator's is the last."""
     merged = SettingsFile()
     env: dict[str, str] = {}
+    own_env: dict[str, str] = {}
     plugins: dict[str, bool] = {}
     managed = SettingsFile()
     is_without_hooks = False
     for scope, settings in files:
-        env |= {name: _text(value) for name, value in settings.env.items() if _is_sound(name)}
+        env |= (said := dict(_variables(settings)))
+        own_env |= said if scope in ("managed", "user") else {}
         plugins |= {
             key.partition("@")[0]: is_used for key, is_used in settings.enabled_plugins.items()
         }
@@ -87,7 +92,8 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
     strict = managed.strict_plugin_only_customization
     every: tuple[Surface, ...] = get_args(Surface)
     return Preferences(
-        env={name: value for name, value in env.items() if "\0" not in value},
+        env=env,
+        own_env=own_env,
         api_key_helper=merged.api_key_helper,
         status_line=merged.status_line,
         output_style=merged.output_style,
@@ -99,6 +105,12 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
         managed_hooks_only=managed.allow_managed_hooks_only,
         plugins_only=frozenset((every if strict else ()) if isinstance(strict, bool) else strict),
     )
+
+
+def _variables(settings: SettingsFile) -> Iterator[tuple[str, str]]:
+    for name, value in settings.env.items():
+        if _is_sound(name) and "\0" not in (text := _text(value)):
+            yield name, text
 
 
 def is_for_sandbox(name: str) -> bool:

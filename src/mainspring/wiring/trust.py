@@ -18,9 +18,11 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy import LazyModule
 from mainspring.runtime.folder import manifest
 from mainspring.runtime.folder.frontmatter import Fields, read_head
+from mainspring.runtime.folder.json_file import as_object
 from mainspring.runtime.folder.scopes import Scopes
 from mainspring.runtime.folder.walking import Walk, markdown
 from mainspring.runtime.folder.whole_file import read_bounded, write_whole
+from mainspring.wiring.settings_file import SettingsFile
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import scripts
@@ -40,6 +42,15 @@ PROJECT_FILES = (
 )
 USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
 TRUSTED_FILE = ".mainspring/trusted.json"
+_FIRST_KEYS = frozenset(
+    (
+        *("permissions", "hooks", "sandbox", "disableAllHooks"),
+        *("allowManagedPermissionRulesOnly", "hooksFailOpen"),
+    )
+)
+"""Had an effect when trust was first given. Never add to these: see `_ADDED_KEYS`."""
+_ADDED_KEYS = {field.encode_name for field in msgspec.structs.fields(SettingsFile)} - _FIRST_KEYS
+"""Have one since. A key that a later version adds is among them by itself."""
 
 
 class _Hooks(Struct, frozen=True):
@@ -59,8 +70,35 @@ class Project:
 
     @property
     def fingerprint(self) -> str:
+        """Of the bytes, and of which settings in them have an effect: trust that was given when one
+        of them had none does not cover it."""
         named = {f"runs {name}": content for name, content in self.scripts.items()}
-        return _fingerprint({**self.settings, **self.subagents, **named})
+        keys = {
+            f"honours {name}": ",".join(added).encode()
+            for name, content in self.settings.items()
+            if (added := sorted(_decoded(content).keys() & _ADDED_KEYS))
+        }
+        return _fingerprint({**self.settings, **self.subagents, **named, **keys})
+
+    @property
+    def commands(self) -> Iterator[tuple[str, str]]:
+        """What it has run outside of the sandbox, and who says so."""
+        for file, content in self.settings.items():
+            fields = _decoded(content)
+            for key in ("hooks", "statusLine", "apiKeyHelper"):
+                value = fields.get(key)
+                said = as_object(value) or {"command": value}
+                yield from ((each, f"{key}, {file}") for each in _commands_in([said]))
+        for file, content in self.subagents.items():
+            hooks = hooks_of_subagent(content)[1]
+            yield from ((each, f"hooks, {file}") for each in _commands_in([hooks]))
+
+    @property
+    def variables(self) -> Iterator[tuple[str, str]]:
+        """Names of those that it sets, without values, which may be secrets; and who says so."""
+        for file, content in self.settings.items():
+            if env := as_object(_decoded(content).get("env")):
+                yield ", ".join(env), f"env, {file}"
 
     def pinned(self, folder: Path) -> dict[str, str]:
         return {
@@ -134,13 +172,17 @@ def hooks_of_subagent(content: bytes) -> tuple[str, dict[str, object]]:
 
 def _commands(content: bytes) -> Iterator[str]:
     """That a settings file has run, whatever else is wrong with it; with their arguments."""
-    pending: list[object] = []
+    fields = _decoded(content)
+    helper = {"command": fields.get("apiKeyHelper")}
+    yield from _commands_in([fields.get("hooks"), fields.get("statusLine"), helper])
+
+
+def _decoded(content: bytes) -> dict[str, object]:
+    """Empty if it is no JSON object."""
     with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
         whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
-        fields = cast("dict[str, object]", whole) if isinstance(whole, dict) else {}
-        pending = [fields.get("hooks"), fields.get("statusLine")]
-        pending.append({"command": fields.get("apiKeyHelper")})
-    yield from _commands_in(pending)
+        return cast("dict[str, object]", whole) if isinstance(whole, dict) else {}
+    return {}
 
 
 def _commands_in(pending: list[object]) -> Iterator[str]:

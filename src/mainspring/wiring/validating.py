@@ -16,7 +16,7 @@ from mainspring.core.lazy import LazyModule
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rules import parse_rule
 from mainspring.runtime.folder import manifest
-from mainspring.runtime.folder.checking import Ignored, Part, Report, check_folder
+from mainspring.runtime.folder.checking import PLANNED, Ignored, Part, Report, check_folder
 from mainspring.runtime.folder.finding import Finding, Level
 from mainspring.runtime.folder.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.folder.mcp_file import read_mcp
@@ -27,7 +27,14 @@ from mainspring.wiring import named
 from mainspring.wiring.agents import disabled_plugins, pins_of, scopes_of
 from mainspring.wiring.environment import read_environment
 from mainspring.wiring.policies import STRICTEST, PermissionSettings, SettingsFile
-from mainspring.wiring.trust import HOOKS_FILE, PROJECT_FILES, is_trusted, read_whole_project
+from mainspring.wiring.trust import (
+    HOOKS_FILE,
+    PROJECT_FILES,
+    Project,
+    is_trusted,
+    read_whole_project,
+)
+from mainspring.wiring.unscheduled import why_unscheduled
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
@@ -70,7 +77,8 @@ def validate(settings: Settings, folder: str | None = None) -> Report:
         scopes.folder, found, plugins=plugins, servers=servers, is_pinned=is_pinned
     )
     names = frozenset(plugin.name for plugin in plugins.plugins)
-    said = _Said(scopes=scopes, is_trusted=_is_trusted(scopes, settings), plugins=names)
+    project = _project(scopes, settings)
+    said = _Said(scopes=scopes, is_trusted=_is_trusted(project, scopes, settings), plugins=names)
     said.look(found.manifest)
     wrong = named.of_manifest(settings, found.manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
@@ -82,15 +90,34 @@ def validate(settings: Settings, folder: str | None = None) -> Report:
     called = parts[_AFTER_SUBAGENTS - 1]
     parts[_AFTER_SUBAGENTS - 1] = replace(called, ignored=(*called.ignored, *idle))
     parts[_AFTER_SUBAGENTS:_AFTER_SUBAGENTS] = said.parts
+    if found.manifest.schedule is not None and project is not None:
+        parts = [_scheduled(part, project) if part.name == PLANNED else part for part in parts]
     return Report(parts=tuple(part for part in parts if not part.is_empty))
 
 
-def _is_trusted(scopes: Scopes, settings: Settings) -> bool:
+def _project(scopes: Scopes, settings: Settings) -> Project | None:
+    """`None`: something of it cannot be read, which the report says elsewhere."""
     try:
-        home = Path(settings.home)
-        return is_trusted(scopes.folder, read_whole_project(scopes.folder, home=home), home=home)
+        return read_whole_project(scopes.folder, home=Path(settings.home))
+    except InvalidInput:
+        return None
+
+
+def _is_trusted(project: Project | None, scopes: Scopes, settings: Settings) -> bool:
+    try:
+        return project is not None and is_trusted(scopes.folder, project, home=Path(settings.home))
     except InvalidInput:  # what cannot be read is nobody's to vouch for
         return False
+
+
+def _scheduled(part: Part, project: Project) -> Part:
+    try:
+        why = why_unscheduled(project)
+    except InvalidInput as error:
+        why = str(error)
+    if why is None:
+        return part
+    return replace(part, honoured=(), ignored=(Ignored("schedule", why), *part.ignored))
 
 
 @dataclass(slots=True)

@@ -56,10 +56,12 @@ WORKSPACE = "/home/me/project"
         "a=rm; $a -rf /",
         "PATH=x rm -rf ~",
         "rm${IFS}-rf${IFS}/",
+        "rm -rf src/../*",
+        f"rm -rf {WORKSPACE}/src/../*",
     ],
 )
 def test_removing_what_matters_most_is_critical(text: str):
-    verdict = judge(text, workspace=WORKSPACE)
+    verdict = judge(text, roots=(WORKSPACE,))
     assert verdict.critical
     assert verdict.destructive
     assert not verdict.read_only
@@ -83,7 +85,7 @@ def test_removing_what_matters_most_is_critical(text: str):
     ],
 )
 def test_removing_ordinary_files_is_not(text: str):
-    assert not judge(text, workspace=WORKSPACE).critical
+    assert not judge(text, roots=(WORKSPACE,)).critical
 
 
 @pytest.mark.parametrize(
@@ -165,8 +167,8 @@ def test_reaching_out_is_told(text: str):
 
 
 def test_git_is_not_trusted_in_another_folder():
-    assert not judge("cd sub && git status", workspace=WORKSPACE).read_only
-    assert judge(f"cd {WORKSPACE} && git status", workspace=WORKSPACE).read_only
+    assert not judge("cd sub && git status", roots=(WORKSPACE,)).read_only
+    assert judge(f"cd {WORKSPACE} && git status", roots=(WORKSPACE,)).read_only
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from mainspring.runtime.folder import manifest
 from mainspring.wiring import trust as trusting
 from mainspring.wiring.command_place import place_of
 from mainspring.wiring.policies import LoadedPolicy, load_policy, read_policy
+from mainspring.wiring.unscheduled import why_unscheduled
 
 STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
 _STYLES: Mapping[Permission | None, str] = {"allow": "green", "ask": "yellow", "deny": "bold red"}
@@ -263,7 +264,8 @@ def _tell_tally(screen: Screen, tally: Counter[tuple[Permission | None, Permissi
 async def trust(settings: Settings, *, folder: str | None) -> int:
     """Raises: InvalidInput."""
     place, home = _named(settings, folder), Path(settings.home)
-    trusting.trust(place, home=home)
+    project = trusting.read_whole_project(place, home=home)
+    trusting.trust(place, home=home, project=project)
     screen = Screen(settings)
     screen.line(("trusted ", "green"), (str(place), "bold"))
     loaded = load_policy(place, home=home)
@@ -271,8 +273,17 @@ async def trust(settings: Settings, *, folder: str | None) -> int:
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
     schedule = manifest.read_manifest(place / manifest.FILE).schedule
     when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
+    unscheduled = why_unscheduled(project) if schedule else None
+    when = "" if unscheduled else when
     told = f"{counted(len(own), 'rule')}, hooks in {counted(len(hooks), 'file')}{when}"
     screen.whole((f"  {told}; a change to its settings takes the trust away", "dim"))
+    for text, source in project.commands:
+        shown = text.replace("\n", "\\n")  # what follows a comment is seen to be another line
+        screen.whole((f"  runs outside the sandbox: {shown} ({source})", ""))
+    for names, source in project.variables:
+        screen.whole((f"  variables for commands in the sandbox: {names} ({source})", ""))
+    if unscheduled:
+        screen.whole((f"  schedule: {unscheduled}", "yellow"))
     return 0
 
 

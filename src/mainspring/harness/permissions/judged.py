@@ -21,7 +21,14 @@ from mainspring.harness.permissions.bash import (
     written_words,
 )
 from mainspring.harness.permissions.names import EDITING, READING, SHELLS, ours
-from mainspring.harness.permissions.paths import Access, Touched, absolute, is_inside, joined_path
+from mainspring.harness.permissions.paths import (
+    Access,
+    Touched,
+    absolute,
+    is_inside,
+    joined_path,
+    without_alias,
+)
 
 _MOST_BASES = 16
 _LONGEST_PATH = 4096
@@ -53,6 +60,8 @@ class Place:
     """Whether it stands at one of these for sure."""
     names: Callable[[str], Collection[str]] = lambda _: ()
     """What is in a folder."""
+    aliases: tuple[str, ...] = ()
+    """Absolute paths that mean the workspace: in the sandbox they are links to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +95,7 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
     is_lost = len(bases) == _MOST_BASES or not place.is_known
     verdict = judge(
         command,
-        workspace=place.workspace,
+        roots=(place.workspace, *place.aliases),
         is_own_repository=lambda folder: not is_lost and _is_own_repository(folder, bases),
     )
     if is_lost:
@@ -98,7 +107,7 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
         for base in bases
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
     ]
-    trees = [_touched(path, "read", base) for base in bases for path in verdict.trees]
+    trees = [found for base in bases for path in verdict.trees for found in _trees(path, base)]
     if not all(each.target for each in (*paths, *trees)):
         verdict = replace(verdict, opaque=True, hides_reads=True)
     removes = verdict.destructive and _removes(command)
@@ -121,6 +130,13 @@ def judged_call(tool: str, given: Mapping[str, object], traits: Traits, place: P
     )
 
 
+def _trees(path: str, place: Place) -> Iterator[Touched]:
+    """A folder, and the workspace if a link in that folder leads there."""
+    yield (touched := _touched(path, "read", place))
+    if any(is_inside(alias, touched.both) for alias in place.aliases):
+        yield _touched(place.workspace, "read", place)
+
+
 def _is_file(path: str, place: Place) -> bool:
     """What is not there may have been a folder: git knows what was in it."""
     folder, name = posixpath.split(path)
@@ -128,8 +144,10 @@ def _is_file(path: str, place: Place) -> bool:
 
 
 def _guessed(path: str, place: Place) -> Touched:
-    link = absolute(path, cwd=place.cwd, home=place.home)
-    return Touched(link=link, target=link, access="read")
+    named = absolute(path, cwd=place.cwd, home=place.home)
+    link = without_alias(named, place.aliases, place.workspace)
+    alias = "" if link == named else named
+    return Touched(link=link, target=link, access="read", alias=alias)
 
 
 def _is_own_repository(folder: str, bases: Sequence[Place]) -> bool:
@@ -171,8 +189,9 @@ def after(commands: Sequence[str], place: Place) -> Place:
         at = replace(place, cwd=base, others=())
         for command in commands:
             for went in (went for target in _targets(command) for went in _ways(at, target)):
-                is_new = went not in stands and is_inside(went, (place.workspace,))
-                if is_new and len(stands) < _MOST_BASES and place.is_folder(went):
+                real = without_alias(went, place.aliases, place.workspace)
+                is_new = went not in stands and is_inside(real, (place.workspace,))
+                if is_new and len(stands) < _MOST_BASES and place.is_folder(real):
                     stands.append(went)
     is_known = not any(map(_goes_anywhere, commands))
     return replace(place, others=tuple(stands[1:]), is_known=is_known)
@@ -209,10 +228,12 @@ def _goes_anywhere(command: str) -> bool:
 
 
 def _ways(base: Place, target: str) -> tuple[str, ...]:
-    """Where `cd` goes: by its words, and with `..` perhaps by the links (`cd -P`)."""
+    """Where `cd` goes: by its words, and with `..` perhaps by the links (`cd -P`). Behind an alias
+    the shell may stand by either name: `..` of the one is not that of the other."""
     touched = _touched(target, "read", base)
     is_plain = ".." not in target.split("/") or not touched.target
-    return (touched.link,) if is_plain else tuple(dict.fromkeys(touched.both))
+    names = (touched.link,) if is_plain else touched.both
+    return tuple(dict.fromkeys((*names, touched.alias) if touched.alias else names))
 
 
 @lru_cache(maxsize=256)
@@ -270,9 +291,12 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _touched(path: str, access: Access, place: Place, *, is_folder: bool = False) -> Touched:
-    link = absolute(path, cwd=place.cwd, home=place.home)
+    named = absolute(path, cwd=place.cwd, home=place.home)
+    link = without_alias(named, place.aliases, place.workspace)
     try:
-        target = place.resolve(joined_path(path, cwd=place.cwd, home=place.home))
+        found = place.resolve(joined_path(path, cwd=place.cwd, home=place.home))
+        target = without_alias(found, place.aliases, place.workspace)
     except (OSError, ValueError):
         target = ""
-    return Touched(link=link, target=target, access=access, is_folder=is_folder)
+    alias = "" if link == named else named
+    return Touched(link=link, target=target, access=access, is_folder=is_folder, alias=alias)

@@ -25,10 +25,17 @@ class Touched:
     access: Access
     is_folder: bool = False
     """It is what is inside that is touched."""
+    alias: str = ""
+    """The path as the call has it, if another name of the workspace is in it."""
 
     @property
     def both(self) -> tuple[str, str]:
         return self.link, self.target
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All names of it: what is forbidden by one of them is forbidden."""
+        return tuple(dict.fromkeys((*self.both, *((self.alias,) if self.alias else ()))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,14 @@ def joined_path(path: str, *, cwd: str, home: str) -> str:
     return posixpath.join(cwd, path)
 
 
+def without_alias(path: str, aliases: Iterable[str], workspace: str) -> str:
+    """The path below the workspace that an absolute path means, if it begins with an alias."""
+    for alias in aliases:
+        if is_inside(path, (alias,)):
+            return workspace + path[len(alias) :]
+    return path
+
+
 def is_inside(path: str, folders: Iterable[str]) -> bool:
     return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders if path)
 
@@ -77,7 +92,7 @@ def is_hit(specifier: str, touched: Touched, roots: Roots) -> bool:
     base, pattern = (text.casefold() for text in _located(specifier, roots))
     return any(
         _is_match(pattern, base, path.casefold() + inside, is_folder=True)
-        for path in dict.fromkeys(touched.both)
+        for path in touched.every
         for inside in ("", _ANYTHING_IN_IT)
     )
 
@@ -85,7 +100,7 @@ def is_hit(specifier: str, touched: Touched, roots: Roots) -> bool:
 def may_be_in(specifier: str, folder: Touched, roots: Roots) -> bool:
     """Whether something that a rule forbids may be in a folder, at any depth."""
     base, pattern = (text.casefold() for text in _located(specifier, roots))
-    return any(_may_be_below(pattern, base, path.casefold()) for path in dict.fromkeys(folder.both))
+    return any(_may_be_below(pattern, base, path.casefold()) for path in folder.every)
 
 
 def _may_be_below(pattern: str, base: str, path: str) -> bool:

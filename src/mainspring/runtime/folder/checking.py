@@ -88,6 +88,9 @@ class Report:
         return len(self.problems) - self.errors
 
 
+PLANNED = "schedule and outcome"
+
+
 def check_folder(
     folder: Path,
     found: AgentFolder,
@@ -241,7 +244,7 @@ def _planned(said: manifest.Manifest) -> Part:
         honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
     if said.outcome is not None:
         waiting = (Ignored(f"outcome {_cut(said.outcome.description)}", _LATER),)
-    return Part(name="schedule and outcome", honoured=honoured, ignored=waiting)
+    return Part(name=PLANNED, honoured=honoured, ignored=waiting)
 
 
 def _offered(folder: Path, skills: Iterable[Skill]) -> Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mainspring.harness.permissions.bash.command import Command, Word
 from mainspring.harness.permissions.bash.effects import basename
@@ -21,10 +21,10 @@ _SYSTEM = names(
 _SHARED = names("home Users root opt var srv mnt media run Volumes private")
 _LEADING_EXPANSION = re.compile(r"^(?:\$\{[^}]*\}|\$\(.*\)|`.*`|\$[A-Za-z_]\w*|\$.)", re.DOTALL)
 _HOME = re.compile(r"^(?:\$HOME|\$\{HOME[^}]*\}|~[\w+-]*)(?=/|$)")
-_WILD_END = re.compile(r"(?:/?(?:\*+|\.\*|\.?\[[^\]]*\]\*?|\{[^}]*\}|\?+|\.))+$")
+_WILD_END = re.compile(r"(?:/?(?:\*+|\.\*|\.?\[[^\]]*\]\*?|\{[^}]*\}|\?+|(?<![^/])\.))+$")
 
 
-def removes_critical(commands: Sequence[Command], workspace: str | None) -> bool:
+def removes_critical(commands: Sequence[Command], roots: Collection[str]) -> bool:
     """Relative paths are held against the last literal `cd`."""
     folder = ""
     for command in commands:
@@ -32,7 +32,7 @@ def removes_critical(commands: Sequence[Command], workspace: str | None) -> bool
         if name == "cd":
             folder = _folder(command.words[1:])
         elif any(
-            is_critical(word, folder, workspace) for word in _removed(name, command.words[1:])
+            is_critical(word, folder, roots) for word in _removed(name, command.words[1:])
         ) or (name in REMOVING and _is_recursive(command.words) and _is_unknown(command.words[1:])):
             return True
     return False
@@ -71,7 +71,7 @@ def _is_unknown(operands: Sequence[Word]) -> bool:
     )
 
 
-def is_critical(word: Word, folder: str, workspace: str | None) -> bool:
+def is_critical(word: Word, folder: str, roots: Collection[str]) -> bool:
     path = _HOME.sub("~", word.pathlike)
     if path != word.pathlike and path == "~":
         return True
@@ -83,15 +83,15 @@ def is_critical(word: Word, folder: str, workspace: str | None) -> bool:
     stem = _WILD_END.sub("", path) if wild else path
     if not stem and path and not path.startswith("/"):
         stem = "."
-    return _is_critical_path(posixpath.join(_HOME.sub("~", folder), stem or "/"), workspace)
+    return _is_critical_path(posixpath.join(_HOME.sub("~", folder), stem or "/"), roots)
 
 
-def _is_critical_path(path: str, workspace: str | None) -> bool:
+def _is_critical_path(path: str, roots: Collection[str]) -> bool:
     plain = posixpath.normpath(path)
     plain = "/" + plain.lstrip("/") if plain.startswith("/") else plain
     if plain in {"/", "~", "."} or set(plain.split("/")) == {".."}:
         return True
-    if workspace is not None and (workspace + "/").startswith(plain.rstrip("/") + "/"):
+    if any(f"{root}/".startswith(plain.rstrip("/") + "/") for root in roots):
         return True
     parts = plain.split("/")
     if parts[0]:
@@ -99,7 +99,7 @@ def _is_critical_path(path: str, workspace: str | None) -> bool:
     return parts[1] in _SYSTEM or (parts[1] in _SHARED and len(parts) <= 3) or parts[1:] == ["tmp"]
 
 
-def may_remove_critical(text: str, workspace: str | None) -> bool:
+def may_remove_critical(text: str, roots: Collection[str]) -> bool:
     """The same question for a text that cannot be split: by its looks, and rather yes."""
     bare = re.sub(r"\$\{?IFS\}?", " ", re.sub(r"[\\'\"]", "", text))
     tokens = re.split(r"[\s,;&|(){}<>`=]+", bare)
@@ -107,7 +107,7 @@ def may_remove_critical(text: str, workspace: str | None) -> bool:
         return False
     return any(
         token.startswith(("$", "~", "*"))
-        or _is_critical_path(_WILD_END.sub("", token) or "/", workspace)
+        or _is_critical_path(_WILD_END.sub("", token) or "/", roots)
         for token in tokens
         if token
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from mainspring.harness.permissions.bash.command import Command, Redirect, Unclear
@@ -69,10 +69,11 @@ class Verdict:
 def judge(
     text: str,
     *,
-    workspace: str | None = None,
+    roots: Collection[str] = (),
     is_own_repository: Callable[[str], bool] | None = None,
 ) -> Verdict:
-    """Judge all commands of `text` together. `workspace` is its root, never to be removed.
+    """Judge all commands of `text` together. `roots` are the names of the workspace, never to
+    be removed.
     `is_own_repository` tells of a folder, seen from where the shell stands, whether git finds the
     trusted repository there; without it, only where the shell stands and in the workspace.
 
@@ -84,7 +85,7 @@ def judge(
     where: list[Where] = [looking(each) for each in commands]
     for command, one in zip(commands, where, strict=True):
         note(command, effects, one)
-    is_foreign = _is_foreign(commands, effects, is_own_repository or {"", workspace}.__contains__)
+    is_foreign = _is_foreign(commands, effects, is_own_repository or {"", *roots}.__contains__)
     more = [each for each, one in zip(commands, where, strict=True) if one == "nowhere"]
     is_unclear = isinstance(found, Unclear)
     reason = found.reason if isinstance(found, Unclear) else _reason(commands, more, is_foreign)
@@ -93,8 +94,8 @@ def judge(
         read_only=is_anywhere and not reason,
         read_only_in_sandbox=not reason,
         destructive=is_unclear or any(map(destroys, more)),
-        critical=removes_critical(commands, workspace)
-        or (is_unclear and may_remove_critical(text, workspace)),
+        critical=removes_critical(commands, roots)
+        or (is_unclear and may_remove_critical(text, roots)),
         edits=bool(reason)
         and is_anywhere
         and not (is_unclear or effects.opaque or is_foreign)

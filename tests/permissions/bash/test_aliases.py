@@ -1,0 +1,68 @@
+"""Rules hold against every name of the workspace, in words of commands as for the file tools."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.permissions.bash.aliases import ALIASED, ALIASES, EMPTIES_WORKSPACE
+from tests.permissions.cases import HOME, decided, held, place, rules
+
+from mainspring.core.tool import Traits
+from mainspring.harness.gates import Decision
+from mainspring.harness.permissions.judged import Place, after, judged_call
+from mainspring.harness.permissions.policy import Policy
+from mainspring.wiring.command_place import place_of
+
+CASES = [(rule, text) for rule, texts in ALIASED.items() for text in texts]
+
+
+def served(command: str, policy: Policy, where: Place | None = None) -> Decision:
+    there = where or place(aliases=ALIASES)
+    judged = judged_call("bash", {"command": command}, Traits(), there)
+    return decided(judged, policy, is_sandboxed=True)
+
+
+@pytest.mark.parametrize(("rule", "text"), CASES)
+def test_a_rule_on_a_path_holds_by_an_alias_of_the_workspace(rule: str, text: str):
+    assert served(text, rules(allow=("Bash",), deny=(rule,))).decision != "allow"
+    assert served(text, rules(allow=("Bash",), ask=(rule,))).decision == "ask"
+
+
+@pytest.mark.parametrize("text", EMPTIES_WORKSPACE)
+def test_the_workspace_is_not_emptied_by_an_alias_without_a_person(text: str):
+    assert served(text, rules(allow=("Bash",))).decision == "ask"
+
+
+def test_what_is_in_the_workspace_by_an_alias_is_in_the_workspace():
+    policy = rules(allow=("Read(src/**)",), deny=("Read(.env)",))
+    for text in ("cat /workspace/src/a", "cd /mnt/session/src && cat a"):
+        assert served(text, policy).decision == "allow"
+
+
+def test_a_shell_that_stays_behind_an_alias_is_judged_there():
+    where = after(["cd /workspace/keys"], place(aliases=ALIASES))
+    policy = rules(allow=("Bash",), deny=("Read(keys/**)",))
+    assert served("cat k", policy, where).decision == "deny"
+
+
+def test_a_link_that_leads_through_an_alias_is_followed(tmp_path: Path):
+    workspace = tmp_path.resolve()
+    (workspace / "out").symlink_to("/workspace/.env")
+    (workspace / "up").symlink_to("/mnt/session")
+    policy = Policy(
+        workspace=str(workspace),
+        home=HOME,
+        rules=(*held("allow", "Bash"), *held("deny", "Read(.env)")),
+    )
+    for text in ("cat out", "cat up/.env", "cat /workspace/up/out"):
+        assert served(text, policy, place_of(policy, ALIASES)).decision == "deny"
+
+
+def test_a_workspace_that_lies_below_an_alias_has_no_such_alias():
+    policy = replace_workspace(rules(), "/workspace/project")
+    assert place_of(policy, ALIASES).aliases == ("/mnt/session",)
+    assert place_of(policy, ALIASES).resolve("/workspace") == os.path.realpath("/workspace")
+
+
+def replace_workspace(policy: Policy, workspace: str) -> Policy:
+    return Policy(workspace=workspace, home=policy.home, rules=policy.rules)
