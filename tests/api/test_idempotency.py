@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,13 @@ from tests.api.test_sweep import everything
 from tests.api.whole import Answer, skill_form, whole
 
 from mainspring.core import clock
-from mainspring.core.errors import Stale
+from mainspring.core.errors import Forbidden, Stale
 from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.idempotency import fingerprint
+from mainspring.edges.api.route import Nothing
+from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.door import Door
+from mainspring.service.access.keys import CreateKey
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.repeated_requests import (
     ABANDONED_AFTER,
@@ -23,6 +28,7 @@ from mainspring.service.access.repeated_requests import (
     LIFETIME,
     RepeatedRequests,
 )
+from mainspring.wiring.seals import AesSeal
 
 
 def file_form(content: bytes = b"1,2") -> aiohttp.FormData:
@@ -97,6 +103,14 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         assert len(kept) == len(made)
         assert "a-secret-value" not in str(kept)
         assert first["/v1/mainspring/keys"].json["key"] not in str(kept)
+        plain = fingerprint(Nothing(), CreateKey(name="once"))
+        assert "fingerprint" not in str(kept)  # secrets in a body could be guessed from it
+        assert plain not in str(kept)
+        by_agent = {"Idempotency-Key": "k", "x-mainspring-agent": "agent_1"}
+        keys_path = "/v1/mainspring/keys"
+        answer = await api.ask("POST", keys_path, key=key, body={"name": "once"}, headers=by_agent)
+        assert (answer.status, "idempotent-replayed" in answer.headers) == (403, False)
+        assert first[keys_path].json["key"] not in answer.body
         refused = await post("/v1/environments", {"name": "once"}, name="other")
         assert refused.status == 409
         assert (await post("/v1/environments", {"name": "new"}, name="other")).status == 200
@@ -109,6 +123,37 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
             headers={"Idempotency-Key": "k"},
         )
         assert rival.json["id"] != first["/v1/environments"].json["id"]
+
+
+@pytest.mark.parametrize(
+    ("other", "refusal"),
+    [
+        ({"role": "user"}, Forbidden),
+        ({"agent_id": "agent_1"}, Forbidden),
+        ({"grants": frozenset({"env_1"})}, Forbidden),
+        ({"acting_agent": "agent_1"}, None),
+        ({"issuer": "https://two.example.com"}, None),
+        ({"key_id": "oidc:eve\0POST /v1/a"}, None),
+    ],
+)
+async def test_an_answer_is_for_who_asked_first_with_the_rights_of_then(
+    tmp_path: Path, other: dict[str, Any], refusal: type[Exception] | None
+):
+    who = Principal(
+        tenant="acme", key_id="oidc:eve", issuer="https://one.example.com", role="admin"
+    )
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        requests = RepeatedRequests(store.records, AesSeal(b"k" * 32))
+        begun = await requests.begin(who, "POST /v1/a", "k", "print")
+        await requests.finish("acme", begun, b"secret")
+        assert requests.answer(await requests.begin(who, "POST /v1/a", "k", "print")) == b"secret"
+        changed = replace(who, **other)
+        if refusal is None:  # somebody else: it is done for them, if they may
+            again = await requests.begin(changed, "POST /v1/a", "k", "print")
+            assert requests.answer(again) is None
+        else:
+            with pytest.raises(refusal, match="other rights"):
+                await requests.begin(changed, "POST /v1/a", "k", "print")
 
 
 async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp_path: Path):

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 from tests.service.times import person
 
-from mainspring.config import read_settings
+from mainspring.capabilities.sandbox.session_uids import (
+    available_uids,
+    session_uid,
+    session_uids,
+)
+from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.events import AgentToolUse, StatusIdle, StatusRunning, StopReason
+from mainspring.core.ids import new_id
 from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
 from mainspring.service.describing.agents import CreateAgent
 from mainspring.service.describing.environments import CreateEnvironment
 from mainspring.service.keeping.notice import Notice
 from mainspring.service.sessions.sessions import CreateSession
+from mainspring.service.work.dispatch import Job
 from mainspring.service.work.workspace_expiry import WorkspaceExpiry
-from mainspring.wiring.clearing import EXPIRED, Clearing
+from mainspring.wiring.clearing import CLEAR, EXPIRED, Clearing
+from mainspring.wiring.environment import SERVED
 from mainspring.wiring.expiring import Expiring
 from mainspring.wiring.hands import Bench
 from mainspring.wiring.house import open_house
+
+
+def settings_in(folder: Path) -> Settings:
+    environ = {
+        "MAINSPRING_VAULT": str(folder / "vault"),
+        "MAINSPRING_WORKSPACES": str(folder / "workspaces"),
+    }
+    return read_settings(store=str(folder / "mainspring.db"), environ=environ)
 
 
 async def ask(log: SessionLog, session_id: str) -> None:
@@ -33,11 +51,7 @@ async def ask(log: SessionLog, session_id: str) -> None:
 
 
 async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_path: Path):
-    environ = {
-        "MAINSPRING_VAULT": str(tmp_path / "vault"),
-        "MAINSPRING_WORKSPACES": str(tmp_path / "workspaces"),
-    }
-    settings = read_settings(store=str(tmp_path / "mainspring.db"), environ=environ)
+    settings = settings_in(tmp_path)
     now, told = clock.now(), list[tuple[str, str]]()
 
     async def notify(notice: Notice) -> None:
@@ -52,37 +66,61 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         asked = CreateSession(agent=agent.id, environment_id=place.id)
         made = [
             (await sessions.create(person(), asked, origin=Origin(type="api", id="key_1"))).id
-            for _ in range(2)
+            for _ in range(3)
         ]
-        idle, waiting = made
+        stuck, idle, waiting = made
         for session_id in made:
             (tmp_path / "workspaces" / session_id / "src").mkdir(parents=True)
-            (tmp_path / "workspaces" / f"{session_id}.mounted.json").write_text("{}")
+            mounted = tmp_path / "workspaces" / f"{session_id}.mounted.json"
+            mounted.mkdir() if session_id == stuck else mounted.touch()  # no file to unlink
         await ask(log, waiting)
         (tmp_path / "workspaces" / f"sesn_x{EXPIRED}").mkdir()
         (tmp_path / "workspaces" / "notes").mkdir()
         expiry = WorkspaceExpiry(records, sessions.digests, notify=notify, clock=lambda: now)
-        expiring = Expiring(settings, log, expiry, Clearing(settings, records, bench))
+        clearing = Clearing(settings, records, bench)
+        expiring = Expiring(settings, log, expiry, clearing)
 
         async def after(days: int) -> list[str]:
             nonlocal now
             now = clock.now() + timedelta(days=days)
             await expiring.sweep()
             folders = (tmp_path / "workspaces").iterdir()
-            return sorted(each.name for each in folders if each.is_dir())
+            names = [each.name for each in folders if each.is_dir()]
+            return sorted(name for name in names if not name.startswith("."))
 
-        everything = sorted([*made, "notes"])
+        everything = sorted([*made, "notes", f"{stuck}.mounted.json"])
         assert await after(26) == everything
         assert told == []
         assert await after(40) == everything  # not before somebody was told
-        assert told == [("mainspring.workspace_expiring", idle)]
+        assert told == [("mainspring.workspace_expiring", each) for each in sorted([stuck, idle])]
         assert await after(42) == everything
-        assert await after(44) == sorted([waiting, "notes"])
-        assert told[1:] == [("mainspring.workspace_removed", idle)]
+        assert await after(44) == sorted([stuck, waiting, "notes", f"{stuck}.mounted.json"])
+        assert told[2:] == [
+            ("mainspring.workspace_removed", each) for each in sorted([stuck, idle])
+        ]
         assert not (tmp_path / "workspaces" / f"{idle}.mounted.json").exists()
         assert (await sessions.get(person(), idle)).status == "idle"
         known = await expiry.record("acme", idle)
-        assert known is not None
-        assert known.removed_at == now
+        assert getattr(known, "removed_at", None) == now
         await sessions.delete(person(), idle)
         assert await expiry.record("acme", idle) is None
+
+
+async def test_a_session_keeps_its_uid_and_transcripts_until_it_is_deleted(tmp_path: Path):
+    settings = settings_in(tmp_path)
+    session_id = new_id("sesn")
+    (tmp_path / "workspaces" / session_id).mkdir(parents=True)
+    transcript = tmp_path / "workspaces" / SERVED / "transcripts" / f"{session_id}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    transcript.touch()
+    has_uids = os.geteuid() == 0 and bool(available_uids())
+    claim = session_uids().claims / str(session_uid(session_id)) if has_uids else None
+    async with open_sqlite(tmp_path / "mainspring.db") as store, Bench(settings) as bench:
+        clearing = Clearing(settings, store.records, bench)
+        await clearing.remove_workspace(session_id)
+        assert transcript.exists()
+        assert claim is None or claim.is_symlink()
+        await clearing.clear(Job(task=CLEAR, key=session_id, tenant="acme"))
+    assert [each.name for each in (tmp_path / "workspaces").iterdir()] == [SERVED]
+    assert not transcript.exists()
+    assert claim is None or not claim.is_symlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mainspring.capabilities.workspace.outputs import (
@@ -109,3 +110,53 @@ async def test_a_crash_before_the_note_keeps_a_file_once_and_limits_hold(
         assert await names() == []
         with pytest.raises(NotFound):
             await store.records.get(KIND, "sesn_1")
+
+
+def test_every_entry_of_the_folder_counts_and_a_path_has_an_end(workspace: Path):
+    outputs = workspace / FOLDER
+    for number in range(10):
+        (outputs / f"{number}").mkdir()
+        (outputs / f"{number}" / "file").touch()
+    assert len(list_outputs(workspace)) == 10
+    assert len(list_outputs(workspace, max_entries=10)) == 5
+    long = outputs.joinpath(*["n" * 250] * 4)
+    long.mkdir(parents=True)
+    (long / ("f" * 20)).touch()
+    (long / ("f" * 21)).touch()
+    assert [len(each.path) for each in list_outputs(workspace) if "n" in each.path] == [1024]
+
+
+async def test_many_outputs_are_noted_in_few_writes_and_stopped_in_between(
+    workspace: Path, tmp_path: Path
+):
+    folder = workspace / FOLDER
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
+        files = Files(store.records)
+        outputs = SessionOutputs(store.records, files, limits=OutputLimits(max_files=150))
+        source = output_source(workspace)
+        looks = 0
+
+        async def is_stopped() -> bool:
+            nonlocal looks
+            looks += 1
+            return looks > 1
+
+        async def noted() -> tuple[int, list[str]]:
+            record = await store.records.get(KIND, "sesn_1")
+            return record.rev, sorted(msgspec.json.decode(record.body)["paths"])
+
+        for number in range(200):
+            (folder / f"{number:03}").touch()
+        assert await outputs.collect("acme", "sesn_1", source, is_stopped=is_stopped) == 100
+        assert await outputs.collect("acme", "sesn_1", source) == 50
+        rev, paths = await noted()
+        assert (rev, paths) == (2, [f"{number:03}" for number in range(150)])
+        for number in range(150):
+            (folder / f"{number:03}").unlink()
+        assert await outputs.collect("acme", "sesn_1", source) == 0  # what is kept counts
+        page = await files.page("acme", Listing(label="sesn_1", limit=100))
+        for file in page.data:
+            await files.delete("acme", file.id)
+        assert await outputs.collect("acme", "sesn_1", source) == 50
+        rev, paths = await noted()
+        assert (rev, len(paths)) == (3, 100)

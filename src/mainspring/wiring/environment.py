@@ -204,13 +204,23 @@ def places_of(settings: Settings, workspace: Path, session_id: str) -> Places:
         hidden.add(own.relative_to(workspace).as_posix())
     private = private_files(settings)
     hidden |= _uncovered(private, workspace, frozenset(hidden))
+    places = _places_in(own, workspace, session_id)
+    return replace(places, hidden=tuple(sorted(hidden)), private=private)
+
+
+def served_places(settings: Settings, session_id: str) -> Places:
+    """Of a session of the service, to remove what is there: its workspace may be gone."""
+    workspace = Path(settings.workspaces).resolve() / session_id
+    return _places_in(_served(settings), workspace, session_id)
+
+
+def _places_in(own: Path, workspace: Path, session_id: str) -> Places:
     return Places(
         workspace=workspace,
         state=own / "hands" / session_id,
         snapshots=own / "snapshots" / workspace.as_posix().encode().hex()[-120:],
         transcripts=own / "transcripts",
-        hidden=tuple(sorted(hidden)),
-        private=private,
+        hidden=(),
     )
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from pathlib import Path
 
 from anyio import to_thread
 
 from mainspring.config import Settings
-from mainspring.core.errors import LeaseHeld, NotFound, SessionNotFound
+from mainspring.core.errors import LeaseHeld, NotFound, SessionNotFound, StoreCorrupt
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.service.sessions.record import KIND
 from mainspring.service.work.workspace_expiry import WorkspaceExpiry
-from mainspring.wiring.clearing import EXPIRED, Clearing
-from mainspring.wiring.shares import remove_below
+from mainspring.wiring.clearing import EXPIRED, Clearing, remove_expired
 
 _LOG = logging.getLogger("mainspring.workspaces")
 _OWNER = "workspace_expiry"
@@ -35,11 +33,15 @@ class Expiring:
         """Tell of those that will be removed soon, and remove those that are due; how many."""
         removed = 0
         for name in await to_thread.run_sync(_names, self._folder):
-            if name.endswith(EXPIRED):  # a process died over it
-                await to_thread.run_sync(remove_below, self._folder, name)
+            if name.endswith(EXPIRED):  # a process died over it, or could not remove it
+                await to_thread.run_sync(remove_expired, self._folder, name)
                 continue
-            with suppress(NotFound, SessionNotFound, LeaseHeld):
+            try:
                 removed += await self._look_after(name)
+            except (NotFound, SessionNotFound, LeaseHeld):
+                continue
+            except (OSError, StoreCorrupt) as error:  # no reason to leave all others alone
+                _LOG.warning("the workspace of session %s was not removed: %s", name, error)
         return removed
 
     async def _look_after(self, session_id: str) -> bool:

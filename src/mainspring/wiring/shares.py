@@ -9,11 +9,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
 import stat
 import tempfile
 from pathlib import Path
 
+from mainspring.capabilities.workspace.removal import remove_tree
 from mainspring.core.errors import SandboxFailed
 
 
@@ -49,11 +49,10 @@ def remove_hands(folder: Path, session_id: str) -> None:
         remove_below(folder, each.name)
 
 
-def remove_below(folder: Path, name: str) -> None:
-    """A folder of ours with all that is in it, through no links. Whoever wrote the name, it leads
-    nowhere else: a log may have been imported."""
-    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and not folder.is_symlink():
-        shutil.rmtree(folder / name, ignore_errors=True)  # a link is neither followed nor removed
+def remove_below(folder: Path, name: str) -> bool:
+    """A folder of ours with all that is in it, through no links; whether nothing is left of it.
+    Whoever wrote the name, it leads nowhere else: a log may have been imported."""
+    return bool(re.fullmatch(r"[A-Za-z0-9_-]+", name)) and remove_tree(folder, name)
 
 
 def remove_transcripts(folder: Path, session_id: str) -> None:

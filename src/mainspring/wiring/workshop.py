@@ -140,7 +140,7 @@ async def _before_idle(house: House, tenant: str, session: SessionRecord) -> Non
     await _each(
         session,
         lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
-        lambda: _collect_outputs(house, tenant, session),
+        lambda: _collect_outputs(house, tenant, session, stopped_by=frozenset({"user.interrupt"})),
     )
 
 
@@ -154,10 +154,17 @@ async def _after_run(house: House, tenant: str, session: SessionRecord) -> None:
     )
 
 
-async def _collect_outputs(house: House, tenant: str, session: SessionRecord) -> None:
+async def _collect_outputs(
+    house: House, tenant: str, session: SessionRecord, *, stopped_by: frozenset[str] | None = None
+) -> None:
+    """`stopped_by`: the types of events that a client stops it with; `None`: any."""
+
+    async def is_stopped() -> bool:
+        return bool(await house.ground.store.pending(session.id, types=stopped_by, limit=1))
+
     if isinstance(session.environment, CloudConfig):
-        workspace = Path(house.ground.settings.workspaces) / session.id
-        await house.talk.outputs.collect(tenant, session.id, output_source(workspace))
+        source = output_source(Path(house.ground.settings.workspaces) / session.id)
+        await house.talk.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
 
 
 async def _each(session: SessionRecord, *duties: Chore) -> None:

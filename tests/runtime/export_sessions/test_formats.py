@@ -285,3 +285,23 @@ def test_code_keeps_its_characters_in_markdown_and_on_the_page():
     assert "> ```python\n> if a < b: print('<b>')\n> ```\n" in markdown_of(log)
     assert "if a &lt; b: print(&#x27;&lt;b&gt;&#x27;)</pre>" in page(log)
     assert "<code>x &lt; y</code>" in page(log)
+
+
+def test_subagents_deep_inside_of_one_another_are_all_on_the_page():
+    log: list[Event] = []
+    above = MAIN
+    for number in range(300):
+        log.append(_event(2 * number, above, events.AgentToolUse(name="agent", input={})))
+        started = events.ThreadCreated(
+            session_thread_id=f"sthr_{number}",
+            agent_name=f"agent-{number}.",
+            parent_thread_id=above,
+            tool_use_id=log[-1].id,
+        )
+        log.append(_event(2 * number + 1, above, started))
+        above = f"sthr_{number}"
+    log.append(_event(600, above, events.AgentMessage(content=_said("The deepest."))))
+    text = page(log)
+    check_page(text)
+    assert all(text.count(f"agent-{number}.") == 1 for number in range(300))
+    assert "The deepest." in text

@@ -11,13 +11,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import ThreadCreated
 from mainspring.core.sender import at_machine
 from mainspring.harness.ensemble import Ensemble
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.import_sessions.finding import Readers, candidates
 from mainspring.runtime.import_sessions.plan import plan
-from mainspring.runtime.import_sessions.source import Call, Reply, SourceSession
+from mainspring.runtime.import_sessions.source import (
+    Call,
+    Compaction,
+    Reply,
+    SourceSession,
+    SourceThread,
+    Subagent,
+    Text,
+)
 from mainspring.runtime.import_sessions.storing import store
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign_sessions"
@@ -137,3 +146,33 @@ def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
         ("price-checker", "toolu_task")
     ]
     assert session.left_out["other branch"] == 2
+
+
+def test_subagents_deep_inside_of_one_another_are_put_beside_the_sessions_own():
+    threads = [
+        SourceThread(
+            items=[Reply(id=f"r{n}", time=None, parts=[Call(id=f"c{n}", name="Task", input={})])]
+        )
+        for n in range(401)
+    ]
+    session = SourceSession(format="claude-code", path="deep.jsonl", id="s", main=threads[0])
+    session.subagents = [
+        Subagent(id=f"{n}", name="", call_id=f"c{n - 1}", thread=threads[n]) for n in range(1, 401)
+    ]
+    depths: dict[str | None, int] = {}
+    for event in plan(session, scrub=bytes, now=NOW).events:
+        if isinstance(event.payload, ThreadCreated):
+            above = depths.get(event.payload.parent_thread_id, 0)
+            depths[event.payload.session_thread_id] = above + 1
+    assert (len(depths), max(depths.values())) == (400, 32)
+    assert ["more than 32 deep" in each.what for each in session.findings] == [True]
+
+
+def test_a_compaction_keeps_what_it_names():
+    said = [Reply(id=f"r{n}", time=None, parts=[Text("x")]) for n in range(2)]
+    kept = Compaction(id="k", time=None, summary="s", first_kept_id="r1")
+    session = SourceSession(format="pi", path="p", id="s", main=SourceThread(items=[*said, kept]))
+    planned = plan(session, scrub=bytes, now=NOW).events
+    [replaces] = [event.replaces for event in planned if event.replaces is not None]
+    sources = {event.id: event.source_id for event in planned}
+    assert [sources[each] for each in replaces] == ["running:r0", "replied:r0:1"]

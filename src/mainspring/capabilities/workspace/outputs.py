@@ -21,6 +21,8 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _MAX_DEPTH = 16
 _MAX_ENTRIES = 10_000
+"""That are looked at: files, folders, links and all else."""
+_MAX_PATH_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +55,20 @@ def make_outputs(workspace: Path) -> None:
         os.mkdir(FOLDER, 0o755, dir_fd=root)
 
 
-def list_outputs(workspace: Path) -> list[OutputFile]:
-    """Plain files, sorted by path. Links, devices and hidden files of ours are not listed."""
-    files: list[OutputFile] = []
+def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[OutputFile]:
+    """Plain files, sorted by path. Links, devices and hidden files of ours are not listed, nor what
+    has too long a path; the listing ends after `max_entries`, whatever they are."""
     with _opened(workspace) as root:
         try:
             folder = open_beneath(root, FOLDER, _OPEN_FOLDER)
         except OSError:  # it is not there, or no folder
-            return files
+            return []
+        listing = _Listing(max_entries)
         try:
-            _list(folder, "", 0, files)
+            listing.look(folder, "", 0)
         finally:
             os.close(folder)
-    return sorted(files, key=lambda file: file.path)
+    return sorted(listing.files, key=lambda file: file.path)
 
 
 def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | Unreadable:
@@ -93,22 +96,32 @@ def _opened(workspace: Path) -> Generator[int]:
         os.close(root)
 
 
-def _list(folder: int, path: str, depth: int, files: list[OutputFile]) -> None:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if len(files) >= _MAX_ENTRIES:
-                return
-            with suppress(OSError, UnicodeEncodeError):  # it is gone, or has no proper name
-                entry.name.encode()
-                state = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
-                if _is_plain(state):
-                    files.append(OutputFile(f"{path}{entry.name}", _stamp(state)))
-                elif stat.S_ISDIR(state.st_mode) and depth < _MAX_DEPTH:
-                    inner = os.open(entry.name, _OPEN_FOLDER, dir_fd=folder)
-                    try:
-                        _list(inner, f"{path}{entry.name}/", depth + 1, files)
-                    finally:
-                        os.close(inner)
+class _Listing:
+    def __init__(self, max_entries: int) -> None:
+        self.files: list[OutputFile] = []
+        self._left = max_entries
+
+    def look(self, folder: int, path: str, depth: int) -> None:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if self._left <= 0:
+                    return
+                self._left -= 1
+                with suppress(OSError, UnicodeEncodeError):  # it is gone, or has no proper name
+                    self._look_at(folder, entry.name, path, depth)
+
+    def _look_at(self, folder: int, name: str, path: str, depth: int) -> None:
+        if len(f"{path}{name}".encode()) > _MAX_PATH_BYTES:
+            return
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if _is_plain(state):
+            self.files.append(OutputFile(f"{path}{name}", _stamp(state)))
+        elif stat.S_ISDIR(state.st_mode) and depth < _MAX_DEPTH:
+            inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            try:
+                self.look(inner, f"{path}{name}/", depth + 1)
+            finally:
+                os.close(inner)
 
 
 def _is_plain(state: os.stat_result) -> bool:

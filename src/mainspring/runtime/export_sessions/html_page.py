@@ -42,6 +42,8 @@ _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the mod
 _MOST_SHOWN = 200_000
 """Characters of one text; a page that a browser cannot open is of no use."""
 _SUMMARY = 160
+_MAX_DEPTH = 32
+"""Of subagents inside of one another."""
 
 
 class Page:
@@ -55,6 +57,7 @@ class Page:
         self._threads: dict[str, list[Entry]] = {}
         self._results: dict[str, ToolResult] = {}
         self._shown: set[str] = set()
+        self._depth = 0
         for entry in entries:
             self._threads.setdefault(entry.at.thread_id, []).append(entry)
             if isinstance(entry, ToolResult):
@@ -116,13 +119,15 @@ class Page:
         return joined([_code(words or "(no output)"), *images])
 
     def _subagent(self, thread_id: str) -> Markup:
-        if thread_id in self._shown:
+        if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # then at the end of the page
             return Markup("")
         self._shown.add(thread_id)
         agent = self._conversation.subagents.get(thread_id)
         name = thread_id if agent is None else agent.name
         task = f": {agent.description}" if agent and agent.description else ""
+        self._depth += 1
         inner = joined(self._entry(entry) for entry in self._threads[thread_id])
+        self._depth -= 1
         return _folded(f"Subagent {name}{task}", inner)
 
     def _content(self, blocks: Sequence[Block]) -> Markup:

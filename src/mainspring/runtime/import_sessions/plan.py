@@ -7,7 +7,7 @@ says becomes a permission, an approval or a rule: only messages, calls, results 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -49,6 +49,7 @@ from mainspring.runtime.import_sessions.source import (
 
 MAX_RESULT_CHARS = 100_000
 MAX_EVENTS = 500_000
+MAX_SUBAGENT_DEPTH = 32
 UNKNOWN_RESULT = (
     "Unknown: the imported file has no result for this call. It may or may not have been carried"
     " out; look before you repeat it."
@@ -119,6 +120,8 @@ class _Planner:
     by_call: dict[str, list[Subagent]] = field(default_factory=dict[str, list[Subagent]])
     done: set[str] = field(default_factory=set[str])
     """Subagents that have been written."""
+    depth: int = 0
+    """How many subagents the one that is being written is inside of, and itself."""
     used: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def begin(self) -> None:
@@ -129,7 +132,7 @@ class _Planner:
         self.add("created", self.planned.thread_id, None, created)
 
     def end(self) -> None:
-        """Subagents of which no call is known."""
+        """Subagents of which no call is known, or which are too deep to stand where it is."""
         for subagent in self.source.subagents:
             if subagent.id not in self.done:
                 self.subagent(subagent, self.planned.thread_id, None)
@@ -165,6 +168,12 @@ class _Planner:
     def subagent(self, subagent: Subagent, parent: str, call: str | None) -> None:
         if subagent.id in self.done or not subagent.thread.items:
             return
+        if self.depth >= MAX_SUBAGENT_DEPTH:
+            self.find(
+                f"has subagents more than {MAX_SUBAGENT_DEPTH} deep; those below were put beside"
+                " the session's own"
+            )
+            return
         self.done.add(subagent.id)
         thread_id = ids.stable_id(ids.THREAD, self.planned.session_id, subagent.id)
         name = subagent.name or "subagent"
@@ -177,18 +186,22 @@ class _Planner:
             description=subagent.description,
         )
         self.add(f"subagent:{subagent.id}", parent, None, created)
+        self.depth += 1
         self.thread(subagent.thread, thread_id)
+        self.depth -= 1
         ended = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=name)
         self.add(f"subagent-ended:{subagent.id}:{self.planned.events[-1].id}", parent, None, ended)
 
     def is_full(self) -> bool:
         if len(self.planned.events) < MAX_EVENTS:
             return False
-        what = f"is longer than {MAX_EVENTS} events; the rest was left out"
+        self.find(f"is longer than {MAX_EVENTS} events; the rest was left out")
+        return True
+
+    def find(self, what: str) -> None:
         finding = Finding(path=self.source.path, line=0, what=what)
         if finding not in self.source.findings:
             self.source.findings.append(finding)
-        return True
 
     def capped(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
         """A result that is too long goes beside the log; the model reads its beginning and end."""
@@ -221,8 +234,8 @@ class _ThreadPlanner:
         self._lacks_result = False
         self._has_open_calls = False
         self._last = ""
-        self._first_event_of: dict[str, str] = {}
-        """By item, to find what a compaction keeps."""
+        self._first_of: dict[str, int] = {}
+        """Where in `_own` the events of an item begin, to find what a compaction keeps."""
         self._own: list[str] = []
         self._has_reply = False
 
@@ -239,7 +252,7 @@ class _ThreadPlanner:
                 case Compaction():
                     self._compaction(item)
             if len(self._own) > at:
-                self._first_event_of[item.id] = self._own[at]
+                self._first_of[item.id] = at
         if not self._has_open_calls:  # otherwise the run goes on with them
             self._end_run()
 
@@ -350,13 +363,10 @@ class _ThreadPlanner:
         self._own.append(event_id)
 
     def _replaced(self, item: Compaction) -> tuple[str | None, str | None]:
-        kept = self._first_event_of.get(item.first_kept_id or "")
-        replaced: Sequence[str] = self._own
-        if kept is not None:
-            replaced = self._own[: self._own.index(kept)]
-        if not self._has_reply or not replaced:
+        end = self._first_of.get(item.first_kept_id or "", len(self._own))
+        if not self._has_reply or not end:
             return None, None
-        return replaced[0], replaced[-1]
+        return self._own[0], self._own[end - 1]
 
 
 def _unknown(call_id: str) -> AgentToolResult:

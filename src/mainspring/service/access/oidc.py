@@ -152,6 +152,7 @@ def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
     return Principal(
         tenant=_tenant(issuer, claims),
         key_id=f"oidc:{subject}",
+        issuer=str(claims["iss"]),
         role=_role(issuer, claims),
         name=name,
     )

@@ -21,6 +21,8 @@ class Principal:
     tenant: str
     key_id: str
     """Of the key, or `oidc:<subject>`."""
+    issuer: str = ""
+    """Who vouches for the subject; two issuers may have subjects of the same name."""
     role: Role
     name: str = ""
     """As people call it: the key's name, the subject's e-mail address."""

@@ -1,7 +1,8 @@
 """Requests that a client may repeat under an `Idempotency-Key` of its own: each is done once.
 
-The answer is kept for a day, sealed, as some answers have a secret in them. Of a process that dies
-over a request nobody knows how far it came: after a minute the same request is done again.
+The answer is kept for a day, sealed, as some answers have a secret in them. So is the fingerprint
+of the request: from a plain hash a short secret in the request could be guessed. Of a process that
+dies over a request nobody knows how far it came: after a minute the same request is done again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, Stale
+from mainspring.core.errors import AlreadyThere, Forbidden, InvalidInput, NotFound, Stale
 from mainspring.log.records import Records, Remove
 from mainspring.service.access.principal import Principal
 from mainspring.service.keeping.drawer import Drawer, Tabs
@@ -27,6 +29,7 @@ KIND = "repeated_request"
 LIFETIME = timedelta(days=1)
 ABANDONED_AFTER = timedelta(seconds=60)
 _OTHER_BODY = "Idempotency-Key: it was given with another request before; choose a new one"
+_OTHER_RIGHTS = "Idempotency-Key: the first request with it had other rights; choose a new key"
 _IN_PROGRESS = "Idempotency-Key: the first request with it is still being handled; try again"
 
 
@@ -34,12 +37,17 @@ class RequestRecord(Struct, frozen=True, kw_only=True):
     id: str
     attempt_id: str
     """Another one for each request, however often it is repeated."""
-    fingerprint: str
-    """Of what was asked: no other request is answered with this answer."""
     begun_at: datetime
     expires_at: datetime
+    sealed_request: bytes = b""
+    """What was asked, and with which rights, as `_Asked`: nothing else gets this answer."""
     sealed: bytes | None = None
     """The answer; `None`: there is none yet."""
+
+
+class _Asked(Struct, frozen=True, kw_only=True):
+    fingerprint: str
+    rights: list[str]
 
 
 class RepeatedRequests:
@@ -68,26 +76,42 @@ class RepeatedRequests:
     ) -> RequestRecord:
         """The request as it stands: with the answer, or for the caller to do it now.
 
-        Raises: InvalidInput: the key is malformed, or was given with another request. Stale:
-        somebody does it just now.
+        Raises: InvalidInput: the key is malformed, or was given with another request. Forbidden:
+        what the caller may do has changed since. Stale: somebody does it just now.
         """
         now = self._clock()
+        asked = _Asked(fingerprint=fingerprint, rights=_rights(who))
         new = RequestRecord(
             id=_request_id(who, operation, key),
             attempt_id=self._new_id("req"),
-            fingerprint=fingerprint,
             begun_at=now,
             expires_at=now + LIFETIME,
         )
+        sealed = self._seal.seal(msgspec.json.encode(asked), _request_context(new))
+        new = replace(new, sealed_request=sealed)
         try:
             return await self._drawer.put(who.tenant, new)
         except AlreadyThere:
             known = await self._drawer.get(who.tenant, new.id)
-            if _taken_up(known, new, now) is known:
+            if self._taken_up(known, new, asked) is known:
                 return known
             return await self._drawer.update(
-                who.tenant, new.id, lambda known: _taken_up(known, new, now)
+                who.tenant, new.id, lambda known: self._taken_up(known, new, asked)
             )
+
+    def _taken_up(self, known: RequestRecord, new: RequestRecord, asked: _Asked) -> RequestRecord:
+        now = new.begun_at
+        if known.expires_at <= now:
+            return new
+        opened = self._seal.unseal(known.sealed_request, _request_context(known))
+        before = msgspec.json.decode(opened, type=_Asked)
+        if before.fingerprint != asked.fingerprint:
+            raise InvalidInput(_OTHER_BODY)
+        if before.rights != asked.rights:
+            raise Forbidden(_OTHER_RIGHTS)
+        if known.sealed is None and now - known.begun_at < ABANDONED_AFTER:
+            raise Stale(_IN_PROGRESS)
+        return known if known.sealed is not None else replace(known, begun_at=now)
 
     async def finish(self, tenant: str, request: RequestRecord, answer: bytes) -> None:
         sealed = self._seal.seal(answer, _context(request))
@@ -118,22 +142,23 @@ class RepeatedRequests:
         return removed
 
 
-def _taken_up(known: RequestRecord, new: RequestRecord, now: datetime) -> RequestRecord:
-    if known.expires_at <= now:
-        return new
-    if known.fingerprint != new.fingerprint:
-        raise InvalidInput(_OTHER_BODY)
-    if known.sealed is None and now - known.begun_at < ABANDONED_AFTER:
-        raise Stale(_IN_PROGRESS)
-    return known if known.sealed is not None else replace(known, begun_at=now)
-
-
 def _request_id(who: Principal, operation: str, key: str) -> str:
     if not 1 <= len(key) <= 255 or not key.isascii():
         raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
-    parts = "\0".join((who.tenant, who.key_id, operation, key))
-    return hashlib.sha256(parts.encode()).hexdigest()
+    parts = [who.tenant, who.issuer, who.key_id, who.acting_agent, operation, key]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _rights(who: Principal) -> list[str]:
+    """An answer is for the rights that it was given under: a key that may do less now, or other
+    things, does not get it."""
+    bounds = (who.agent_id, who.environment_id, who.session_id, who.work_id, who.system)
+    return [who.role, *(each or "" for each in bounds), *sorted(who.grants)]
 
 
 def _context(request: RequestRecord) -> str:
     return f"repeated request {request.id} {request.attempt_id}"
+
+
+def _request_context(request: RequestRecord) -> str:
+    return f"repeated request {request.id} {request.attempt_id}: what was asked"

@@ -7,13 +7,12 @@ is kept once, whoever dies over it, and a file that a client has deleted stays d
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
@@ -25,6 +24,10 @@ from mainspring.service.keeping.drawer import Drawer, Listing, Tabs
 
 KIND = "session_outputs"
 _LOG = logging.getLogger("mainspring.outputs")
+_BATCH = 100
+"""Files for which the record of paths is written once."""
+_MAX_TOLD = 20
+IsStopped: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class _Known(Struct, frozen=True, kw_only=True):
     stamp: str
     sha256: str = ""
     file_id: str | None = None
-    """`None`: it was not kept, for the reason that the log of the worker has."""
+    """`None` in older records: it was refused, which is not noted any more."""
     size_bytes: int = 0
 
 
@@ -76,6 +79,30 @@ class _Outputs(Struct, frozen=True, kw_only=True):
     id: str
     """The session's."""
     paths: dict[str, _Known] = {}
+
+
+class _Refused:
+    """What is not kept, for the log of the worker: it is no longer than an agent makes it."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self._untold = 0
+        self._told = 0
+
+    def note(self, path: str, reason: str) -> None:
+        if self._told >= _MAX_TOLD:
+            self._untold += 1
+            return
+        self._told += 1
+        _LOG.warning("session %s: outputs/%s is not kept: %s", self.session_id, ascii(path), reason)
+
+    def tell(self) -> None:
+        if self._untold:
+            _LOG.warning("session %s: %d more outputs are not kept", self.session_id, self._untold)
+
+
+async def _never() -> bool:
+    return False
 
 
 class SessionOutputs:
@@ -93,25 +120,68 @@ class SessionOutputs:
             records, KIND, _Outputs, tabs=lambda each: Tabs(parent=each.id), clock=clock
         )
 
-    async def collect(self, tenant: str, session_id: str, source: Source) -> int:
-        """Keep what is new or has changed; how many files that were."""
+    async def collect(
+        self, tenant: str, session_id: str, source: Source, *, is_stopped: IsStopped = _never
+    ) -> int:
+        """Keep what is new or has changed; how many files that were. `is_stopped` is asked now and
+        then: what is left then is for the next time."""
         listed = await source.list()
         known = await self._known(tenant, session_id)
         changed = [each for each in listed if _stamp(known, each.path) != each.stamp]
-        kept = 0
-        for each in changed:
-            before = known.get(each.path)
-            others = [file for path, file in known.items() if path != each.path and file.file_id]
-            after = await self._kept(tenant, session_id, each, others, source)
-            if after is None:
-                continue
-            known[each.path] = after
-            await self._note(tenant, session_id, each.path, after)
-            if before is not None and before.file_id not in (None, after.file_id):
-                with suppress(NotFound):  # a client has deleted it
-                    await self._files.delete(tenant, before.file_id)
-            kept += after.file_id is not None
+        if not changed:
+            return 0
+        await self._drop_gone(tenant, known, {each.path for each in listed})
+        refused, kept = _Refused(session_id), 0
+        for start in range(0, len(changed), _BATCH):
+            if await is_stopped():
+                _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
+                break
+            batch = changed[start : start + _BATCH]
+            kept += await self._keep(tenant, known, batch, source, refused)
+        refused.tell()
         return kept
+
+    async def _keep(
+        self,
+        tenant: str,
+        known: dict[str, _Known],
+        batch: Sequence[Listed],
+        source: Source,
+        refused: _Refused,
+    ) -> int:
+        """The record is written once for all of them, and `known` is as it is written then."""
+        session_id, outdated, kept = refused.session_id, list[str | None](), 0
+        for each in batch:
+            before = known.pop(each.path, None)
+            after = await self._kept(tenant, session_id, each, list(known.values()), source)
+            if isinstance(after, _Known):
+                known[each.path] = after
+                kept += 1
+            else:
+                refused.note(each.path, after)
+            if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
+                outdated.append(before.file_id)
+        if kept or outdated:
+            await self._note(tenant, _Outputs(id=session_id, paths=dict(known)))
+        for file_id in filter(None, outdated):
+            with suppress(NotFound):  # a client has deleted it
+                await self._files.delete(tenant, file_id)
+        return kept
+
+    async def _drop_gone(
+        self, tenant: str, known: dict[str, _Known], present: Collection[str]
+    ) -> None:
+        """A file that is gone from the folder counts as long as it is kept: else a session could
+        hand over any number of them, one after another."""
+        gone = {
+            each.file_id: path
+            for path, each in known.items()
+            if each.file_id is not None and path not in present
+        }
+        there = {file.id for file in await self._files.those(tenant, list(gone))}
+        for file_id, path in gone.items():
+            if file_id not in there:
+                del known[path]
 
     async def forget(self, tenant: str, session_id: str) -> None:
         """Of a session that is deleted: its files go with it."""
@@ -129,15 +199,15 @@ class SessionOutputs:
         listed: Listed,
         others: Sequence[_Known],
         source: Source,
-    ) -> _Known | None:
-        """`None`: it is gone."""
+    ) -> _Known | str:
+        """Or the reason why it is not kept."""
         room = self._limits.max_bytes - sum(each.size_bytes for each in others)
         most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
         if len(others) >= self._limits.max_files:
-            return _refused(session_id, listed, f"a session hands over {len(others)} files at most")
+            return f"a session hands over {self._limits.max_files} files at most"
         output = await source.read(listed.path, max(0, most))
         if isinstance(output, str):
-            return _refused(session_id, listed, output)
+            return output
         file_id = stable_id("file", tenant, session_id, listed.path, output.sha256)
         new = NewFile(
             content=output.content, filename=listed.path[-255:], session_id=session_id, id=file_id
@@ -146,7 +216,7 @@ class SessionOutputs:
             with suppress(AlreadyThere):  # whoever kept it did not get to note it
                 await self._files.create(tenant, new)
         except InvalidInput as error:
-            return _refused(session_id, listed, str(error))
+            return str(error)
         return _Known(
             stamp=output.stamp,
             sha256=output.sha256,
@@ -156,24 +226,17 @@ class SessionOutputs:
 
     async def _known(self, tenant: str, session_id: str) -> dict[str, _Known]:
         try:
-            return dict((await self._drawer.get(tenant, session_id)).paths)
+            paths = (await self._drawer.get(tenant, session_id)).paths
         except NotFound:
             return {}
+        return {path: each for path, each in paths.items() if each.file_id}
 
-    async def _note(self, tenant: str, session_id: str, path: str, known: _Known) -> None:
-        def change(outputs: _Outputs) -> _Outputs:
-            return replace(outputs, paths={**outputs.paths, path: known})
-
+    async def _note(self, tenant: str, outputs: _Outputs) -> None:
         try:
-            await self._drawer.update(tenant, session_id, change)
+            await self._drawer.update(tenant, outputs.id, lambda _: outputs)
         except NotFound:
-            await self._drawer.put(tenant, change(_Outputs(id=session_id)))
+            await self._drawer.put(tenant, outputs)
 
 
 def _stamp(known: dict[str, _Known], path: str) -> str | None:
     return known[path].stamp if path in known else None
-
-
-def _refused(session_id: str, listed: Listed, reason: str) -> _Known:
-    _LOG.warning("session %s: outputs/%s is not kept: %s", session_id, ascii(listed.path), reason)
-    return _Known(stamp=listed.stamp)
