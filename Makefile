@@ -73,8 +73,9 @@ check-deps: $(READY)
 # Tests start hundreds of processes; none is to compile all of us anew, whatever the shell says.
 test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
+# Three at once on two cores: many tests wait for processes, leases and clocks.
 test: $(READY) ## run the tests, without the slow ones
-	$(PY) -m pytest -n 2 -m "not slow"
+	$(PY) -m pytest -n 3 -m "not slow"
 
 test-slow: $(READY) $(WHEELS) ## run only the slow tests
 	$(PY) -m pytest -m slow
