@@ -13,7 +13,7 @@ from tests.repositories import git, repository
 
 from mainspring.core.errors import HandsError
 from mainspring.runtime.kit import Closed, Worktree
-from mainspring.wiring import careful_git
+from mainspring.wiring import careful_git, shares
 from mainspring.wiring.worktrees import GitWorktrees
 
 
@@ -217,8 +217,10 @@ class Fate:
         self.left = -1
         self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = careful_git.run_confined
         self._rmtree: Callable[..., None] = shutil.rmtree
+        self._remove_tree = shares.remove_tree
         monkeypatch.setattr(careful_git, "run_confined", self.run_confined)
         monkeypatch.setattr(shutil, "rmtree", self.rmtree)
+        monkeypatch.setattr(shares, "remove_tree", self.remove_tree)
 
     async def run_confined(self, command: list[str], *more: object) -> CompletedProcess[bytes]:
         if command[1] in self.STEPS and self._dies():
@@ -226,9 +228,14 @@ class Fate:
         return await self._process(command, *more)
 
     def rmtree(self, path: Path | str, **more: object) -> None:
-        if ("dir_fd" in more or Path(path).exists()) and self._dies():
+        if self._dies():
             raise Killed
         self._rmtree(path, **more)
+
+    def remove_tree(self, above: Path, name: str) -> bool:
+        if (above / name).exists() and self._dies():
+            raise Killed
+        return self._remove_tree(above, name)
 
     def _dies(self) -> bool:
         self.left -= 1
