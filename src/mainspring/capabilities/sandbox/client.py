@@ -27,6 +27,7 @@ from mainspring.core.hands import Box, Captured, Exec, Ran, Stopped, unheard_out
 
 _PARTING_SECONDS = 5.0
 _WELCOME_SECONDS = 15.0
+_RESTART_SECONDS = 1.0
 _ATTEMPTS = 3
 
 
@@ -181,11 +182,19 @@ class KeptSandbox:
             talk = await knock(self._site.state)
             is_new = talk is None
             if talk is None:
-                await to_thread.run_sync(self._start)
-                talk = await self._welcomed()
+                talk = await self._started()
             if is_new or self._presence is None:
                 await self._move_in()
             return talk
+
+    async def _started(self) -> Talk:
+        """Talk to a new keeper. One that is ending may still hold the lock: then we try again."""
+        with anyio.move_on_after(_WELCOME_SECONDS):
+            while True:
+                await to_thread.run_sync(self._start)
+                with anyio.move_on_after(_RESTART_SECONDS):
+                    return await self._welcomed()
+        raise self._silent()
 
     def _start(self) -> None:
         # anew each time: what there is to protect in the workspace may have come to be since
@@ -205,7 +214,10 @@ class KeptSandbox:
             while (talk := await knock(self._site.state)) is None:  # noqa: ASYNC110 -- it is
                 await anyio.sleep(0.02)  # another process that we wait for
             return talk
-        raise SandboxFailed(f"not run: the keeper of {self._site.state} does not answer")
+        raise self._silent()
+
+    def _silent(self) -> SandboxFailed:
+        return SandboxFailed(f"not run: the keeper of {self._site.state} does not answer")
 
     def _kept(self, name: str) -> bytes | None:
         shelf = self._shelf()
