@@ -29,6 +29,7 @@ def test_an_allowed_command_reads_changes_and_runs_only_what_was_judged(differen
 
 @traced
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_many_allowed_commands_read_change_and_run_only_what_was_judged(differential: Differential):
     _fuzz(differential, texts=4000)
     assert len(differential.counts.reached) > len(productions()) // 10
