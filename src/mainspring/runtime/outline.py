@@ -26,7 +26,9 @@ Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "
 
 _CREATED = str(facts.SessionCreated.__struct_config__.tag)
 _OPENING = 20
-_OPENED = str(facts.SandboxOpened.__struct_config__.tag)
+_PLACES = tuple(
+    str(kind.__struct_config__.tag) for kind in (facts.SandboxOpened, facts.SessionReceived)
+)
 _TYPES = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -154,10 +156,13 @@ async def waiting_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
 
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:
-    """Where the session works; `None` if it has not run any hands yet."""
-    opened = await log.read(session_id, types=[_OPENED])
-    last = opened[-1].payload if opened else None
-    return last.workspace if isinstance(last, facts.SandboxOpened) else None
+    """Where the session works; `None` if it has no sandbox yet and was not moved here."""
+    events = await log.read(session_id, types=_PLACES)
+    match events[-1].payload if events else None:
+        case facts.SandboxOpened(workspace=workspace) | facts.SessionReceived(workspace=workspace):
+            return workspace
+        case _:
+            return None
 
 
 async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:

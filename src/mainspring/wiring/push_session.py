@@ -19,7 +19,7 @@ from anyio import open_file, to_thread
 from msgspec import Struct
 
 from mainspring.config import FOLDER, Settings
-from mainspring.core import clock, facts, ids
+from mainspring.core import clock, ids
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import (
     InvalidInput,
@@ -29,7 +29,7 @@ from mainspring.core.errors import (
     SessionGone,
     TooLarge,
 )
-from mainspring.core.facts import SandboxOpened, SessionMoved, SessionReceived
+from mainspring.core.facts import SessionMoved
 from mainspring.log.records import Put, Record, Records, Replace
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
@@ -37,6 +37,7 @@ from mainspring.runtime.move_sessions.archive import check_size
 from mainspring.runtime.move_sessions.bundle import Source, write_bundle
 from mainspring.runtime.move_sessions.moving import check_can_move, seal
 from mainspring.runtime.move_sessions.upload import UploadLimits
+from mainspring.runtime.outline import workspace_of
 from mainspring.wiring.moves import (
     TRANSFER,
     error_message,
@@ -51,7 +52,6 @@ _CHUNK = 1 << 20
 _MAX_ANSWER = 4 << 20
 _MOST_LISTED = 20
 _PREFIXES = ("agent_", "env_")
-_PLACES = tuple(str(kind.__struct_config__.tag) for kind in (SandboxOpened, SessionReceived))
 
 
 class Push(Struct, frozen=True, kw_only=True):
@@ -168,12 +168,10 @@ async def _workspace(settings: Settings, log: SessionLog, options: PushOptions) 
     """
     place = options.workspace
     if place is None:
-        events = await log.read(options.session_id, types=_PLACES)
-        match events[-1].payload if events else None:
-            case facts.SandboxOpened(workspace=named) | facts.SessionReceived(workspace=named):
-                place = Path(named)
-            case _:
-                return None
+        named = await workspace_of(log, options.session_id)
+        if named is None:
+            return None
+        place = Path(named)
         here = await to_thread.run_sync(Path(settings.folder).resolve)
         resolved = await to_thread.run_sync(place.resolve)
         if not resolved.is_relative_to(here):

@@ -21,6 +21,7 @@ from mainspring.runtime.import_sessions.claude_code_entries import (
 from mainspring.runtime.import_sessions.lines import (
     JsonLines,
     Line,
+    branch,
     decode_object,
     head_lines,
     read_whole,
@@ -189,19 +190,9 @@ def _branch(main: list[Entry], session: SourceSession, lines: JsonLines) -> list
     """The entries of the last branch, in the order of the file. Without parents there are none."""
     if not any(each.parent for each in main):
         return main
-    known = {each.uuid: index for index, each in enumerate(main)}
-    at = max((i for i, each in enumerate(main) if each.type in _SPOKEN), default=None)
-    chosen: set[int] = set()
-    while at is not None and at not in chosen:
-        chosen.add(at)
-        entry = main[at]
-        if entry.parent is None:
-            break
-        above = known.get(entry.parent)
-        if above is None and at > 0:
-            lines.found(entry.number, "its parent is not in the file; the entry before it is used")
-            above = at - 1
-        at = above
+    index_of = {entry.uuid: index for index, entry in enumerate(main)}
+    last = max((i for i, entry in enumerate(main) if entry.type in _SPOKEN), default=None)
+    chosen = branch(main, index_of, last, lines)
     replies = {main[i].message_id for i in chosen if main[i].type == "assistant"}
     chosen |= {
         i for i, each in enumerate(main) if each.type == "assistant" and each.message_id in replies

@@ -9,24 +9,20 @@ from datetime import datetime
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
 from mainspring.runtime.import_sessions.source import (
-    Call,
     CallResult,
     Compaction,
-    Part,
     Prompt,
     Reply,
     SourceSession,
     SourceThread,
-    Text,
-    Thought,
 )
 from mainspring.runtime.import_sessions.values import (
-    arguments,
     image,
     image_at,
     integer,
     mapping,
     moment,
+    reply_part,
     sequence,
     string,
     text_block,
@@ -110,22 +106,7 @@ def _add_reply(
     reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
     reply.usage = _largest(reply.usage, mapping(message.get("usage")))
     for block in entry.blocks:
-        reply.parts += _part(block)
-
-
-def _part(block: dict[str, object]) -> list[Part]:
-    match block.get("type"):
-        case "text":
-            return [Text(string(block.get("text")))]
-        case "thinking":
-            return [Thought(string(block.get("thinking")))]
-        case "tool_use":
-            call_id, name = string(block.get("id")), string(block.get("name"))
-            if not call_id or not name:
-                return []
-            return [Call(id=call_id, name=name, input=arguments(block.get("input")))]
-        case _:
-            return []
+        reply.parts += reply_part(block, call_type="tool_use", input_key="input")
 
 
 def _largest(usage: Usage, counted: dict[str, object]) -> Usage:

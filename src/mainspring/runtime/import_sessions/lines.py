@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 import msgspec
 
@@ -46,6 +46,15 @@ def open_regular(path: Path) -> IO[bytes]:
         limit = MAX_FILE_BYTES >> 20
         raise InvalidInput(f"{path} has {state.st_size >> 20} MiB; at most {limit} MiB are read")
     return os.fdopen(descriptor, "rb")
+
+
+class Node(Protocol):
+    """An entry of a file whose entries form a tree."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def parent(self) -> str | None: ...
 
 
 class JsonLines:
@@ -95,6 +104,25 @@ class JsonLines:
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()
+
+
+def branch(
+    entries: Sequence[Node], index_of: Mapping[str, int], last: int | None, lines: JsonLines
+) -> set[int]:
+    """Indexes of an entry and all above it. Where a parent is missing, the entry before is it."""
+    chosen: set[int] = set()
+    at = last
+    while at is not None and at not in chosen:
+        chosen.add(at)
+        entry = entries[at]
+        if entry.parent is None:
+            break
+        above = index_of.get(entry.parent)
+        if above is None and at > 0:
+            lines.found(entry.number, "its parent is not in the file; the entry before it is used")
+            above = at - 1
+        at = above
+    return chosen
 
 
 def head_lines(path: Path, most: int = 20) -> list[dict[str, object]]:

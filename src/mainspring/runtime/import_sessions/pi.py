@@ -11,24 +11,20 @@ from pathlib import Path
 
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
-from mainspring.runtime.import_sessions.lines import JsonLines, Line
+from mainspring.runtime.import_sessions.lines import JsonLines, Line, branch
 from mainspring.runtime.import_sessions.source import (
-    Call,
     CallResult,
     Compaction,
-    Part,
     Prompt,
     Reply,
     SourceSession,
-    Text,
-    Thought,
 )
 from mainspring.runtime.import_sessions.values import (
-    arguments,
     image,
     integer,
     mapping,
     moment,
+    reply_part,
     sequence,
     string,
     text_block,
@@ -97,19 +93,8 @@ def _entry(line: Line, before: list[_Entry]) -> _Entry:
 
 
 def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> list[_Entry]:
-    known = {each.id: index for index, each in enumerate(entries)}
-    chosen: set[int] = set()
-    at = len(entries) - 1 if entries else None
-    while at is not None and at not in chosen:
-        chosen.add(at)
-        entry = entries[at]
-        if entry.parent is None:
-            break
-        above = known.get(entry.parent)
-        if above is None and at > 0:
-            lines.found(entry.number, "its parent is not in the file; the entry before it is used")
-            above = at - 1
-        at = above
+    index_of = {entry.id: index for index, entry in enumerate(entries)}
+    chosen = branch(entries, index_of, len(entries) - 1 if entries else None, lines)
     session.left_out["other branch"] += len(entries) - len(chosen)
     return [entries[i] for i in sorted(chosen)]
 
@@ -175,7 +160,11 @@ def _reply(entry: _Entry, message: dict[str, object]) -> Reply:
     return Reply(
         id=entry.id,
         time=entry.time,
-        parts=[part for each in sequence(message.get("content")) for part in _part(mapping(each))],
+        parts=[
+            part
+            for block in map(mapping, sequence(message.get("content")))
+            for part in reply_part(block, call_type="toolCall", input_key="arguments")
+        ],
         model=string(message.get("model")) or None,
         usage=Usage(
             input_tokens=integer(usage.get("input")),
@@ -185,21 +174,6 @@ def _reply(entry: _Entry, message: dict[str, object]) -> Reply:
         ),
         stop_reason=string(message.get("stopReason")) or None,
     )
-
-
-def _part(block: dict[str, object]) -> list[Part]:
-    match block.get("type"):
-        case "text":
-            return [Text(string(block.get("text")))]
-        case "thinking":
-            return [Thought(string(block.get("thinking")))]
-        case "toolCall":
-            call_id, name = string(block.get("id")), string(block.get("name"))
-            if not call_id or not name:
-                return []
-            return [Call(id=call_id, name=name, input=arguments(block.get("arguments")))]
-        case _:
-            return []
 
 
 def _content(value: object) -> tuple[Block, ...]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock, UrlSource
+from mainspring.runtime.import_sessions.source import Call, Part, Text, Thought
 
 _LARGEST = 2**63 - 1
 _MAX_DEPTH = 50
@@ -71,6 +72,22 @@ def storable(value: object, depth: int = 0) -> object:
 def arguments(value: object) -> dict[str, object]:
     """The input of a call."""
     return mapping(storable(mapping(value)))
+
+
+def reply_part(block: dict[str, object], *, call_type: str, input_key: str) -> list[Part]:
+    """A block of a reply; empty if it is of another kind, or a call without id or name."""
+    match block.get("type"):
+        case "text":
+            return [Text(string(block.get("text")))]
+        case "thinking":
+            return [Thought(string(block.get("thinking")))]
+        case kind if kind == call_type:
+            call_id, name = string(block.get("id")), string(block.get("name"))
+            if not call_id or not name:
+                return []
+            return [Call(id=call_id, name=name, input=arguments(block.get(input_key)))]
+        case _:
+            return []
 
 
 def text_block(text: str) -> tuple[Block, ...]:

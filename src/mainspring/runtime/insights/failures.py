@@ -65,13 +65,9 @@ def _is_repeated(group: Group) -> bool:
 
 
 def _insight(group: Group, topic: str, title: str, action: str) -> Insight:
-    return Insight(
-        kind="failure",
-        topic=topic,
+    return group.insight(
+        "failure",
+        topic,
         title=title,
-        count=group.count,
-        sessions=group.sessions,
-        tokens=0,
-        places=group.shown_by(),
         action=action,
     )

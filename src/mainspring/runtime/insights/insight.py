@@ -72,6 +72,18 @@ class Group:
             for session_id, seqs in self.places.items()
         )
 
+    def insight(self, kind: Kind, topic: str, *, title: str, action: str) -> Insight:
+        return Insight(
+            kind=kind,
+            topic=topic,
+            title=title,
+            count=self.count,
+            sessions=self.sessions,
+            tokens=self.tokens,
+            places=self.shown_by(),
+            action=action,
+        )
+
 
 @dataclass(slots=True)
 class Groups:

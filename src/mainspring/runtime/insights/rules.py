@@ -109,14 +109,10 @@ class RuleDetector:
 
     def _corrected(self) -> list[Insight]:
         return [
-            Insight(
-                kind="missing_rule",
-                topic="correction",
+            each.group.insight(
+                "missing_rule",
+                "correction",
                 title=f"said repeatedly: {shortened(each.text)}",
-                count=each.group.count,
-                sessions=each.group.sessions,
-                tokens=0,
-                places=each.group.shown_by(),
                 action=f"add to AGENTS.md: - {shortened(each.text)}",
             )
             for each in self.corrections
@@ -153,13 +149,9 @@ def _meaning(sentence: str) -> frozenset[str]:
 
 
 def _permission(topic: str, what: str, rule: str, group: Group, behavior: str) -> Insight:
-    return Insight(
-        kind="missing_rule",
-        topic=topic,
+    return group.insight(
+        "missing_rule",
+        topic,
         title=f"{what}: {rule}",
-        count=group.count,
-        sessions=group.sessions,
-        tokens=0,
-        places=group.shown_by(),
         action=f'add "{rule}" to permissions.{behavior} in .mainspring/settings.local.json',
     )

@@ -112,14 +112,10 @@ class WasteDetector:
 
     def _repeats(self) -> list[Insight]:
         return [
-            Insight(
-                kind="waste",
-                topic="repeated_call",
+            group.insight(
+                "waste",
+                "repeated_call",
                 title=f"the same call with the same result, again: {key}",
-                count=group.count,
-                sessions=group.sessions,
-                tokens=group.tokens,
-                places=group.shown_by(),
                 action="say in AGENTS.md what is in there, or have a subagent look it up, so that"
                 " the agent need not look again",
             )
@@ -129,14 +125,10 @@ class WasteDetector:
 
     def _huge(self) -> list[Insight]:
         return [
-            Insight(
-                kind="waste",
-                topic="huge_result",
+            group.insight(
+                "waste",
+                "huge_result",
                 title=f"results of more than {_HUGE_TOKENS} tokens: {key}",
-                count=group.count,
-                sessions=group.sessions,
-                tokens=group.tokens,
-                places=group.shown_by(),
                 action="ask for less: a quiet flag, a filter such as `| tail -50`, or a range of"
                 " lines; a line in AGENTS.md makes it a habit",
             )
@@ -145,14 +137,10 @@ class WasteDetector:
 
     def _misses(self) -> list[Insight]:
         return [
-            Insight(
-                kind="waste",
-                topic="cache_miss",
+            group.insight(
+                "waste",
+                "cache_miss",
                 title=f"the prompt cache was missed: {reason}",
-                count=group.count,
-                sessions=group.sessions,
-                tokens=group.tokens,
-                places=group.shown_by(),
                 action=_MEND.get(reason, _LOOK),
             )
             for reason, group in self.misses.by_key.items()
@@ -161,14 +149,10 @@ class WasteDetector:
     def _filling(self) -> list[Insight]:
         """What takes most of the conversations, counted each time that it was sent."""
         return [
-            Insight(
-                kind="waste",
-                topic="context_filled",
+            group.insight(
+                "waste",
+                "context_filled",
                 title=f"{group.tokens / self.sent:.0%} of what was sent as conversation: {what}",
-                count=group.count,
-                sessions=group.sessions,
-                tokens=group.tokens,
-                places=group.shown_by(),
                 action="have a subagent do what needs much output, or ask for less of it"
                 if what.startswith("results of")
                 else "begin a new session for a new task, or compact earlier",
