@@ -103,7 +103,9 @@ async def test_a_changed_entry_is_found(records: Records):
     await noted(audit, 3)
 
     def change(record: Record) -> Change:
-        return Replace(record=replace(record, body=record.body.replace(b'"status":200', b'"status":403')))
+        return Replace(
+            record=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
+        )
 
     await rewritten(records, 2, change)
     assert (await audit.verify("acme")).problems == ("entry 2 was changed",)
