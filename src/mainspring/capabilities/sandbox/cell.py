@@ -61,7 +61,11 @@ class Cell:
             else:
                 plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
                 self.pid = start_as(
-                    uid, lent, lambda places: _become(orders, plain, log_fd, places), log_fd
+                    uid,
+                    lent,
+                    lambda places: _become(orders, plain, log_fd, places),
+                    log=log_fd,
+                    launcher=orders.argv[0],
                 )
         finally:
             _offer_to_oom_killer(previous)

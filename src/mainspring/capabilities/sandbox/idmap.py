@@ -25,8 +25,8 @@ _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
 _ONTO_WHAT_IS_OPEN = 0x04 | 0x40
 _MAP_IDS, _PRIVATE = 0x100000, 1 << 18
-_AT = "/tmp"
-"""Covered by an empty folder for the launcher alone: everyone may pass through it."""
+_COVERABLE = ("/tmp", "/mnt", "/srv")
+"""One of them is covered by an empty folder for the launcher alone: everyone may pass through."""
 _LIBRARY = _ctypes.dlopen("libc.so.6", _RTLD_NOW)
 
 
@@ -53,8 +53,11 @@ def mapped(sources: list[int], owner: int, uid: int) -> list[int]:
     return trees
 
 
-def start_as(uid: int, trees: list[int], become: Callable[[list[int]], None], log: int) -> int:
-    """A process with that uid and no others' rights; `become` gets what `trees` are mounted as."""
+def start_as(
+    uid: int, trees: list[int], become: Callable[[list[int]], None], *, log: int, launcher: str
+) -> int:
+    """A process with that uid and no others' rights; `become` gets what `trees` are mounted as,
+    and runs `launcher`."""
     process = os.fork()
     if process:
         return process
@@ -62,8 +65,9 @@ def start_as(uid: int, trees: list[int], become: Callable[[list[int]], None], lo
         os.dup2(log, 2)
         _call("unshare", _NEW_MOUNTS)
         _set(-100, b"/", 0, (0, 0, _PRIVATE, 0))
-        _call("mount", b"tmpfs", _AT.encode(), b"tmpfs", 0, b"mode=755,size=64k")
-        places = [_placed(tree, f"{_AT}/{number}") for number, tree in enumerate(trees)]
+        cover = _cover(launcher)
+        _call("mount", b"tmpfs", cover.encode(), b"tmpfs", 0, b"mode=755,size=64k")
+        places = [_placed(tree, f"{cover}/{number}") for number, tree in enumerate(trees)]
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -72,6 +76,15 @@ def start_as(uid: int, trees: list[int], become: Callable[[list[int]], None], lo
         os.write(2, f"idmap: {error}\n".encode("utf-8", "surrogateescape"))
     finally:
         os._exit(REFUSED)
+
+
+def _cover(launcher: str) -> str:
+    """A folder that neither the launcher nor its libraries are in."""
+    program = os.path.realpath(launcher)
+    for folder in _COVERABLE:
+        if os.path.isdir(folder) and not program.startswith(os.path.realpath(folder) + "/"):
+            return folder
+    raise OSError(f"none of {', '.join(_COVERABLE)} can be covered")
 
 
 def _placed(tree: int, path: str) -> int:
