@@ -85,5 +85,19 @@ def test_validate_says_what_a_marketplace_or_a_folder_of_skills_offers(
     offers = {"name": "shop", "plugins": [{"name": "kit", "source": "./kit"}]}
     (place / ".claude-plugin/marketplace.json").write_text(json.dumps(offers))
     report = mainspring("validate").stdout
-    assert "a marketplace of 1 plugins (kit): `mainspring plugin install . --plugin NAME`" in report
+    assert "a marketplace of 1 plugin (kit): `mainspring plugin install . --plugin NAME`" in report
     assert "2 SKILL.md that are not part of this agent" in report
+
+
+def test_validate_counts_a_skill_that_is_linked_into_another_folder_once(
+    mainspring: Run, place: Path
+):
+    for where in (".agents/skills/one", "packages/x/skills/two"):
+        (place / where).mkdir(parents=True)
+        name = where.rpartition("/")[2]
+        text = f"---\nname: {name}\ndescription: Does {name}.\n---\n"
+        (place / where / "SKILL.md").write_text(text)
+    (place / ".claude/skills").mkdir(parents=True)
+    (place / ".claude/skills/one").symlink_to("../../.agents/skills/one")
+    (place / "packages/x/skills/again").symlink_to("two")
+    assert "1 SKILL.md that is not part of this agent" in mainspring("validate").stdout

@@ -73,10 +73,12 @@ def test_what_get_shit_done_keeps_of_a_project_is_read(project: Project):
 
 
 def test_a_name_of_an_npm_package_is_no_import(project: Project):
-    names = "@types/node @babel/core@7.2.1 @vue/compiler-sfc @scope/x.y"
-    project.write("CLAUDE.md", f"We use {names}. See @docs/missing.md and @./lost/file.")
+    names = "@types/node @babel/core@7.2.1 @vue/compiler-sfc @scope/x.y @scope/x/types @scope/*"
+    lost = "@docs/missing.md, @docs/more/missing.md and @./lost/file"
+    project.write("CLAUDE.md", f"We use {names} and (no @scope/* deps). See {lost}.")
     assert project.load().warnings == (
         "CLAUDE.md:1: @docs/missing.md is not there to import",
+        "CLAUDE.md:1: @docs/more/missing.md is not there to import",
         "CLAUDE.md:1: @./lost/file is not there to import",
     )
 

@@ -54,7 +54,7 @@ _PUNCTUATION = ".,;:!?)]}>'\"*_"
 """What may follow a mention in a sentence."""
 _LOST = "\N{REPLACEMENT CHARACTER}"
 _PACKAGE = re.compile(
-    r"@[a-z0-9~-][\w.~-]*/(?![\w.~-]*\.(?:md|mdx|mdc|txt)$)[a-z0-9~][\w.~-]*(?:@\S+)?"
+    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)(?:[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*)?"
 )
 _TERM_KEYS = ("paths", "inclusion", "globs")
 

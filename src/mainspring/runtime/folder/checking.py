@@ -255,15 +255,18 @@ def _offered(folder: Path, skills: Iterable[Skill]) -> Part:
         if plugins := sorted(marketplace.offers(folder)):
             names = _cut(", ".join(plugins))
             how = "`mainspring plugin install . --plugin NAME`"
-            offers.append(f"a marketplace of {len(plugins)} plugins ({names}): {how}")
+            number = "1 plugin" if len(plugins) == 1 else f"{len(plugins)} plugins"
+            offers.append(f"a marketplace of {number} ({names}): {how}")
     except InvalidInput as error:
         findings.append(Finding(level="error", file=marketplace.FILE, what=str(error)))
-    own = {skill.file for skill in skills}
+    own = {os.path.realpath(skill.file) for skill in skills}
     walk = Walk(Scopes(folder=folder))
     files = walk.files(Place(folder, "project"), manifests)
-    if unused := [file for file in files if str(file) not in own]:
+    # A skill may be linked into several folders: it is one all the same.
+    if unused := {os.path.realpath(file) for file in files} - own:
         how = "`mainspring skill install . --all` installs them, `skill check` looks at them"
-        offers.append(f"{len(unused)} SKILL.md that are not part of this agent: {how}")
+        verb = "is" if len(unused) == 1 else "are"
+        offers.append(f"{len(unused)} SKILL.md that {verb} not part of this agent: {how}")
     return Part(name="offered to others", honoured=tuple(offers), findings=tuple(findings))
 
 
