@@ -206,7 +206,7 @@ def _skills_in(root: Path, source: str) -> list[Skill]:
 
 
 def _rank(file: Path, root: Path) -> int:
-    """Where an agent that stood there would take its skills from, before translations and samples."""
+    """First where an agent that stood there would look; translations and samples come later."""
     if file.parent == root:
         return 0
     return next((at for at, own in enumerate(_OWN, 1) if file.is_relative_to(root / own)), 9)
