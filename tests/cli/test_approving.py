@@ -71,6 +71,25 @@ def test_a_refusal_is_told_to_the_model_with_its_reason(
     assert not (place / "made.txt").exists()
 
 
+@pytest.mark.parametrize("word", ["stop", "abort", "yikes"])
+def test_a_word_that_begins_like_a_choice_allows_nothing(
+    begin: Begin, upstream: Upstream, place: Path, word: str
+):
+    upstream.says(call("bash", command="touch made.txt"))
+    with begin("make it") as terminal:
+        terminal.expect("[y/")
+        terminal.type(f"{word}\r")
+        terminal.expect("nothing is allowed yet: type y/n/s/a")
+        assert not (place / "made.txt").exists()
+        terminal.expect("[y/")
+        terminal.type("no\r")
+        terminal.expect("why not?")
+        terminal.type("\r")
+        terminal.expect("all I know")
+        assert terminal.wait() == 0
+    assert not (place / "made.txt").exists()
+
+
 def test_what_is_allowed_for_the_session_is_not_asked_again_in_it(
     begin: Begin, upstream: Upstream, place: Path
 ):

@@ -38,6 +38,20 @@ def test_all_skills_of_a_folder_are_installed_but_dangerous_ones(mainspring: Run
     assert "pdf is left out: it is installed already; --replace" in again.stderr
 
 
+def test_of_two_with_one_name_the_one_in_skills_is_installed_and_of_a_link_what_it_leads_to(
+    mainspring: Run, source: Path, place: Path
+):
+    for where in ("docs/fr", "a-copy"):
+        copy = source / where / "skills/pdf"
+        copy.mkdir(parents=True)
+        (copy / "SKILL.md").write_text("---\nname: pdf\ndescription: Une traduction.\n---\n")
+    (source / "an-alias").symlink_to("skills/docx")
+    mainspring("skill", "install", str(source), "--only", "pdf,docx", "--yes", "--project")
+    assert names(mainspring) == ["docx", "pdf"]
+    assert "Works on PDF forms." in mainspring("skill", "show", "pdf").stdout
+    assert not (place / ".mainspring/skills/docx").is_symlink()
+
+
 def test_the_root_is_meant_if_nothing_is_said_and_the_others_are_mentioned(
     mainspring: Run, source: Path
 ):

@@ -244,3 +244,26 @@ async def test_a_plugin_s_hook_finds_trusted_bytes_only_by_its_variables(
     assert os.fspath(look) in reply.reason
     assert first.copies is not None
     first.copies.close()
+
+
+async def test_a_plugins_own_path_in_an_argument_is_not_taken_for_a_file_of_the_project(
+    tmp_path: Path, project: Path
+):
+    plugin = (tmp_path / "plugins/kit").resolve()
+    told = script(plugin / "scripts/told.sh", 'echo "TRUSTED $1" >&2\nexit 2\n')
+    project.mkdir()
+    scripts = Scripts(
+        roots=(str(project), str(plugin)), files={str(told): digest(told.read_bytes())}
+    )
+    folder = HookFolder(name="kit", root=str(plugin), data=str(tmp_path / "data"), plugin="kit")
+    around = replace(vouch(project), scripts=scripts, folder=folder, copies=FolderCopies())
+    command = Command(command='f=scripts/told.sh; sh "$CLAUDE_PLUGIN_ROOT/$f" scripts/told.sh')
+    reply = await run_command(command, "PreToolUse", b"", around)
+    assert isinstance(reply, Ruling), reply
+    assert reply.reason == "TRUSTED scripts/told.sh"
+    script(project / "scripts/told.sh", "exit 0\n")  # now it may be the project's, unread
+    reply = await run_command(command, "PreToolUse", b"", around)
+    assert isinstance(reply, Failed)
+    assert "nobody has vouched for" in reply.reason
+    assert around.copies is not None
+    around.copies.close()

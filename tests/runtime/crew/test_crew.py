@@ -354,3 +354,17 @@ async def test_a_type_that_does_not_exist_is_told_with_those_that_do(tmp_path: P
         result = await session.run()
     assert result is not None
     assert "there is no wizard; there are explore, general, plan, verify, fork" in result.text
+
+
+async def test_two_hundred_types_are_all_listed_with_descriptions_that_are_cut(tmp_path: Path):
+    many = tuple(
+        Subagent(name=f"expert-{number}", description="Knows it. " * 60, prompt="Work.")
+        for number in range(200)
+    )
+    model = troupe({"begin": reply("done")})
+    async with staged(tmp_path, model) as runtime:
+        lead = Agent(name="lead", instructions="Lead.", subagents=many)
+        await (await runtime.start(lead, "begin")).run()
+    [spec] = [spec for spec in model.requests[0].tools if spec.name == "agent"]
+    assert len(spec.description) < 30_000
+    assert all(f"- expert-{number}: Knows it. Knows it." in spec.description for number in (0, 199))

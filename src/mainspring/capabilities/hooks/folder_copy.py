@@ -85,6 +85,11 @@ def led_to_copy(
         mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
         spelled = re.compile(rf"(?<![\w/.-])(?:\./)*{re.escape(name)}(?![\w.-])")
         hidden = [spelled.sub(mark, word) for word in hidden]
+    for name in _meant_there(text, names, scripts):
+        paths.append(name)
+        mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
+        spelled = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w.-])")
+        hidden = [spelled.sub(mark, word) for word in hidden]
     others = replace(
         scripts,
         roots=tuple(each for each in scripts.roots if each != root),
@@ -104,6 +109,20 @@ def _after_cd(text: str, root: str, names: Sequence[str]) -> dict[str, str]:
         for name in names
         if name.startswith(f"{base}/") and _may_be_meant(name.removeprefix(f"{base}/"), text)
     }
+
+
+def _meant_there(text: str, names: Sequence[str], scripts: Scripts) -> list[str]:
+    """Words that name files of the folder from there on, as an argument for a script of its own
+    does, and nothing in the project: they stay as they are. What is in the project is the
+    project's, and needs somebody's word."""
+    project = scripts.roots[0] if scripts.roots else ""
+    found = (name.lstrip("/") for name in names)
+    meant = [
+        name
+        for name in found
+        if "/" in name and name in text and not os.path.lexists(os.path.join(project, name))
+    ]
+    return sorted(meant, key=len, reverse=True)
 
 
 def _may_be_meant(name: str, text: str) -> bool:

@@ -25,6 +25,10 @@ from mainspring.wiring.policies import add_local_rules
 from mainspring.wiring.trust import LOCAL_FILE
 
 Verdict: TypeAlias = Literal["once", "session", "always", "no", "later"]
+_KEYS = {
+    word: word[0] for word in ["y", "yes", "n", "no", "s", "session", "a", "always", "v", "view"]
+}
+"""Whole words only."""
 _LONGEST = 60
 _ASK_USER = "ask_user"
 _EXIT_PLAN = "exit_plan_mode"
@@ -110,11 +114,13 @@ class Approver:
             self.notes.whole(("  v  ", "bold"), ("view the rest of it", ""))
         keys = "/".join([*choices, "v"] if unseen else choices)
         while (said := self._line(f"[{keys}] ")) is not None:
-            key = said.strip().lower()[:1]
+            key = _KEYS.get(said.strip().lower())
             if key in choices:
                 return choices[key]
             for part in unseen if key == "v" else ():
                 self.notes.whole(part, indent=2)
+            if said.strip() and key is None:  # "stop" is not s, and "abort" is not a
+                self.notes.whole((f"nothing is allowed yet: type {keys}", "dim"))
         return "later"
 
     def _write_down(self, rule: RuleText, place: Path) -> None:

@@ -5,7 +5,7 @@ What a thread may not use is not in what it is shown: no types, no tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Outcome, Tool, Traits
@@ -20,6 +20,9 @@ from mainspring.runtime.crew.seating import FORK
 from mainspring.runtime.crew.subagent import Subagent
 
 _TELLING = Traits(concurrent=True, in_doubt="report")
+_MAX_DESCRIPTIONS = 24_000
+"""Characters, of all types together: they are in every request."""
+_SHORTEST = 40
 _ISOLATION: Mapping[str, object] = {
     "type": "string",
     "enum": ["shared", "worktree"],
@@ -93,7 +96,8 @@ def _wrong(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> str | 
 
 
 def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool) -> ToolSpec:
-    listed = "\n".join(f"- {kind.name}: {kind.description}" for kind in kinds.values())
+    limit = _longest(kind.description for kind in kinds.values())
+    listed = "\n".join(f"- {kind.name}: {_cut(kind.description, limit)}" for kind in kinds.values())
     names = [*kinds, FORK] if is_fork_shown else [*kinds]
     fork = (
         f"\n- {FORK}: yourself, with all that you have read and said so far, for work that needs"
@@ -126,6 +130,19 @@ def _spec(kinds: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: 
             "additionalProperties": False,
         },
     )
+
+
+def _longest(described: Iterable[str]) -> int:
+    """How long a description may be, so that all of them together are not too much."""
+    lengths = [len(text) for text in described]
+    limit = max(lengths, default=0)
+    while sum(min(each, limit) for each in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
+        limit = limit * 9 // 10
+    return limit
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit].rstrip()}…"
 
 
 def _send_message(crew: Crew, member: Member) -> Tool:

@@ -36,6 +36,7 @@ _ARCHIVES = (".zip", ".skill")
 _ARCHIVE_LIMITS = SkillLimits(max_bytes=LIMITS.max_bytes, max_files=DISK_LIMITS.max_files)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME = 64
+_OWN = ("skills", ".mainspring/skills", ".claude/skills", ".agents/skills")
 _REFUSED = ("link-out", "special-file")
 
 
@@ -85,7 +86,7 @@ def fetch(source: str, bench: Path, choice: Choice = ONE) -> Offer:
         InvalidInput: there is none, it cannot be had, or it leads elsewhere.
         TooLarge.
     """
-    into = bench / _stem(source)
+    into = Path(os.path.realpath(bench)) / _stem(source)
     commit = ""
     if is_remote(source):
         commit = fetched(source, into).commit
@@ -187,11 +188,13 @@ def _unpack(file: Path, into: Path) -> None:
 
 
 def _skills_in(root: Path, source: str) -> list[Skill]:
-    walk = Walk(Scopes(folder=root))
     place = Place(root, "project")
     skills: dict[str, Skill] = {}
     why = ""
-    for file in walk.files(place, manifests):
+    found = (
+        Path(os.path.realpath(file)) for file in Walk(Scopes(folder=root)).files(place, manifests)
+    )
+    for file in sorted(dict.fromkeys(found), key=lambda file: _rank(file, root)):
         skill, findings = read_skill(file, place, file.relative_to(root).as_posix())
         if skill is not None:
             skills.setdefault(skill.name, skill)
@@ -200,6 +203,13 @@ def _skills_in(root: Path, source: str) -> list[Skill]:
     if not skills:
         raise InvalidInput(f"{source}: there is no skill in it{why}")
     return list(skills.values())
+
+
+def _rank(file: Path, root: Path) -> int:
+    """First where an agent that stood there would look; translations and samples come later."""
+    if file.parent == root:
+        return 0
+    return next((at for at, own in enumerate(_OWN, 1) if file.is_relative_to(root / own)), 9)
 
 
 def _chosen(skills: Sequence[Skill], root: Path, source: str, choice: Choice) -> list[Skill]:
