@@ -17,14 +17,14 @@ from tests.service.timed import Jobs
 
 from mainspring import Model, Scripted, calls, says
 from mainspring.core import clock
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
-from mainspring.log.records import Change, Put, Record
-from mainspring.service.access.knock import Admission, Knock
+from mainspring.log.records import Put, RecordChange, RecordRow
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals
-from mainspring.service.keeping.notice import Notice
+from mainspring.service.storage.notifications import Notification
 
 PATH = "/v1/mainspring/approvals"
 
@@ -45,10 +45,10 @@ class NamedTags(AgentTags):
     """As `AgentTags`; the header `x-name` says whose key it is, `x-mainspring-agent` which agent
     has it."""
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
+    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
         admitted = await super().admit(knock, route)
         who, name = admitted.who, knock.headers.get("x-name", "olga")
-        return Admission(
+        return AuthenticationResult(
             who=Principal(
                 tenant=who.tenant,
                 key_id=f"key_{name}",
@@ -77,15 +77,15 @@ class Later:
 class Notices:
     """An outbox that keeps what it is told, with what it was told of or not at all."""
 
-    told_of: list[Notice] = field(default_factory=list[Notice])
-    _written: dict[str, Notice] = field(default_factory=dict[str, Notice])
+    told_of: list[Notification] = field(default_factory=list[Notification])
+    _written: dict[str, Notification] = field(default_factory=dict[str, Notification])
 
-    async def telling(self, *notices: Notice) -> list[Change]:
-        changes: list[Change] = []
+    async def telling(self, *notices: Notification) -> list[RecordChange]:
+        changes: list[RecordChange] = []
         for notice in notices:
             id_ = f"told_{len(self._written)}"
             self._written[id_] = notice
-            record = Record(
+            record = RecordRow(
                 tenant=notice.tenant, kind="told", id=id_, created=1, updated=1, body=b"{}"
             )
             changes.append(Put(record=record))
@@ -141,5 +141,5 @@ async def office(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
             clock=later,
         )
         api = Api(ApprovalRoutes(approvals).routes(), doorkeeper=NamedTags())
-        async with serving(api.application()) as url:
+        async with http_server(api.application()) as url:
             yield Office(home, approvals, jobs, later, notices, url)

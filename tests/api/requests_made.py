@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from mainspring.edges.api.route import Route
-from mainspring.service.access.named_ids import kind_of
+from mainspring.service.access.request_ids import kind_of
 
 Step: TypeAlias = str | int | None
 """A field, an alternative of a union, or an item of a list."""

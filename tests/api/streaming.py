@@ -18,17 +18,23 @@ from tests.api.served import Tags
 from mainspring import Agent, Model, Request, Runtime, open_runtime
 from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.routes.streams import StreamRoutes
-from mainspring.edges.api.sse import Pace
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.routes.events import StreamRoutes
+from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.deltas import Deltas, Grew, LocalDeltas, Piece, Previews
-from mainspring.service.sessions.streams import StreamLimits, Streams
-from mainspring.wiring.scrub import passages, scrubber
+from mainspring.service.sessions.event_streams import EventStreams, StreamLimits
+from mainspring.service.sessions.preview_deltas import (
+    Deltas,
+    LocalDeltas,
+    PreviewPiece,
+    PreviewPublisher,
+    PreviewText,
+)
+from mainspring.wiring.redaction import multi_word_secrets, scrubber
 
 CLERK = Agent(name="clerk")
-BRISK = Pace(heartbeat_seconds=15, patience_seconds=5)
+BRISK = StreamTiming(heartbeat_seconds=15, patience_seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Station:
     url: str
     log: SessionLog
     deltas: Deltas
-    streams: Streams
+    streams: EventStreams
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
         return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
@@ -83,11 +89,11 @@ async def frames(response: aiohttp.ClientResponse) -> AsyncGenerator[Frame, None
                 name, data, seq = "", "", None
 
 
-def grown(pieces: Iterable[Piece], event_id: str | None = None) -> str:
+def grown(pieces: Iterable[PreviewPiece], event_id: str | None = None) -> str:
     return "".join(
         piece.text
         for piece in pieces
-        if isinstance(piece, Grew) and event_id in (None, piece.event_id)
+        if isinstance(piece, PreviewText) and event_id in (None, piece.event_id)
     )
 
 
@@ -101,12 +107,12 @@ async def station(
     log: SessionLog,
     *,
     deltas: Deltas | None = None,
-    pace: Pace = BRISK,
+    pace: StreamTiming = BRISK,
     limits: StreamLimits | None = None,
 ) -> AsyncGenerator[Station, None]:
     """Its sessions are all acme's."""
     deltas = deltas or LocalDeltas()
-    streams = Streams(log, deltas, limits=limits or StreamLimits())
+    streams = EventStreams(log, deltas, limits=limits or StreamLimits())
 
     async def find(who: Principal, session_id: str) -> None:
         if who.tenant != "acme":
@@ -114,7 +120,7 @@ async def station(
         await log.session(session_id)
 
     api = Api(StreamRoutes(streams, find, pace).routes(), doorkeeper=Tags())
-    async with serving(api.application()) as url:
+    async with http_server(api.application()) as url:
         try:
             yield Station(url, log, deltas, streams)
         finally:
@@ -135,15 +141,15 @@ class Studio:
     async def run(self, session_id: str, message: str) -> None:
         session = await self.runtime.resume(CLERK, session_id)
         await session.send(message)
-        previews = Previews(
+        previews = PreviewPublisher(
             self.station.deltas,
             await self.runtime.log.session(session_id),
             scrub=self.runtime.log.scrub,
-            passages=passages(self.secrets),
+            passages=multi_word_secrets(self.secrets),
         )
         await session.run(previews.emit, tell=previews.tell)
 
-    async def overheard(self, session_id: str, message: str) -> list[Piece]:
+    async def overheard(self, session_id: str, message: str) -> list[PreviewPiece]:
         """Run, and all that was published meanwhile."""
         with self.station.deltas.listen(session_id, lambda: None) as ear:
             await self.run(session_id, message)

@@ -13,9 +13,9 @@ from anthropic.types.beta import BetaManagedAgentsAgent
 from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, routes, served_agents
 from tests.api.served import Served
 
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
-from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal
 
 
@@ -337,8 +337,8 @@ class Only:
 
     who: Principal
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
-        return Admission(who=self.who)
+    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
+        return AuthenticationResult(who=self.who)
 
     async def check_named(self, *_: object) -> None:
         pass
@@ -348,7 +348,7 @@ class Only:
 async def client_of(api: Served, who: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
     app = Api(routes(api.records), doorkeeper=Only(who)).application()
     async with (
-        serving(app) as url,
+        http_server(app) as url,
         AsyncAnthropic(api_key="any", base_url=url, max_retries=0) as client,
     ):
         yield client

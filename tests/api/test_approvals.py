@@ -8,12 +8,12 @@ from tests.api.approvals_served import PATH, Office, erasing, office, person
 from tests.api.sessions_served import agent_id, idles, message, waiting
 
 from mainspring import Scripted, calls, says
-from mainspring.core.errors import MainspringError, Stale
+from mainspring.core.errors import MainspringError, StaleVersion
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
-from mainspring.service.approvals.approvals import Answer
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.approvals.approvals import ApprovalAnswer
+from mainspring.service.storage.repository import ListQuery
 
-FIRST = Listing(is_ascending=True)
+FIRST = ListQuery(is_ascending=True)
 
 
 def confirmation(call: str, result: str = "allow") -> Any:  # noqa: ANN401 (one of the SDK's many params)
@@ -168,9 +168,11 @@ async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
 
         async def by_office(name: str) -> None:
             try:
-                await desk.approvals.answer(person(name), approval.id, Answer(result="deny"))
+                await desk.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result="deny")
+                )
                 accepted.append(f"deny key_{name}:{name}")
-            except Stale as error:
+            except StaleVersion as error:
                 refused.append(str(error))
 
         async with anyio.create_task_group() as group:
@@ -246,8 +248,10 @@ async def test_who_has_spoken_in_a_session_does_not_approve_with_four_eyes(tmp_p
         [approval] = (await desk.approvals.page(person(), FIRST)).data
         for name in ("a", "test"):
             with pytest.raises(MainspringError, match="four eyes"):
-                await desk.approvals.answer(person(name), approval.id, Answer(result="allow"))
-        await desk.approvals.answer(person("vera"), approval.id, Answer(result="allow"))
+                await desk.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result="allow")
+                )
+        await desk.approvals.answer(person("vera"), approval.id, ApprovalAnswer(result="allow"))
 
 
 async def _agent_of(client: anthropic.AsyncAnthropic, session_id: str) -> str:

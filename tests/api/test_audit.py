@@ -9,8 +9,8 @@ import anthropic
 import pytest
 from tests.api.guarded import Guarded, guarded
 
-from mainspring.service.access.keys import CreateKey
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.access.api_keys import CreateKey
+from mainspring.service.storage.repository import ListQuery
 
 AUDIT = "/v1/mainspring/audit"
 
@@ -68,7 +68,7 @@ async def test_refusals_and_agents_are_in_the_audit_too(api: Guarded):
     assert len(filtered) == 2
     async with api.http("msk_nobody") as http:
         assert (await http.get(AUDIT)).status_code == 401
-    [stranger] = (await api.audit.page("", Listing())).data
+    [stranger] = (await api.audit.page("", ListQuery())).data
     assert (stranger.actor, stranger.status, stranger.tenant_id) == ("nobody", 401, "")
 
 

@@ -9,10 +9,9 @@ from anthropic.types.beta import BetaManagedAgentsDeployment
 from tests.api.served import Served, Tags
 from tests.service.timed import Works, works
 
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.routes.deployment_runs import DeploymentRunRoutes
-from mainspring.edges.api.routes.deployments import DeploymentRoutes
-from mainspring.service.describing.environments import Environments
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.service.resources.environments import Environments
 
 CRON = {"type": "cron", "expression": "0 20 * * 5", "timezone": "America/New_York"}
 
@@ -46,7 +45,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
             *DeploymentRoutes(made.deployments, made.firing).routes(),
             *DeploymentRunRoutes(made.runs).routes(),
         )
-        async with serving(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, doorkeeper=Tags()).application()) as url:
             yield Scene(url, made.records, made)
 
 

@@ -11,7 +11,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.api.guarded import Guarded, add_record, guarded
 
-from mainspring.service.access.keys import CreateKey
+from mainspring.service.access.api_keys import CreateKey
 
 PATH = "/v1/environments"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.api.served import Served, served
 
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.service.describing.environments import Environments
+from mainspring.service.resources.environments import Environments
 
 
 @pytest.fixture

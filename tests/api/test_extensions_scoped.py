@@ -9,8 +9,8 @@ import pytest
 from tests.api.whole import Whole, whole
 
 from mainspring.core.facts import HookRan
-from mainspring.runtime.holding import held
-from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.runtime.session.lease import hold_session
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
@@ -29,7 +29,7 @@ async def key(api: Whole, asked: CreateKey) -> str:
 async def test_the_runs_of_hooks_are_listed_in_pages_as_they_happened(api: Whole):
     session_id = api.ids["acme"]["session_id"]
     outcomes = ("ok", "blocked", "failed", "timed_out", "ok")
-    async with held(api.house.ground.log, session_id) as writer:
+    async with hold_session(api.house.ground.log, session_id) as writer:
         for number, outcome in enumerate(outcomes):
             await writer.append(
                 HookRan(hook_event="PreToolUse", handler=f"hook {number}", outcome=outcome)

@@ -11,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.served import Served, served
 
-from mainspring.edges.api.attachment import disposition
+from mainspring.edges.api.file_transfer import content_disposition
 from mainspring.edges.api.routes.files import FileRoutes
-from mainspring.service.describing.files import Files, NewFile, clean_name, clean_type
+from mainspring.service.resources.file_resources import (
+    Files,
+    NewFile,
+    normalize_filename,
+    normalize_media_type,
+)
 
 MAX_BYTES = 200_000
 KEY = {"x-api-key": "acme:admin"}
@@ -252,23 +257,23 @@ async def test_a_viewer_may_only_look(api: Served):
 
 
 def test_a_name_is_what_follows_the_last_slash_or_is_made_up():
-    assert clean_name("/etc/passwd", "text/plain") == "passwd"
-    assert clean_name("C:\\docs\\plan.pdf", "text/plain") == "plan.pdf"
-    assert clean_name("", "application/pdf") == "unnamed.pdf"
-    assert clean_name(None, "x/y") == "unnamed"
-    assert clean_name("a/..", "text/plain").startswith("unnamed")
-    assert clean_type("Text/HTML; charset=x", "a.txt") == "text/html"
-    assert clean_type(None, "a.json") == "application/json"
-    assert clean_type("no type", "a") == "application/octet-stream"
+    assert normalize_filename("/etc/passwd", "text/plain") == "passwd"
+    assert normalize_filename("C:\\docs\\plan.pdf", "text/plain") == "plan.pdf"
+    assert normalize_filename("", "application/pdf") == "unnamed.pdf"
+    assert normalize_filename(None, "x/y") == "unnamed"
+    assert normalize_filename("a/..", "text/plain").startswith("unnamed")
+    assert normalize_media_type("Text/HTML; charset=x", "a.txt") == "text/html"
+    assert normalize_media_type(None, "a.json") == "application/json"
+    assert normalize_media_type("no type", "a") == "application/octet-stream"
 
 
 @given(name=st.text(max_size=200))
 def test_any_name_makes_one_header_line_that_says_it(name: str):
-    cleaned = clean_name(name, "text/plain")
+    cleaned = normalize_filename(name, "text/plain")
     assert "/" not in cleaned
     assert cleaned not in ("", ".", "..")
     cleaned.encode()
-    header = disposition(cleaned)
+    header = content_disposition(cleaned)
     assert header.isascii()
     assert header.isprintable()
     message = Message()

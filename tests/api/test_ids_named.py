@@ -13,9 +13,9 @@ from tests.api.requests_made import Place, places, request
 from tests.api.test_sweep import everything, unknown
 from tests.api.whole import Answer, Whole, filled, parameters, whole
 
-from mainspring.service.access.keys import CreateKey, Keys
-from mainspring.service.access.named_ids import ids_in_path
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
+from mainspring.service.access.request_ids import ids_in_path
 
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
 AN_ID = re.compile(r"(?:.+_)?ids?|agents?|environments?|vaults?|sessions?")

@@ -10,7 +10,7 @@ import pytest
 from tests.api.guarded import Guarded, guarded
 
 from mainspring.core import clock
-from mainspring.service.access.keys import CreateKey
+from mainspring.service.access.api_keys import CreateKey
 
 KEYS = "/v1/mainspring/keys"
 

@@ -7,9 +7,9 @@ import pytest
 from tests.api.memory_api import digest, routes
 from tests.api.served import Served, served
 
-from mainspring.service.memory.memories import Memories
-from mainspring.service.memory.memory import SessionActor, UpdateMemory
-from mainspring.service.memory.stores import MemoryStores
+from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_records import SessionActor, UpdateMemory
+from mainspring.service.memory_stores.memory_stores import MemoryStores
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.api.sessions_served import House, Mirror, house, session
 
 from mainspring import Scripted, says
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.mounted import token_context
+from mainspring.service.sessions.resource_types import token_context
 
 ADMIN = Principal(tenant="acme", key_id="k", role="admin")
 

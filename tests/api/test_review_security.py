@@ -20,16 +20,16 @@ from tests.api.work_served import hosted, site
 from yarl import URL
 
 from mainspring import Scripted, says
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.routes.streams import StreamRoutes
-from mainspring.edges.api.sse import Pace
-from mainspring.service.access.door import KNOWN_SECONDS, Door
-from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.routes.events import StreamRoutes
+from mainspring.edges.api.sse import StreamTiming
+from mainspring.service.access.api_keys import CreateKey, Keys
+from mainspring.service.access.authentication import KEY_CACHE_SECONDS, Authenticator
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
-from mainspring.service.keeping.page import cursor_of
-from mainspring.service.mail.signing import signed_headers
-from mainspring.service.sessions.sending_content import MAX_FILE_BYTES
+from mainspring.service.sessions.event_content import MAX_FILE_BYTES
+from mainspring.service.storage.pagination import encode_cursor
+from mainspring.service.webhooks.webhook_signing import signed_headers
 
 MINE, THEIRS = "rival", "acme"
 SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]
@@ -119,8 +119,8 @@ async def test_an_id_of_another_tenant_in_a_body_is_as_unknown_as_one_that_nobod
 
 async def test_a_cursor_made_of_anothers_things_shows_only_ones_own(api: Whole):
     for kind, id_ in (("agents", "agent_id"), ("sessions", "session_id"), ("vaults", "vault_id")):
-        forged = cursor_of(1 << 62, api.ids[THEIRS][id_], "")
-        for page in (forged, cursor_of(1 << 62, "z", "z"), cursor_of("next", 1 << 62, "z")):
+        forged = encode_cursor(1 << 62, api.ids[THEIRS][id_], "")
+        for page in (forged, encode_cursor(1 << 62, "z", "z"), encode_cursor("next", 1 << 62, "z")):
             answer = await api.ask(
                 "GET", f"/v1/{kind}?page={page}&limit=100", key=api.keys[MINE, "admin"]
             )
@@ -228,14 +228,14 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     passed = 0.0
     records = api.house.ground.store.records
     talk = api.house.talk
-    door = Door(records, monotonic=lambda: passed)
-    routes = StreamRoutes(talk.streams, talk.sessions.record, Pace(heartbeat_seconds=0.05))
+    door = Authenticator(records, monotonic=lambda: passed)
+    routes = StreamRoutes(talk.streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05))
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     key = await Keys(records).create(maker, CreateKey(name="reader", role="viewer"))
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(20):
         async with (
-            serving(Api(routes.routes(), doorkeeper=door).application()) as url,
+            http_server(Api(routes.routes(), doorkeeper=door).application()) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
         ):
@@ -245,21 +245,23 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
                 await Keys(records).revoke(MINE, key.id)
             else:
                 await Tenants(records).disable(MINE)
-            passed += KNOWN_SECONDS
+            passed += KEY_CACHE_SECONDS
             told = (await response.read()).decode()
     assert f"{how}" in told.rpartition("event: error")[2]
 
 
 async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
     records, talk = api.house.ground.store.records, api.house.talk
-    routes = StreamRoutes(talk.streams, talk.sessions.record, Pace(heartbeat_seconds=0.01))
+    routes = StreamRoutes(talk.streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01))
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
     key = await Keys(records).create(maker, asked)
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(20):
         async with (
-            serving(Api(routes.routes(), doorkeeper=Door(records)).application()) as url,
+            http_server(
+                Api(routes.routes(), doorkeeper=Authenticator(records)).application()
+            ) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
         ):

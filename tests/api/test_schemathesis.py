@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.api.whole import TENANTS, Whole, whole
 
-from mainspring.edges.api.openapi import STREAM, document
+from mainspring.edges.api.openapi import STREAM_MEDIA_TYPE, document
 
 CHECKS = [
     not_a_server_error,
@@ -59,7 +59,9 @@ class Fuzz:
     def _operations(self) -> list[Any]:
         document_ = document(self.api.routes, version="1")
         schema = schemathesis.openapi.from_dict(document_)
-        streams = {route.operation for route in self.api.routes if route.media_type == STREAM}
+        streams = {
+            route.operation for route in self.api.routes if route.media_type == STREAM_MEDIA_TYPE
+        }
         found: list[Any] = [cast("Any", each).ok() for each in schema.get_all_operations()]
         ending = sorted(
             found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)

@@ -19,13 +19,12 @@ from tests.api.work_served import Site, hosted, site
 from mainspring import Scripted, calls, says
 from mainspring.core.sender import Origin, Sender
 from mainspring.log.verify import verify
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
-from mainspring.service.calendar.starting import Order
-from mainspring.service.describing.agent_roster import AgentReference
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.sessions.ordering import Ordering
+from mainspring.service.resources.agent_multiagent import AgentReference
+from mainspring.service.schedules.session_starter import ServiceSessionStarter, SessionStartRequest
+from mainspring.service.storage.repository import ListQuery
 
 TEXT: list[Any] = [{"type": "text", "text": "x"}]
 NOT_A_WORKERS: list[Any] = [
@@ -155,13 +154,13 @@ async def test_every_way_in_says_who_sent_it_and_where_a_session_comes_from(api:
     assert created["sender"]["id"].startswith("key_")
 
     sessions = api.house.talk.sessions
-    order = Order(
+    order = SessionStartRequest(
         key="k",
         agent=AgentReference(id=ids["agent_id"], version=1),
         environment_id=ids["environment_id"],
         origin=Origin(type="trigger", id="trg_1"),
     )
-    ordered = await Ordering(sessions, api.house.talk.sending).start("acme", order)
+    ordered = await ServiceSessionStarter(sessions, api.house.talk.sending).start("acme", order)
     [first] = await api.house.ground.log.read(ordered)
     assert first.sender == Sender(kind="system", id="trg_1")
     assert b'"origin":{"type":"trigger","id":"trg_1"}' in first.body
@@ -188,6 +187,6 @@ async def test_the_audit_has_what_a_worker_sent_and_what_was_refused_to_it(tmp_p
         path = f"/v1/sessions/{session_id}/events"
         assert (await api.ask("POST", path, key=made.key, body=event)).status == 403
         with anyio.fail_after(60):
-            page = await Audit(records).page("acme", Listing(limit=100))
+            page = await Audit(records).page("acme", ListQuery(limit=100))
         [entry] = [each for each in page.data if each.operation == from_worker]
         assert (entry.actor, entry.key_id, entry.status) == ("worker", made.id, 403)

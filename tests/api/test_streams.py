@@ -19,9 +19,9 @@ from mainspring import Scripted, calls, says
 from mainspring.capabilities.providers.scripted import thinks
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Traits
-from mainspring.edges.api.sse import Pace
-from mainspring.service.sessions.deltas import Began
-from mainspring.service.sessions.streams import StreamLimits
+from mainspring.edges.api.sse import StreamTiming
+from mainspring.service.sessions.event_streams import StreamLimits
+from mainspring.service.sessions.preview_deltas import PreviewStarted
 
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."
 
@@ -97,7 +97,7 @@ async def test_words_before_a_call_are_whole_before_the_call_is(tmp_path: Path):
         session_id = await here.start()
         pieces = await here.overheard(session_id, "go")
         events = await here.runtime.log.read(session_id, types=["agent.message"])
-    begun = [piece.event_id for piece in pieces if isinstance(piece, Began)]
+    begun = [piece.event_id for piece in pieces if isinstance(piece, PreviewStarted)]
     assert begun == [event.id for event in events]
     assert texts(events) == ["Let me look.", "Or not.", "Done."]
     assert grown(pieces, begun[0]) == "Let me look."
@@ -236,7 +236,7 @@ async def _heard(stream: AsyncStream[Any], count: int) -> list[str]:
 
 
 async def test_an_idle_stream_says_that_it_is_there(tmp_path: Path):
-    pace = Pace(heartbeat_seconds=0.02, patience_seconds=5)
+    pace = StreamTiming(heartbeat_seconds=0.02, patience_seconds=5)
     async with opened(tmp_path / "log.db") as log, station(log, pace=pace) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id) as response:

@@ -12,11 +12,11 @@ from tests.log.stories import says as says_it
 from tests.log.stories import told
 
 from mainspring import Scripted, open_runtime, says
-from mainspring.log.patience import patiently
 from mainspring.log.postgres import open_postgres
 from mainspring.log.postgres.broadcast import open_broadcast
 from mainspring.log.session_log import SessionLog
-from mainspring.service.sessions.deltas import Previews, SharedDeltas
+from mainspring.log.task_groups import retry_unavailable
+from mainspring.service.sessions.preview_deltas import PreviewPublisher, SharedDeltas
 
 
 async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
@@ -44,7 +44,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
                 await other.tuned()
             await session.send("go")
             row = await runtime.log.session(session.id)
-            previews = Previews(deltas, row, scrub=runtime.log.scrub)
+            previews = PreviewPublisher(deltas, row, scrub=runtime.log.scrub)
             group.start_soon(partial(session.run, previews.emit, tell=previews.tell))
             seen += await until_idle(stream, held=model)
     kinds = [event.type for event in seen]
@@ -73,7 +73,7 @@ async def test_a_stream_outlives_the_connections_of_the_database(
             with anyio.fail_after(20):
                 first = await anext(shown)
                 postgres.disconnect()
-                writer = await patiently(partial(log.hold, session_id, owner="other"))
+                writer = await retry_unavailable(partial(log.hold, session_id, owner="other"))
                 await writer.append(says_it("two"))
                 second = await anext(shown)
         assert [first.seq, second.seq] == [2, 3]

@@ -13,11 +13,11 @@ from aiohttp import ClientResponse
 from tests.api.streaming import Frame, Station, eventually, frames, station
 from tests.log.stories import opened, says, tell, told
 
-from mainspring.edges.api.sse import Pace
+from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
 
 LONG = "x" * 200_000
-IMPATIENT = Pace(heartbeat_seconds=15, patience_seconds=0.2)
+IMPATIENT = StreamTiming(heartbeat_seconds=15, patience_seconds=0.2)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedErr
 from tests.api.work_served import Site, hosted, site
 
 from mainspring import Scripted, calls, says
-from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
 

@@ -17,7 +17,7 @@ from tests.api.streaming import eventually
 from tests.api.work_served import CAREFUL, hosted, site
 
 from mainspring import Scripted, calls, says
-from mainspring.service.self_hosted.item import Leases
+from mainspring.service.self_hosted.work_item import LeaseTimes
 
 WORKER = """
 import sys
@@ -146,7 +146,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path):
     workdir.mkdir()
     command = "if [ -e begun ]; then echo again >> log; else touch begun; sleep 5; fi"
     model = Scripted(calls("bash", command=command), says("Done."))
-    brief = Leases(start_seconds=2, ttl_seconds=2)
+    brief = LeaseTimes(start_seconds=2, ttl_seconds=2)
     async with site(tmp_path, model, leases=brief) as here, here.client() as client:
         made = await hosted(client, "go")
         environment_id = made.environment_id

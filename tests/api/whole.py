@@ -14,24 +14,24 @@ import aiohttp
 
 from mainspring.config import read_settings
 from mainspring.core import clock, ids
-from mainspring.edges.api.app import Api, serving, unwitnessed
-from mainspring.edges.api.assembly import routes_of
-from mainspring.edges.api.auditing import AuditWitness
+from mainspring.edges.api.app import Api, http_server, ignore_request
+from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import Route
+from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
+from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.door import Door, Rates
-from mainspring.service.access.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.access.authentication import Authenticator, RateLimits
 from mainspring.service.access.principal import ROLES, Principal, Role
-from mainspring.service.access.rates import Rate
+from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants
-from mainspring.service.approvals.record import Approval, MayAnswer
-from mainspring.service.keeping.drawer import Drawer
-from mainspring.service.watching.health import Health
-from mainspring.service.watching.metrics import Metrics
-from mainspring.service.work.parking import KIND as PARKED
-from mainspring.service.work.parking import Parked
-from mainspring.wiring.house import House, open_house
+from mainspring.service.approvals.approval_record import Approval, MayAnswer
+from mainspring.service.jobs.parking import KIND as PARKED
+from mainspring.service.jobs.parking import ParkedSession
+from mainspring.service.storage.repository import Repository
+from mainspring.service.telemetry.health import Health
+from mainspring.service.telemetry.metrics import Metrics
+from mainspring.wiring.service_assembly import Service, open_service
 
 TENANTS = ("acme", "rival")
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\nCarefully.\n"
@@ -52,7 +52,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Whole:
     url: str
-    house: House
+    house: Service
     routes: Sequence[Route]
     keys: Mapping[tuple[str, Role], str]
     root: str
@@ -104,7 +104,7 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
     settings = read_settings(
         store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
     )
-    async with open_house(settings) as house:
+    async with open_service(settings) as house:
         records = house.ground.store.records
         root = await ensure_first_key(records)
         assert root is not None
@@ -113,15 +113,15 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
         keys: dict[tuple[str, Role], str] = {
             (tenant, role): await _key(house, tenant, role) for tenant in TENANTS for role in ROLES
         }
-        routes = routes_of(
+        routes = all_routes(
             house,
             *HealthRoutes(Health({})).routes(),
             *MetricsRoutes(Metrics(version="1"), _looked).routes(),
         )
-        door = Door(records, rates=Rates(key=Rate(1_000_000), tenant=Rate(1_000_000)))
-        witness = AuditWitness(Audit(records)) if is_audited else unwitnessed
+        door = Authenticator(records, rates=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000)))
+        witness = AuditObserver(Audit(records)) if is_audited else ignore_request
         async with (
-            serving(
+            http_server(
                 Api(
                     routes,
                     doorkeeper=door,
@@ -141,7 +141,7 @@ async def _looked() -> None:
     pass
 
 
-async def _key(house: House, tenant: str, role: Role) -> str:
+async def _key(house: Service, tenant: str, role: Role) -> str:
     who = Principal(tenant=tenant, key_id="cli", role="admin", name="olga")
     made = await Keys(house.ground.store.records).create(who, CreateKey(name=role, role=role))
     return made.key
@@ -252,7 +252,7 @@ async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_i
 
 
 async def _park(api: Whole, tenant: str, session_id: str) -> None:
-    drawer = Drawer(api.house.ground.store.records, PARKED, Parked)
+    drawer = Repository(api.house.ground.store.records, PARKED, ParkedSession)
     now = clock.now()
-    parked = Parked(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
+    parked = ParkedSession(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
     await drawer.put(tenant, parked)

@@ -30,7 +30,7 @@ from mainspring.log.upcast import read_payload
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.storage.repository import ListQuery
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 T = TypeVar("T")
@@ -128,7 +128,7 @@ def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: P
     assert len(inbox(store, waiting)) == 1
 
     async def noted(log: SessionLog) -> list[str]:
-        page = await Audit(log.store.records).page("default", Listing())
+        page = await Audit(log.store.records).page("default", ListQuery())
         return [each.operation for each in page.data]
 
     assert on_store(store, noted) == ["cli approvals deny"]

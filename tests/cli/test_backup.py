@@ -9,13 +9,15 @@ from typing import TypeAlias
 
 import anyio
 
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import prepare
 from mainspring.log.sqlite.schema import MIGRATIONS
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
-AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b'{"name":"a"}')
+AGENT = RecordRow(
+    tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b'{"name":"a"}'
+)
 NEWEST = MIGRATIONS[-1].version
 
 

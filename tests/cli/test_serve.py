@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.keys import Keys
+from mainspring.service.access.api_keys import Keys
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 

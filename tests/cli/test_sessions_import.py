@@ -11,7 +11,7 @@ from tests.cli.conftest import Run, opened
 from tests.cli.upstream import Upstream
 from tests.vault.planted import planted
 
-from mainspring.runtime.import_sessions.plan import UNKNOWN_RESULT
+from mainspring.runtime.import_sessions.import_plan import UNKNOWN_RESULT
 
 FOREIGN = Path(__file__).parent.parent / "fixtures" / "foreign_sessions"
 CLAUDE = FOREIGN / "claude/projects/-home-ada-shop/7c1e0a52-0000-4000-8000-000000000001.jsonl"

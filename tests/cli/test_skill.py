@@ -11,7 +11,7 @@ import pytest
 from tests.cli.terminal import at_terminal
 
 from mainspring.config import Settings, read_settings
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
 from mainspring.core.facts import SkillUsed
 from mainspring.edges.cli import skill_acts as acts
 from mainspring.edges.cli import skill_install as installing
@@ -47,8 +47,8 @@ def skill_at(folder: Path, text: str = PLAIN, name: str = "pdf") -> Path:
 
 def wanted(
     source: Path, consent: acts.Consent = YES, *, is_project: bool = False, replaces: bool = False
-) -> installing.Installation:
-    return installing.Installation(
+) -> installing.InstallRequest:
+    return installing.InstallRequest(
         source=str(source), is_project=is_project, replaces=replaces, consent=consent
     )
 
@@ -101,7 +101,7 @@ async def test_an_installed_skill_is_shown_with_its_scan_before_it_is_kept(
     view = json.loads(capsys.readouterr().out)
     assert (view["installed"], view["source"]) == ("pdf", str(source))
     assert {hit["rule"] for hit in view["report"]["hits"]} == {"any-command"}
-    with pytest.raises(AlreadyThere) as taken:
+    with pytest.raises(AlreadyExists) as taken:
         await installing.install(settings, installation=wanted(source), json=True)
     assert "--replace" in taken.value.__notes__[0]
     assert (

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.latest import Latest
+from mainspring.core.lru_cache import LruCache
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))), st.integers(1, 4))
 def test_it_keeps_those_that_were_put_in_or_asked_for_last(uses: list[tuple[bool, int]], most: int):
-    latest: Latest[int, int] = Latest(most)
+    latest: LruCache[int, int] = LruCache(most)
     order: list[int] = []
     for is_put, key in uses:
         if is_put:

@@ -11,18 +11,18 @@ from typing import TypeVar
 
 import anyio
 
-from mainspring.capabilities.providers.scripted import Scripted, Step, says
+from mainspring.capabilities.providers.scripted import Scripted, ScriptStep, says
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import AgentMcpToolResult, AgentToolResult, PermissionUpdate, RuleText
 from mainspring.core.facts import ToolCallAuthorized
-from mainspring.core.model import Request, ToolResult, User
+from mainspring.core.model import Request, ToolResultBlock, User
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.sessions import Result, Runtime, Session
-from mainspring.wiring.runtime import open_runtime
-from mainspring.wiring.wish import Wish
+from mainspring.runtime.session.session import Result, Runtime, Session
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
 
 P = TypeVar("P")
 MODEL = "anthropic:claude-sonnet-5"
@@ -121,14 +121,14 @@ class Scene:
             folder=self.workspace,
             environ=environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"},
         )
-        wish = Wish(workspace=self.workspace, mode=mode, warn=self.warnings.append)
+        wish = RunOptions(workspace=self.workspace, mode=mode, warn=self.warnings.append)
         async with open_runtime(settings, wish=wish) as runtime:
             yield runtime
 
     @asynccontextmanager
     async def play(
         self,
-        *steps: Step,
+        *steps: ScriptStep,
         mode: Mode | None = None,
         tools: Sequence[Tool] = (),
         environ: Mapping[str, str] | None = None,
@@ -140,7 +140,7 @@ class Scene:
 
 
 async def begin(
-    runtime: Runtime, *steps: Step, tools: Sequence[Tool] = (), go_on: str | None = None
+    runtime: Runtime, *steps: ScriptStep, tools: Sequence[Tool] = (), go_on: str | None = None
 ) -> Play:
     model = Scripted(*steps, otherwise=DONE)
     runtime.models.put(MODEL, model)
@@ -178,7 +178,7 @@ def read_results(request: Request) -> list[str]:
         for message in request.messages
         if isinstance(message, User)
         for part in message.content
-        if isinstance(part, ToolResult)
+        if isinstance(part, ToolResultBlock)
     ]
 
 

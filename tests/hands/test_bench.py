@@ -8,11 +8,11 @@ import pytest
 from tests.hands.scene import Scene, begin
 
 from mainspring.capabilities.providers.scripted import calls
-from mainspring.capabilities.sandbox.talk import knock
+from mainspring.capabilities.sandbox.keeper_connection import connect_to_keeper
 from mainspring.config import Settings, read_settings
-from mainspring.core.hands import Exec
-from mainspring.wiring.environment import Places, places_of, read_environment
-from mainspring.wiring.hands import MOST_IDLE, Bench, Hands
+from mainspring.core.ports import ExecRequest
+from mainspring.wiring.sandbox_environment import SessionPaths, read_environment, session_paths
+from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool, SandboxSession
 
 SECONDS = 60
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}
@@ -25,36 +25,36 @@ def settings(scene: Scene) -> Settings:
 
 
 @pytest.fixture
-async def bench(settings: Settings) -> AsyncGenerator[Bench]:
+async def bench(settings: Settings) -> AsyncGenerator[SandboxPool]:
     with anyio.fail_after(SECONDS):
-        async with Bench(settings, most_idle=1) as opened:
+        async with SandboxPool(settings, most_idle=1) as opened:
             yield opened
 
 
 class Sessions:
-    def __init__(self, settings: Settings, bench: Bench) -> None:
+    def __init__(self, settings: Settings, bench: SandboxPool) -> None:
         self.settings = settings
         self.bench = bench
 
-    def places(self, name: str) -> Places:
-        return places_of(self.settings, Path(self.settings.folder), name)
+    def places(self, name: str) -> SessionPaths:
+        return session_paths(self.settings, Path(self.settings.folder), name)
 
-    async def work(self, name: str, **sandbox: object) -> Hands:
+    async def work(self, name: str, **sandbox: object) -> SandboxSession:
         """The hands of a session, after they have done something."""
         hands = await self.bench.hands(name, self.places(name), read_environment(sandbox))
-        ran = await hands.run(Exec(key=f"{name}-work", argv=("true",)))
+        ran = await hands.run(ExecRequest(key=f"{name}-work", argv=("true",)))
         assert ran.status == 0
         return hands
 
     async def is_kept(self, name: str) -> bool:
-        talk = await knock(self.places(name).state)
+        talk = await connect_to_keeper(self.places(name).state)
         if talk is not None:
             await talk.aclose()
         return talk is not None
 
 
 @pytest.fixture
-def sessions(settings: Settings, bench: Bench) -> Sessions:
+def sessions(settings: Settings, bench: SandboxPool) -> Sessions:
     return Sessions(settings, bench)
 
 
@@ -94,13 +94,13 @@ async def test_a_session_whose_sandbox_is_gone_gets_another(sessions: Sessions):
     assert await only(sessions, "b", gone=("a",))
     again = await sessions.work("a", **NETWORKED)
     assert again is not first
-    ran = await again.run(Exec(key="more", argv=("echo", "here")))
+    ran = await again.run(ExecRequest(key="more", argv=("echo", "here")))
     assert ran.stdout.head == b"here\n"
 
 
 async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions):
     hands = await sessions.work("a")
-    await hands.services.start("web", Exec(key="web", argv=("sleep", "600")))
+    await hands.services.start("web", ExecRequest(key="web", argv=("sleep", "600")))
     for name in ("a", "b"):
         await sessions.work(name)
         await sessions.bench.rest(name)
@@ -112,7 +112,7 @@ async def test_a_runtime_keeps_few_sandboxes_however_many_sessions_it_serves(
 ):
     async with scene.runtime() as runtime:
         ids: list[str] = []
-        for _ in range(MOST_IDLE + 1):
+        for _ in range(MAX_IDLE + 1):
             play = await begin(runtime, calls("bash", command="ls"))
             ids.append((await play.run()).session_id)
         assert await only(sessions, *ids[1:], gone=(ids[0],))
@@ -120,7 +120,7 @@ async def test_a_runtime_keeps_few_sandboxes_however_many_sessions_it_serves(
 
 async def test_nothing_is_kept_when_the_bench_is_left(settings: Settings):
     with anyio.fail_after(SECONDS):
-        async with Bench(settings) as bench:
+        async with SandboxPool(settings) as bench:
             sessions = Sessions(settings, bench)
             for name in ("a", "b"):
                 await sessions.work(name)

@@ -12,9 +12,9 @@ from mainspring.core.events import ModelRequestEnded, PermissionUpdate
 from mainspring.core.facts import SandboxOpened, ToolCallStarted
 from mainspring.core.model import Request
 from mainspring.core.tool import Tool
-from mainspring.harness.permissions.classify import SYSTEM
-from mainspring.wiring.policies import add_local_rules
-from mainspring.wiring.trust import trust
+from mainspring.harness.permissions.classifier import SYSTEM
+from mainspring.wiring.policy_loader import add_local_rules
+from mainspring.wiring.project_trust import trust
 
 
 def looking(looked: list[str]) -> Tool:

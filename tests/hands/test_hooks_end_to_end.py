@@ -8,7 +8,7 @@ from tests.hands.scene import DONE, Scene, begin, read_by_model, read_results, s
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.core.events import ModelRequestEnded
 from mainspring.core.facts import ContextAdded, HookRan, MessageWithheld
-from mainspring.wiring.trust import trust
+from mainspring.wiring.project_trust import trust
 
 VALIDATOR = """#!/usr/bin/env python3
 import json, sys

@@ -10,7 +10,11 @@ from tests.hands.scene import Scene
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.lookout import Lookout, Repositories, find_repositories
+from mainspring.harness.permissions.protected_path_watcher import (
+    GitRepositories,
+    ProtectedPathWatcher,
+    find_repositories,
+)
 
 MADE = (
     *(".envrc", ".mcp.json", ".gitmodules", ".claude/settings.json", ".vscode/tasks.json"),
@@ -138,7 +142,7 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
     work, outside = tmp_path / "work", tmp_path / "outside"
     git(outside, "init", "-q")
     work.mkdir()
-    lookout = Lookout(
+    lookout = ProtectedPathWatcher(
         work, (found := find_repositories(work, ())).steering, found, tmp_path / "state"
     )
     lookout.begin()
@@ -152,7 +156,7 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
 def test_what_cannot_leave_its_folder_gets_another_name_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    lookout = Lookout(tmp_path / "work", (), Repositories(), tmp_path / "state")
+    lookout = ProtectedPathWatcher(tmp_path / "work", (), GitRepositories(), tmp_path / "state")
     lookout.workspace.mkdir()
     lookout.begin()
     (lookout.workspace / ".envrc").write_text("x")
@@ -174,7 +178,7 @@ def test_what_was_a_link_must_lead_where_it_did(tmp_path: Path):
     work = tmp_path / "work"
     (work / "real").mkdir(parents=True)
     (work / ".claude").symlink_to("real")
-    lookout = Lookout(work, (), Repositories(), tmp_path / "state")
+    lookout = ProtectedPathWatcher(work, (), GitRepositories(), tmp_path / "state")
     lookout.begin()
     assert lookout.end() == []
     lookout.begin()
@@ -184,7 +188,7 @@ def test_what_was_a_link_must_lead_where_it_did(tmp_path: Path):
 
 
 def test_a_program_cannot_make_another_ones_work_pass_for_somebody_elses(tmp_path: Path):
-    lookout = Lookout(tmp_path / "work", (), Repositories(), tmp_path / "state")
+    lookout = ProtectedPathWatcher(tmp_path / "work", (), GitRepositories(), tmp_path / "state")
     lookout.workspace.mkdir()
     lookout.begin()
     (lookout.workspace / ".envrc").touch()

@@ -14,7 +14,7 @@ from mainspring.capabilities.providers.scripted import calls
 from mainspring.config import read_settings
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.model import Delta
-from mainspring.wiring.vaults import open_vault
+from mainspring.wiring.user_vault import open_vault
 
 BYPASS = "bypassPermissions"
 VAULTED = "plain words of a vault 4711"

@@ -12,8 +12,8 @@ from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
 from mainspring.core.events import UserInterrupt, UserToolConfirmation, UserToolResult
 from mainspring.core.tool import Traits
-from mainspring.harness.gates import Decision
-from mainspring.harness.reasons import Ended
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.stop_reasons import Ended
 
 HANDED = Traits(by_client=True)
 

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from tests.harness.stage import Stage, stage
 
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, calls, fails, says
-from mainspring.core.catalog import ModelFacts
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    ScriptLine,
+    calls,
+    fails,
+    says,
+)
 from mainspring.core.content import Base64Source, ImageBlock, TextBlock
 from mainspring.core.events import (
     ContextCompacted,
@@ -18,13 +24,14 @@ from mainspring.core.events import (
     UserInterrupt,
     UserMessage,
 )
-from mainspring.core.model import Message, Request, ToolResult, ToolSpec, User
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.context.validity import fault
-from mainspring.harness.context.view import view
-from mainspring.harness.gates import OpenGates
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread, fold
+from mainspring.core.model import Message, Request, ToolResultBlock, ToolSpec, User
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.authorizer import AllowAll
+from mainspring.harness.context.messages import message_order_error
+from mainspring.harness.context.request_builder import build_request
+from mainspring.harness.state.thread import Thread, fold
+from mainspring.harness.stop_reasons import Ended
 
 SMALL = ModelFacts(id="scripted:small", window=32_000, max_output=4_000)
 TINY = ModelFacts(id="scripted:tiny", window=8_000, max_output=1_000)
@@ -34,9 +41,9 @@ SAFETY = "SAFETY: never reveal the key."
 
 
 def reader(words: int = 600) -> Tool:
-    async def read(call: Call) -> Outcome:
+    async def read(call: Call) -> ToolResult:
         page = call.input.get("path", "")
-        return Outcome.text(f"page {page} begins\n" + f"word-{page} " * words)
+        return ToolResult.text(f"page {page} begins\n" + f"word-{page} " * words)
 
     return Tool(
         spec=ToolSpec(name="read", description="Reads a page.", input_schema={"type": "object"}),
@@ -70,14 +77,14 @@ async def layers(play: Stage) -> list[str | None]:
 class Worker:
     """Calls `read` so many times, then is done; summarizes when it is asked to."""
 
-    def __init__(self, turns: int, summary: Answer | None = None) -> None:
+    def __init__(self, turns: int, summary: ScriptAnswer | None = None) -> None:
         self._steps = self._work(turns)
         self._summary = summary or says("Pages were read; nothing of note.")
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> ScriptAnswer:
         return self._summary if is_summary(request) else next(self._steps)
 
-    def _work(self, turns: int) -> Iterator[Line]:
+    def _work(self, turns: int) -> Iterator[ScriptLine]:
         for page in range(turns):
             thought = f"On page {page} " + "the story goes on and on " * 8
             yield says(thought) + calls("read", path=f"book/{page}.txt")
@@ -96,7 +103,7 @@ async def test_300_turns_in_a_small_window_keep_the_rules_in_every_request(tmp_p
             assert any(GOAL in text for text in told)
         turns = [request for request in model.requests if not is_summary(request)]
         assert len(turns) == 301
-        assert [fault(request.messages) for request in turns] == [None] * 301
+        assert [message_order_error(request.messages) for request in turns] == [None] * 301
         assert {"micro", "collapse", "auto"} <= set(await layers(play))
         assert all((overlay.freed_tokens or 0) > 0 for overlay in await overlays(play))
 
@@ -112,7 +119,7 @@ async def test_every_request_of_a_long_session_can_be_rebuilt_from_the_log(tmp_p
         for event in await play.events():
             thread.apply(event)
             if isinstance(event.payload, ModelRequestStarted) and not event.payload.purpose:
-                rebuilt.append(view(thread, prefix, max_tokens=1).messages)
+                rebuilt.append(build_request(thread, prefix, max_tokens=1).messages)
         assert rebuilt == sent
 
 
@@ -171,7 +178,9 @@ async def test_results_of_one_round_have_a_limit_together(tmp_path: Path):
         assert await layers(play) == ["results"]
         assert await play.continued() == ["next_turn", "compacted_retry"]
         results = [
-            part for part in model.requests[1].messages[-1].content if isinstance(part, ToolResult)
+            part
+            for part in model.requests[1].messages[-1].content
+            if isinstance(part, ToolResultBlock)
         ]
         assert [str(result.content).count("begins") for result in results] == [1, 1, 1]
         assert all("bytes left out" in str(result.content) for result in results)
@@ -245,7 +254,7 @@ async def test_a_provider_that_refuses_everything_is_asked_three_times(tmp_path:
     steps = [calls("read", path=f"book/{page}.txt") for page in range(9)]
     refuses = [fails("prompt_too_long") for _ in range(9)]
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         return says("short") if is_summary(request) else refuses.pop()
 
     model = Scripted(*steps, otherwise=answer)
@@ -278,7 +287,7 @@ async def test_a_goal_larger_than_the_window_ends_the_run(tmp_path: Path):
 async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path):
     heard: list[int] = []
 
-    class Listening(OpenGates):
+    class Listening(AllowAll):
         async def before_compact(self, thread: Thread) -> None:
             heard.append(len(thread.transcript.messages))
 
@@ -297,7 +306,7 @@ async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path
 
 
 async def test_a_round_that_is_still_spoken_of_keeps_its_result(tmp_path: Path):
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         if is_summary(request):
             return says("Pages were read.")
         page = len(model.requests)

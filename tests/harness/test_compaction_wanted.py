@@ -14,15 +14,15 @@ from mainspring.core.events import (
     UserInterrupt,
 )
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.reasons import Ended
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.stop_reasons import Ended
 
 SUMMARY = "Three pages were read."
 
 
 def reader() -> Tool:
-    async def read(call: Call) -> Outcome:
-        return Outcome.text(f"page {call.input.get('path')} " + "word " * 400)
+    async def read(call: Call) -> ToolResult:
+        return ToolResult.text(f"page {call.input.get('path')} " + "word " * 400)
 
     return Tool(
         spec=ToolSpec(name="read", description="Reads.", input_schema={"type": "object"}), run=read

@@ -6,21 +6,21 @@ from pathlib import Path
 
 from tests.log.stories import opened, told
 
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.context.history import history_search
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.context.history_tools import history_search
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Hit
+from mainspring.log.store import SearchHit
 
 
 def tool_for(log: SessionLog, session_id: str) -> Tool:
-    async def look(query: str, limit: int) -> list[Hit]:
+    async def look(query: str, limit: int) -> list[SearchHit]:
         return await search(log, query, session_id=session_id, limit=limit)
 
     return history_search(look)
 
 
-async def ask(tool: Tool, **given: object) -> Outcome:
+async def ask(tool: Tool, **given: object) -> ToolResult:
     return await tool.run(
         Call(
             id="sevt_1",

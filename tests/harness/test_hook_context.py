@@ -8,10 +8,10 @@ from tests.harness.stage import Stage, stage
 
 from mainspring.capabilities.providers.scripted import Scripted, says
 from mainspring.core.facts import ContextAdded
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.harness.gates import OpenGates
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.harness.authorizer import AllowAll
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Ended
 
 
 async def start_hook(play: Stage) -> None:
@@ -21,11 +21,11 @@ async def start_hook(play: Stage) -> None:
     await desk.writer.release()
 
 
-class Withholding(OpenGates):
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+class Withholding(AllowAll):
+    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
         if "secret" in str(occasion.fields.get("prompt")):
-            return Ruling(blocked=True, reason="a secret", context=("No secrets here.",))
-        return NOTHING_SAID
+            return HookResult(blocked=True, reason="a secret", context=("No secrets here.",))
+        return EMPTY_HOOK_RESULT
 
 
 async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path: Path):

@@ -4,8 +4,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Instructions, Oddity, Places, load, rules_for
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instructions import (
+    InstructionIssue,
+    InstructionRoots,
+    Instructions,
+    load,
+    rules_for,
+)
 
 
 def write(root: Path, *places: str, text: str | None = None) -> None:
@@ -18,21 +24,21 @@ def write(root: Path, *places: str, text: str | None = None) -> None:
 def read(root: Path, *, cwd: str = "project", agent: str | None = "project") -> Instructions:
     (root / "project").mkdir(exist_ok=True)
     at = PurePosixPath(root)
-    places = Places(
+    places = InstructionRoots(
         project=at / "project",
         cwd=at / cwd,
         agent=None if agent is None else at / agent,
         home=at / "home",
         managed=(at / "foreign", at / "managed"),
     )
-    return load(Disk(), places)
+    return load(DiskInstructionFiles(), places)
 
 
 def sources(found: Instructions) -> list[str]:
     return [section.source for section in found.sections]
 
 
-def notes(found: Instructions) -> list[Oddity]:
+def notes(found: Instructions) -> list[InstructionIssue]:
     return [oddity for oddity in found.oddities if oddity.is_note]
 
 
@@ -271,11 +277,11 @@ def test_what_is_hidden_is_not_read_whoever_imports_it(tmp_path: Path):
     write(tmp_path, "project/CLAUDE.md", text="x @.env @docs/a.md @docs/link")
     (tmp_path / "project/docs/link").symlink_to(tmp_path / "project/.env")
     at = PurePosixPath(tmp_path / "project")
-    disk = Disk(is_hidden=lambda path: path.name == ".env")
-    assert sources(load(disk, Places(project=at, cwd=at))) == ["CLAUDE.md", "docs/a.md"]
+    disk = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
+    assert sources(load(disk, InstructionRoots(project=at, cwd=at))) == ["CLAUDE.md", "docs/a.md"]
 
 
-class Swapped(Disk):
+class Swapped(DiskInstructionFiles):
     """A program that puts a link into the place of a file, once it was looked at."""
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
@@ -289,4 +295,4 @@ class Swapped(Disk):
 def test_a_link_that_comes_in_between_is_not_followed(tmp_path: Path):
     write(tmp_path, "project/app/AGENTS.md", "outside/AGENTS.md")
     at = PurePosixPath(tmp_path / "project/app")
-    assert load(Swapped(), Places(project=at, cwd=at)).sections == ()
+    assert load(Swapped(), InstructionRoots(project=at, cwd=at)).sections == ()

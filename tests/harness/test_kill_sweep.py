@@ -128,7 +128,7 @@ class Sweep:
             for digest in xray.prefix_digests(events)
         }
         thread_id = (await self._log.session(order.session_id)).thread_id
-        shots = xray.shots(events, thread_id=thread_id, prefixes=prefixes)
+        shots = xray.model_calls(events, thread_id=thread_id, prefixes=prefixes)
         return Ending(events, shots[-1].request, Ledger(Path(order.ledger)).deeds())
 
     def check(self, ending: Ending) -> None:
@@ -141,7 +141,9 @@ class Sweep:
         if ending.has_detour:
             assert ending.outcome() == self.expected.outcome()
             return
-        assert xray.canonical(ending.request) == xray.canonical(self.expected.request)
+        assert xray.canonical_request(ending.request) == xray.canonical_request(
+            self.expected.request
+        )
         assert ending.kinds() == self.expected.kinds()
 
 

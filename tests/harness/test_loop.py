@@ -13,18 +13,15 @@ import pytest
 from tests.harness.stage import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.content import TextBlock
-from mainspring.core.events import (
-    UserCustomToolResult,
-    UserToolConfirmation,
-)
+from mainspring.core.events import UserCustomToolResult, UserToolConfirmation
 from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.limits import Limits
-from mainspring.harness.reasons import Continue, Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
 
 
 async def test_a_message_is_answered(tmp_path: Path):
@@ -66,12 +63,12 @@ async def test_a_call_is_run_and_its_result_given_to_the_model(tmp_path: Path):
 async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path: Path):
     first_may_finish = anyio.Event()
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         if call.input["x"] == "slow":
             await first_may_finish.wait()
         else:
             first_may_finish.set()
-        return Outcome.text(f"did {call.input['x']}")
+        return ToolResult.text(f"did {call.input['x']}")
 
     tool = Tool(
         spec=ToolSpec(name="act", description="", input_schema={}),
@@ -90,12 +87,12 @@ async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path
 async def test_calls_that_are_not_safe_together_run_one_after_the_other(tmp_path: Path):
     under_way: list[str] = []
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         assert not under_way
         under_way.append(call.id)
         await anyio.lowlevel.checkpoint()
         under_way.clear()
-        return Outcome.text("ok")
+        return ToolResult.text("ok")
 
     tool = Tool(spec=ToolSpec(name="act", description="", input_schema={}), run=answer)
     model = Scripted(calls("act", n=1) + calls("act", n=2) + calls("act", n=3), says("done"))
@@ -112,7 +109,7 @@ async def test_a_tool_that_does_not_exist_is_told_to_the_model(tmp_path: Path):
         ]
 
 
-class Gatekeeper(OpenGates):
+class Gatekeeper(AllowAll):
     """Asks or denies by the call's `x`."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -258,7 +255,7 @@ async def test_the_same_call_again_and_again_is_nudged_then_stopped(tmp_path: Pa
         assert "session.error" in await play.kinds()
 
 
-class StopGate(OpenGates):
+class StopGate(AllowAll):
     def __init__(self, *verdicts: Continue | Ended | None) -> None:
         self.verdicts = list(verdicts)
 
@@ -287,7 +284,7 @@ async def test_a_stop_gate_may_end_it(tmp_path: Path):
 
 
 async def test_a_gate_after_the_tools_may_end_it(tmp_path: Path):
-    class After(OpenGates):
+    class After(AllowAll):
         async def after_round(self, thread: Thread) -> Ended | None:
             return Ended("hook_stopped", "enough")
 

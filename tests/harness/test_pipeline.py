@@ -16,39 +16,39 @@ from mainspring.core import events, facts
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import UserToolConfirmation
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
-from mainspring.harness.pipeline import VOID
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 
 
 @dataclass
-class Watchful(OpenGates):
+class Watchful(AllowAll):
     """Gates that say what they are told to, and remember what they saw."""
 
     decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
-    rulings: Mapping[str, Ruling] = field(default_factory=dict[str, Ruling])
+    rulings: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
     seen: list[Call] = field(default_factory=list[Call])
-    occasions: list[Occasion] = field(default_factory=list[Occasion])
+    occasions: list[HookEvent] = field(default_factory=list[HookEvent])
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         self.seen.append(call)
         return self.decision
 
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
         self.occasions.append(occasion)
-        return self.rulings.get(occasion.event, NOTHING_SAID)
+        return self.rulings.get(occasion.event, EMPTY_HOOK_RESULT)
 
-    def heard(self, event: str) -> list[Occasion]:
+    def heard(self, event: str) -> list[HookEvent]:
         return [occasion for occasion in self.occasions if occasion.event == event]
 
 
 def failing(name: str = "bash", *, concurrent: bool = False) -> Tool:
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         is_bad = call.input.get("x") == "bad"
-        return Outcome.text(f"ran {call.input.get('x')}", ok=not is_bad)
+        return ToolResult.text(f"ran {call.input.get('x')}", ok=not is_bad)
 
     return replace(echo(name), run=run, traits=always(Traits(cascades=True, concurrent=concurrent)))
 
@@ -95,8 +95,8 @@ async def test_a_deferred_tool_with_a_wrong_input_says_how_to_load_it(tmp_path: 
 
 
 async def test_loading_a_tool_gives_the_model_its_definition_and_moves_nothing(tmp_path: Path):
-    async def load(call: Call) -> Outcome:
-        return replace(Outcome.text("loaded"), facts=(facts.ToolsLoaded(names=("far",)),))
+    async def load(call: Call) -> ToolResult:
+        return replace(ToolResult.text("loaded"), facts=(facts.ToolsLoaded(names=("far",)),))
 
     search = replace(echo("tool_search"), run=load)
     model = Scripted(calls("tool_search"), calls("far", x="2"), says("ok"), says("again"))
@@ -128,9 +128,9 @@ async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_i
     async def object_to(_: Call) -> str | None:
         return None if seen else "read it first"
 
-    async def look(call: Call) -> Outcome:
+    async def look(call: Call) -> ToolResult:
         seen.append(call.id)
-        return Outcome.text("seen")
+        return ToolResult.text("seen")
 
     read = replace(echo("read"), run=look, traits=always(SAFE_READ))
     edit = replace(echo("edit"), objection=object_to)
@@ -207,7 +207,7 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
         assert isinstance(last, facts.ToolCallAuthorized)
         assert (last.decision, last.reason, last.preview) == (
             "ask",
-            VOID,
+            APPROVAL_VOID_REASON,
             "-changed meanwhile\n+new",
         )
 
@@ -259,7 +259,7 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
 async def test_hooks_may_add_to_a_result_replace_it_and_stop_the_run(tmp_path: Path):
     gates = Watchful(
         rulings={
-            "PostToolUse": Ruling(
+            "PostToolUse": HookResult(
                 updated_output="cleaned", context=("lint is red",), stop="enough for today"
             )
         }
@@ -272,8 +272,8 @@ async def test_hooks_may_add_to_a_result_replace_it_and_stop_the_run(tmp_path: P
 
 
 async def test_results_of_a_turn_are_capped_together(tmp_path: Path):
-    async def long(_: Call) -> Outcome:
-        return Outcome.text("x" * 90_000)
+    async def long(_: Call) -> ToolResult:
+        return ToolResult.text("x" * 90_000)
 
     tool = replace(echo(), run=long, traits=always(Traits(max_chars=100_000)))
     model = Scripted(calls("echo") + calls("echo") + calls("echo") + calls("echo"), says("ok"))
@@ -292,13 +292,13 @@ async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
 ):
     began = anyio.Event()
 
-    async def patient(call: Call) -> Outcome:
+    async def patient(call: Call) -> ToolResult:
         if call.input["x"] == "bad":
             await began.wait()
-            return Outcome.text("it broke", ok=False, error="failed")
+            return ToolResult.text("it broke", ok=False, error="failed")
         began.set()
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     tool = failing(concurrent=concurrent)
     if concurrent:
@@ -317,7 +317,7 @@ async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
 
 
 async def test_hands_that_fail_are_a_value_that_the_model_reads(tmp_path: Path):
-    async def run(_: Call) -> Outcome:
+    async def run(_: Call) -> ToolResult:
         raise SandboxFailed("no isolation here: install bubblewrap")
 
     async with stage(
@@ -330,7 +330,7 @@ async def test_hands_that_fail_are_a_value_that_the_model_reads(tmp_path: Path):
 
 
 async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: Path):
-    async def run(_: Call) -> Outcome:
+    async def run(_: Call) -> ToolResult:
         raise KeyError("oops")
 
     tool = replace(echo(), run=run, traits=always(SAFE_READ))
@@ -341,10 +341,10 @@ async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: 
 
 async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
     class Guard(Watchful):
-        async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
+        async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
             if occasion.fields.get("prompt") == "my password is hunter2":
-                return Ruling(blocked=True, reason="it holds a secret")
-            return NOTHING_SAID
+                return HookResult(blocked=True, reason="it holds a secret")
+            return EMPTY_HOOK_RESULT
 
     model = Scripted(says("hello"))
     async with stage(tmp_path, model, gates=Guard()) as play:
@@ -357,7 +357,7 @@ async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Pa
 
 
 async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
-    gates = Watchful(rulings={"UserPromptSubmit": Ruling(context=("the build is red",))})
+    gates = Watchful(rulings={"UserPromptSubmit": HookResult(context=("the build is red",))})
     model = Scripted(says("hello"))
     async with stage(tmp_path, model, gates=gates) as play:
         await play.play("hi")
@@ -365,7 +365,7 @@ async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
 
 
 async def test_a_stop_hook_sends_the_model_back_or_ends_the_run(tmp_path: Path):
-    gates = Watchful(rulings={"Stop": Ruling(blocked=True, reason="run the tests")})
+    gates = Watchful(rulings={"Stop": HookResult(blocked=True, reason="run the tests")})
     model = Scripted(otherwise=says("done"))
     async with stage(tmp_path, model, gates=gates) as play:
         assert await play.play("go") == Ended("completed")

@@ -18,11 +18,11 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.model import Delta, Reply, Request, TextDelta
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.limits import Limits
-from mainspring.harness.reasons import Continue, Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
 
 
 async def test_a_model_that_pauses_for_ever_is_stopped(tmp_path: Path):
@@ -34,7 +34,7 @@ async def test_a_model_that_pauses_for_ever_is_stopped(tmp_path: Path):
 
 
 async def test_a_gate_that_is_never_content_gives_in(tmp_path: Path):
-    class Never(OpenGates):
+    class Never(AllowAll):
         async def before_stop(self, thread: Thread) -> Continue | Ended | None:
             return Continue("stop_hook_feedback", "not good enough")
 
@@ -73,7 +73,7 @@ async def test_a_confirmation_is_no_result_of_a_clients_own_tool(tmp_path: Path)
 
 
 async def test_a_client_cannot_answer_for_a_tool_that_is_not_its_own(tmp_path: Path):
-    class Ask(OpenGates):
+    class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
             return Decision(decision="ask", gate="rule")
 
@@ -110,7 +110,7 @@ async def test_what_was_interrupted_before_it_began_is_not_begun(tmp_path: Path)
 
 
 async def test_a_session_that_waits_for_an_answer_can_be_interrupted(tmp_path: Path):
-    class Ask(OpenGates):
+    class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
             return Decision(decision="ask", gate="rule")
 
@@ -136,12 +136,12 @@ async def test_an_interrupt_for_another_thread_stops_nothing_here(tmp_path: Path
     finish = anyio.Event()
     runs: list[str] = []
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         runs.append(call.id)
         await play.send(UserInterrupt(session_thread_id="sthr_other"))
         with anyio.move_on_after(0.2):
             await finish.wait()
-        return Outcome.text("done")
+        return ToolResult.text("done")
 
     model = Scripted(calls("act"), says("done"))
     tool = Tool(spec=echo("act").spec, run=answer)

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from tests.hooks.stage import Project, at, before, command, configured
 
-from mainspring.capabilities.hooks import Ports, Surroundings
-from mainspring.core.hook import Ruling
+from mainspring.capabilities.hooks import HandlerPorts, HookEnvironment
+from mainspring.core.hook import HookResult
 
 
-async def gate(project: Project, text: str, **more: object) -> Ruling:
+async def gate(project: Project, text: str, **more: object) -> HookResult:
     runner = project.runner(configured("PreToolUse", command(text, **more)))
     with anyio.fail_after(30):
         return await runner.run(before())
@@ -60,13 +60,15 @@ async def test_a_program_gets_no_secret_of_ours(project: Project):
         "LD_PRELOAD": "",
         "WANTED": "given",
     }
-    around = Surroundings(
+    around = HookEnvironment(
         project=project.root,
         environment={**project.environment, "LC_ALL": "C.UTF-8", **secrets},
         also_passed=frozenset(("WANTED",)),
     )
     config = configured("SessionStart", command("env", args=[]))
-    ruling = await project.runner(config, ports=Ports(surroundings=around)).run(at("SessionStart"))
+    ruling = await project.runner(config, ports=HandlerPorts(surroundings=around)).run(
+        at("SessionStart")
+    )
     assert {line.partition("=")[0] for line in ruling.context[0].splitlines()} == {
         *("PATH", "HOME", "LC_ALL", "WANTED"),
         *("CLAUDE_PROJECT_DIR", "MAINSPRING_PROJECT_DIR", "MAINSPRING_HOOK_EVENT"),

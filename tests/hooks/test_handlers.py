@@ -6,13 +6,13 @@ import anyio
 import pytest
 from tests.hooks.stage import Project, at, before, configured
 
-from mainspring.capabilities.hooks import Ports, PythonHook, on, parse_kiro
-from mainspring.capabilities.hooks.prompt import Ask
+from mainspring.capabilities.hooks import HandlerPorts, PythonHook, on, parse_kiro
+from mainspring.capabilities.hooks.handlers import AskModel
 from mainspring.core.errors import MainspringError
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 
 
-def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) -> Ask:
+def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) -> AskModel:
     async def ask(prompt: str, model: str | None) -> str:
         if heard is not None:
             heard.append((prompt, model))
@@ -21,8 +21,10 @@ def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) ->
     return ask
 
 
-async def judged(project: Project, handler: Mapping[str, object], ask: Ask | None) -> Ruling:
-    ports = Ports(surroundings=project.surroundings(), ask=ask, run_agent=ask)
+async def judged(
+    project: Project, handler: Mapping[str, object], ask: AskModel | None
+) -> HookResult:
+    ports = HandlerPorts(surroundings=project.surroundings(), ask=ask, run_agent=ask)
     return await project.runner(configured("PreToolUse", handler), ports=ports).run(before())
 
 
@@ -66,7 +68,7 @@ async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
 
     given = {"a": ["${tool_input.path}", 1], "b": {"c": "${tool_input.n}-${no.such}"}, "d": True}
     handler = {"type": "mcp_tool", "server": "s", "tool": "t", "input": given}
-    ports = Ports(surroundings=project.surroundings(), call_tool=call_tool)
+    ports = HandlerPorts(surroundings=project.surroundings(), call_tool=call_tool)
     runner = project.runner(configured("PreToolUse", handler), ports=ports)
     ruling = await runner.run(before("write", path="/x", n=[1]))
     assert ruling.reason == "scanned"
@@ -79,17 +81,20 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
 
     config = configured("PreToolUse", {"type": "mcp_tool", "server": "s", "tool": "t"})
     around = project.surroundings()
-    for ports in (Ports(surroundings=around, call_tool=call_tool), Ports(surroundings=around)):
+    for ports in (
+        HandlerPorts(surroundings=around, call_tool=call_tool),
+        HandlerPorts(surroundings=around),
+    ):
         ruling = await project.runner(config, ports=ports).run(before())
         assert ruling.permission == "deny"
         assert "hook mcp__s__t " in (ruling.reason or "")
 
 
 @on("PreToolUse", "bash")
-async def no_sudo(occasion: Occasion) -> Ruling | None:
+async def no_sudo(occasion: HookEvent) -> HookResult | None:
     given = occasion.fields["tool_input"]
     if isinstance(given, dict) and "sudo" in str(given):  # pyright: ignore[reportUnknownArgumentType] (any JSON)
-        return Ruling(permission="deny", reason="no sudo")
+        return HookResult(permission="deny", reason="no sudo")
     return None
 
 
@@ -99,23 +104,23 @@ async def test_a_function_is_a_hook(project: Project):
     assert (ruling.permission, ruling.blocked, ruling.reason) == ("deny", True, "no sudo")
     assert [fact.handler for fact in ruling.ran] == ["python: no_sudo"]
     assert (await runner.run(before("bash", command="ls"))).blocked is False
-    assert await runner.run(before("read")) == NOTHING_SAID
+    assert await runner.run(before("read")) == EMPTY_HOOK_RESULT
 
 
-async def raising(_: Occasion) -> Ruling | None:
+async def raising(_: HookEvent) -> HookResult | None:
     raise RuntimeError("with a secret in it")
 
 
-async def hanging(_: Occasion) -> Ruling | None:
+async def hanging(_: HookEvent) -> HookResult | None:
     await anyio.sleep_forever()
 
 
-async def saying_true(_: Occasion) -> Ruling | None:
+async def saying_true(_: HookEvent) -> HookResult | None:
     return True  # pyright: ignore[reportReturnType] (that is the mistake)
 
 
-async def saying_nonsense(_: Occasion) -> Ruling | None:
-    return Ruling(context=7)  # pyright: ignore[reportArgumentType] (that is the mistake)
+async def saying_nonsense(_: HookEvent) -> HookResult | None:
+    return HookResult(context=7)  # pyright: ignore[reportArgumentType] (that is the mistake)
 
 
 @pytest.mark.parametrize("function", [raising, hanging, saying_true, saying_nonsense])
@@ -140,4 +145,4 @@ async def test_the_model_reads_what_kiro_reminds_it_of(project: Project):
     }
     runner = project.runner(parse_kiro(raw, scope="user", source="k"))
     assert (await runner.run(before("fs_write"))).context == ("!",)
-    assert await runner.run(at("Stop")) == NOTHING_SAID
+    assert await runner.run(at("Stop")) == EMPTY_HOOK_RESULT

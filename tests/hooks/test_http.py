@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from tests.hooks.stage import Project, at, before, configured
 
-from mainspring.core.hook import Ruling
+from mainspring.core.hook import HookResult
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,7 +30,7 @@ async def serving(serve: Serve) -> AsyncGenerator[str]:
         await runner.cleanup()
 
 
-async def asked(project: Project, url: str, **more: object) -> Ruling:
+async def asked(project: Project, url: str, **more: object) -> HookResult:
     handler = {"type": "http", "url": url, **more}
     with anyio.fail_after(30):
         return await project.runner(configured("PreToolUse", handler)).run(before(command="ls"))

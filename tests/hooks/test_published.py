@@ -5,10 +5,10 @@ import shutil
 import pytest
 from tests.hooks.stage import ALIASES, Project, at, before
 
-from mainspring.capabilities.hooks import Policy
-from mainspring.core.hook import NOTHING_SAID, Occasion
+from mainspring.capabilities.hooks import HookPolicy
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent
 
-TRUSTING = Policy(
+TRUSTING = HookPolicy(
     trusted=frozenset(("managed", "user", "project")), aliases={**ALIASES, "MultiEdit": "edit"}
 )
 
@@ -43,7 +43,7 @@ async def test_a_formatter_runs_on_the_files_that_were_edited(project: Project):
     edited = project.root / "app.ts"
     for tool, path in [("edit", edited), ("write", project.root / "app.py"), ("bash", edited)]:
         fields = {"tool_name": tool, "tool_input": {"file_path": str(path)}, "tool_response": {}}
-        await runner.run(Occasion(event="PostToolUse", subject=tool, fields=fields))
+        await runner.run(HookEvent(event="PostToolUse", subject=tool, fields=fields))
     assert edited.read_text() == "formatted\n"
     assert not (project.root / "app.py").exists()
 
@@ -75,7 +75,7 @@ async def test_a_session_starts_with_what_the_script_prints(project: Project):
     runner = project.runner(project.install("workday"), policy=TRUSTING)
     ruling = await runner.run(at("SessionStart", "startup", source="startup"))
     assert ruling.context == ("Branch: main\nOpen issues: 3",)
-    assert await runner.run(at("SessionStart", "compact")) == NOTHING_SAID
+    assert await runner.run(at("SessionStart", "compact")) == EMPTY_HOOK_RESULT
 
 
 async def test_a_prompt_gets_context_or_is_refused(project: Project):
@@ -98,7 +98,7 @@ async def test_a_stop_hook_sends_the_agent_back_once(project: Project):
 async def test_settings_of_a_project_that_is_not_trusted_never_run(project: Project):
     runner = project.runner(project.install("workday"))
     for occasion in (at("SessionStart", "startup"), at("UserPromptSubmit", prompt="x"), at("Stop")):
-        assert await runner.run(occasion) == NOTHING_SAID
+        assert await runner.run(occasion) == EMPTY_HOOK_RESULT
     assert (
         "its 3 hooks do not run: files of the scope project are not trusted" in runner.warnings[0]
     )

@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 
 from mainspring.capabilities.hooks.verdict import (
     CAN_BLOCK,
-    GATES,
-    Failed,
+    GATE_EVENTS,
+    HookFailure,
     combine,
     read_exit,
     read_judgement,
     read_output,
 )
 from mainspring.core.events import PermissionUpdate, RuleText
-from mainspring.core.hook import NOTHING_SAID, HookEvent, Ruling
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEventName, HookResult
 
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
 STRICTNESS = [None, "allow", "ask", "defer", "deny"]
 
 
-def said(event: HookEvent, **output: object) -> Ruling:
+def said(event: HookEventName, **output: object) -> HookResult:
     reply = read_output(event, json.dumps(output).encode())
-    assert isinstance(reply, Ruling), reply
+    assert isinstance(reply, HookResult), reply
     return reply
 
 
-def specific(event: HookEvent, **output: object) -> Ruling:
+def specific(event: HookEventName, **output: object) -> HookResult:
     return said(event, hookSpecificOutput={"hookEventName": event, **output})
 
 
@@ -76,10 +76,10 @@ def test_a_permission_request_is_refused_and_the_run_interrupted():
 
 def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
     update = PermissionUpdate(type="setMode", mode="bypassPermissions")
-    yes = Ruling(permission="allow", updates=(update,), updated_input={"a": 1})
-    both = combine("PermissionRequest", [yes, Ruling(permission="deny", reason="no")])
+    yes = HookResult(permission="allow", updates=(update,), updated_input={"a": 1})
+    both = combine("PermissionRequest", [yes, HookResult(permission="deny", reason="no")])
     assert (both.permission, both.updates, both.updated_input) == ("deny", (), None)
-    assert combine("PermissionRequest", [yes, Ruling(permission="ask")]).updates == ()
+    assert combine("PermissionRequest", [yes, HookResult(permission="ask")]).updates == ()
     assert combine("PermissionRequest", [replace(yes, permission="ask")]).updates == ()
 
 
@@ -117,9 +117,9 @@ def test_no_to_what_cannot_be_helped_is_told_to_people():
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEvent):
+def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEventName):
     reply = read_output(event, b" hello\n")
-    assert isinstance(reply, Ruling)
+    assert isinstance(reply, HookResult)
     is_context = event in ("SessionStart", "UserPromptSubmit")
     assert reply.context == (("hello",) if is_context else ())
     assert bool(reply.ignored) is not is_context  # what has no effect is reported
@@ -127,25 +127,25 @@ def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEv
 
 def test_a_byte_order_mark_does_not_make_json_plain():
     reply = read_output("PreToolUse", b'\xef\xbb\xbf{"decision": "block"}')
-    assert isinstance(reply, Ruling)
+    assert isinstance(reply, HookResult)
     assert reply.blocked
 
 
 def test_the_output_of_a_refusal_is_not_read():
     reply = read_exit("PreToolUse", 2, stdout=b'{"decision": "approve"}', stderr=b"no\n")
-    assert reply == Ruling(blocked=True, reason="no")
+    assert reply == HookResult(blocked=True, reason="no")
 
 
 @pytest.mark.parametrize(
     ("status", "reason"), [(1, "exited with 1: boom"), (-9, "was killed by signal 9: boom")]
 )
 def test_another_status_is_a_failure(status: int, reason: str):
-    assert read_exit("Stop", status, stdout=b"", stderr=b"boom\nmore") == Failed(reason)
+    assert read_exit("Stop", status, stdout=b"", stderr=b"boom\nmore") == HookFailure(reason)
 
 
 def test_an_answer_to_another_event_is_a_failure():
     wrong = b'{"hookSpecificOutput": {"hookEventName": "Stop", "permissionDecision": "allow"}}'
-    assert isinstance(read_output("PreToolUse", wrong), Failed)
+    assert isinstance(read_output("PreToolUse", wrong), HookFailure)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_an_answer_to_another_event_is_a_failure():
     ],
 )
 def test_garbage_is_a_failure(garbage: bytes):
-    assert isinstance(read_output("PreToolUse", garbage), Failed)
+    assert isinstance(read_output("PreToolUse", garbage), HookFailure)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_garbage_is_a_failure(garbage: bytes):
     ],
 )
 def test_a_judgement_is_yes_or_no(answer: str, blocked: bool):
-    expected = Ruling(blocked=True, reason="no") if blocked else NOTHING_SAID
+    expected = HookResult(blocked=True, reason="no") if blocked else EMPTY_HOOK_RESULT
     assert read_judgement(answer) == expected
 
 
@@ -200,12 +200,12 @@ def test_a_judgement_is_yes_or_no(answer: str, blocked: bool):
     ],
 )
 def test_any_other_judgement_is_a_failure(answer: str):
-    assert isinstance(read_judgement(answer), Failed)
+    assert isinstance(read_judgement(answer), HookFailure)
 
 
 def test_words_of_a_hook_are_cut_to_what_a_prompt_can_bear():
     ruling = read_output("SessionStart", b"x" * 1_000_000)
-    assert isinstance(ruling, Ruling)
+    assert isinstance(ruling, HookResult)
     assert len(ruling.context[0]) == 10_000
 
 
@@ -238,36 +238,36 @@ events = st.sampled_from(EVENTS)
 
 @given(events, st.integers(-64, 255), st.binary(), st.binary())
 def test_whatever_a_program_says_is_a_ruling_or_a_failure(
-    event: HookEvent, status: int, stdout: bytes, stderr: bytes
+    event: HookEventName, status: int, stdout: bytes, stderr: bytes
 ):
     reply = read_exit(event, status, stdout=stdout, stderr=stderr)
     if status not in (0, 2):
-        assert isinstance(reply, Failed)
+        assert isinstance(reply, HookFailure)
     elif status == 2:
-        assert isinstance(reply, Ruling)
+        assert isinstance(reply, HookResult)
         assert combine(event, [reply]).blocked is (event in CAN_BLOCK)
 
 
-@given(st.sampled_from(sorted(GATES)), outputs)
+@given(st.sampled_from(sorted(GATE_EVENTS)), outputs)
 def test_json_of_any_types_never_opens_a_gate_that_it_meant_to_close(
-    event: HookEvent, output: dict[str, Any]
+    event: HookEventName, output: dict[str, Any]
 ):
     reply = read_output(event, json.dumps(output).encode(errors="replace"))
     specific = output.get("hookSpecificOutput")
     means_no = output.get("decision") == "block" or output.get("continue") is False
     if isinstance(specific, dict):
         means_no |= cast("dict[str, object]", specific).get("permissionDecision") == "deny"
-    if isinstance(reply, Ruling) and means_no:
+    if isinstance(reply, HookResult) and means_no:
         assert combine(event, [reply]).blocked
 
 
 @given(events, st.binary(min_size=1))
-def test_braces_with_garbage_in_them_are_a_failure(event: HookEvent, garbage: bytes):
-    assert isinstance(read_output(event, b"{" + garbage.replace(b"}", b"") + b"{"), Failed)
+def test_braces_with_garbage_in_them_are_a_failure(event: HookEventName, garbage: bytes):
+    assert isinstance(read_output(event, b"{" + garbage.replace(b"}", b"") + b"{"), HookFailure)
 
 
 rulings = st.builds(
-    Ruling,
+    HookResult,
     permission=st.sampled_from([None, "allow", "ask", "defer", "deny"]),
     reason=st.none() | st.text(max_size=5),
     blocked=st.booleans(),
@@ -281,7 +281,7 @@ rulings = st.builds(
 
 @given(events, st.lists(rulings, max_size=4), rulings)
 def test_another_hook_never_makes_the_answer_milder(
-    event: HookEvent, some: list[Ruling], more: Ruling
+    event: HookEventName, some: list[HookResult], more: HookResult
 ):
     fewer, all_of_them = combine(event, some), combine(event, [*some, more])
     assert all_of_them.blocked >= fewer.blocked
@@ -290,7 +290,9 @@ def test_another_hook_never_makes_the_answer_milder(
 
 
 @given(events, st.lists(rulings, max_size=4))
-def test_a_combined_ruling_is_consistent_and_stays_what_it_is(event: HookEvent, some: list[Ruling]):
+def test_a_combined_ruling_is_consistent_and_stays_what_it_is(
+    event: HookEventName, some: list[HookResult]
+):
     ruling = combine(event, some)
     assert combine(event, [ruling]) == ruling
     assert not ruling.blocked or event in CAN_BLOCK

@@ -15,7 +15,7 @@ from tests.api.conftest import Platform, platform
 from tests.cli.upstream import Part, call
 
 from mainspring.core import clock
-from mainspring.service.mail.signing import signed_headers
+from mainspring.service.webhooks.webhook_signing import signed_headers
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "docs/clients.md"

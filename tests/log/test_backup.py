@@ -17,7 +17,7 @@ from mainspring.log import transfer
 from mainspring.log.backup import Counts, restore_backup, write_backup
 from mainspring.log.blobs import digest_of
 from mainspring.log.postgres import open_postgres
-from mainspring.log.records import Put, Record, Replace
+from mainspring.log.records import Put, RecordRow, Replace
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
@@ -33,8 +33,8 @@ def quiet(_: Counts) -> None:
     pass
 
 
-def record(id_: str, **fields: object) -> Record:
-    plain = Record(tenant="t", kind="file", id=id_, created=1, updated=2, body=b'{"a": 1}')
+def record(id_: str, **fields: object) -> RecordRow:
+    plain = RecordRow(tenant="t", kind="file", id=id_, created=1, updated=2, body=b'{"a": 1}')
     return replace(plain, **fields)
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.log.stories import meddle, opened, texts, told
 
 from mainspring.core.errors import InvalidInput, StoreMismatch
-from mainspring.log.migrate import Migration, Standing
-from mainspring.log.records import Put, Record
+from mainspring.log.migrate import Migration, SchemaStatus
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import migrate, prepare, standing
 from mainspring.log.sqlite.schema import MIGRATIONS
@@ -38,7 +38,7 @@ MOODY = (*NOTED, MOODS)
 FINISHED = (*MOODY, FINAL)
 FIRST = MIGRATIONS[:1]
 KEPT = ("session", "event", "inbox", "blob", "blob_use")
-AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
+AGENT = RecordRow(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
 
 
 def version(path: Path) -> object:
@@ -110,7 +110,7 @@ def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):
     for target in (-1, NEWEST + 1):
         with pytest.raises(InvalidInput, match=f"no version {target}"):
             migrate(path, target)
-    assert standing(path) == Standing(NEWEST, NEWEST)
+    assert standing(path) == SchemaStatus(NEWEST, NEWEST)
 
 
 async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: Path):
@@ -126,13 +126,13 @@ async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: 
     )
     before = {table: ask(path, f"select * from {table}") for table in KEPT}
     before["inbox"] = [(*row, None) for row in before["inbox"]]  # nobody noted who sent it
-    assert standing(path) == Standing(1, NEWEST)
+    assert standing(path) == SchemaStatus(1, NEWEST)
     async with open_sqlite(path) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
         assert await store.blob("sha256:0") == b"\1\2"
         await store.records.write(Put(record=AGENT))
-    assert standing(path) == Standing(NEWEST, NEWEST)
+    assert standing(path) == SchemaStatus(NEWEST, NEWEST)
     assert {table: ask(path, f"select * from {table}") for table in KEPT} == before
 
 

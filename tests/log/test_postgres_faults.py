@@ -23,8 +23,7 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import AgentMessage
 from mainspring.log.postgres import PostgresStore, open_postgres, wakeups
-from mainspring.log.postgres.connect import Address
-from mainspring.log.postgres.pool import Pool
+from mainspring.log.postgres.connect import Address, Pool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
@@ -189,7 +188,7 @@ async def test_a_restart_while_idle_goes_unnoticed(postgres: Postgres, postgres_
 async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
     postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("mainspring.log.patience.RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr("mainspring.log.task_groups.RETRY_SECONDS", (0.01, 0.01))
     async with writing(postgres_url) as (log, writer):
         await anyio.to_thread.run_sync(postgres.stop)
         try:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.policies import LoadedPolicy, add_local_rules, load_policy, read_policy
-from mainspring.wiring.trust import TRUSTED_FILE, distrust, trust
+from mainspring.wiring.policy_loader import LoadedPolicy, add_local_rules, load_policy, read_policy
+from mainspring.wiring.project_trust import TRUSTED_FILE, distrust, trust
 
 Json: TypeAlias = dict[str, object]
 HOOKS: Json = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "x"}]}]}

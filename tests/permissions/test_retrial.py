@@ -17,7 +17,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.facts import PolicyAdopted, SandboxOpened, ToolCallAuthorized
 from mainspring.harness.permissions.policy import Policy
-from mainspring.harness.permissions.retrial import Retried, retry_calls
+from mainspring.harness.permissions.replay_decisions import ReplayedDecision, replay_decisions
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Past:
         if person is not None:
             self.add(ToolCallAuthorized(tool_use_id=call_id, decision=person, gate="person"))
 
-    def judged(self, policy: Policy) -> list[Retried]:
-        return retry_calls(self.events, policy)
+    def judged(self, policy: Policy) -> list[ReplayedDecision]:
+        return replay_decisions(self.events, policy)
 
 
 def test_what_was_is_held_against_what_would_be():

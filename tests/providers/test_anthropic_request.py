@@ -31,7 +31,7 @@ from mainspring.core.model import (
     Message,
     Request,
     Thinking,
-    ToolResult,
+    ToolResultBlock,
     ToolUse,
     User,
 )
@@ -55,8 +55,8 @@ EVERYTHING: tuple[Message, ...] = (
     ),
     User(
         (
-            ToolResult(tool_use_id="toolu_1", content=(TextBlock("a.txt"), PNG)),
-            ToolResult(tool_use_id="functions.bash:1", content=(), is_error=True),
+            ToolResultBlock(tool_use_id="toolu_1", content=(TextBlock("a.txt"), PNG)),
+            ToolResultBlock(tool_use_id="functions.bash:1", content=(), is_error=True),
             DocumentBlock(source=PlainTextSource(data="notes"), context="old"),
             DocumentBlock(source=Base64Source(media_type="text/markdown", data="IyBIaQ==")),
             DocumentBlock(source=UrlSource(url="https://x.test/a.pdf")),

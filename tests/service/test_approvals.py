@@ -7,7 +7,7 @@ from tests.api.sessions_served import session, waiting
 from tests.service.timed import Crash
 
 from mainspring import Scripted, calls, says
-from mainspring.core.errors import Forbidden, Stale
+from mainspring.core.errors import Forbidden, StaleVersion
 from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
@@ -15,26 +15,26 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.facts import ToolCallAuthorized
-from mainspring.log.background import running
-from mainspring.log.records import Change, Wanted
-from mainspring.service.approvals.approvals import Answer, Approvals
-from mainspring.service.approvals.keeping import Untold
-from mainspring.service.approvals.policy import SetApprovalPolicy
-from mainspring.service.approvals.record import MAX_INPUT_BYTES, Approval, shortened
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendConfirmation, SendInterrupt
+from mainspring.log.records import RecordChange, RecordQuery
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.approvals.approval_record import MAX_INPUT_BYTES, Approval, shorten_input
+from mainspring.service.approvals.approvals import ApprovalAnswer, Approvals
+from mainspring.service.approvals.reconciliation import NoNotifications
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.sessions import ForkSession
-from mainspring.service.work.dispatch import Job
-from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import ListQuery
 
 BOSS = person("boss", "operator")
-ALLOW, DENY = Answer(result="allow"), Answer(result="deny")
+ALLOW, DENY = ApprovalAnswer(result="allow"), ApprovalAnswer(result="deny")
 
 
 async def approvals_of(desk: Office, *, closed: bool = False) -> list[Approval]:
-    listing = Listing(is_ascending=True, include_archived=closed)
+    listing = ListQuery(is_ascending=True, include_archived=closed)
     return list((await desk.approvals.page(BOSS, listing)).data)
 
 
@@ -69,7 +69,7 @@ async def test_what_nobody_answers_in_time_is_denied_once_and_the_agent_is_told(
         assert (closed.status, closed.answered_by) == ("answered", "expired")
         expired = [each for each in desk.notices.told_of if each.id == approval.id]
         assert [each.type for each in expired] == ["mainspring.approval_expired"]
-        with pytest.raises(Stale, match="nobody in time"):
+        with pytest.raises(StaleVersion, match="nobody in time"):
             await desk.approvals.answer(BOSS, approval.id, ALLOW)
 
 
@@ -127,7 +127,7 @@ async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_pat
         assert (escalated.escalate_to, escalated.may_answer.role) == ("the night shift", "operator")
         with pytest.raises(Forbidden, match="role operator"):
             await desk.approvals.answer(person(), approval.id, ALLOW)
-        sending = Sending(desk.home.sessions)
+        sending = EventSender(desk.home.sessions)
         confirm = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
         with pytest.raises(Forbidden, match="role operator"):
             await sending.send(person(), session_id, [confirm])
@@ -168,8 +168,8 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_the_next(
         assert await approvals_of(desk) == []
 
 
-class _Dying(Untold):
-    async def telling(self, *notices: Notice) -> list[Change]:
+class _Dying(NoNotifications):
+    async def telling(self, *notices: Notification) -> list[RecordChange]:
         raise Crash
 
 
@@ -187,7 +187,7 @@ async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
 
         session_id = await _asked(desk, approvals, client)
         desk.later.put_on(hours=1)
-        async with running(work):
+        async with run_in_background(work):
             await desk.home.until(session_id, "user.tool_confirmation")
         await desk.home.worker.settled()
         assert [each.answered_by for each in await answers(desk, session_id)] == ["expired"]
@@ -204,12 +204,12 @@ async def test_an_interrupt_makes_void_what_waits(tmp_path: Path):
     async with office(tmp_path, erasing("a", "b")) as desk, desk.home.client() as client:
         session_id = await desk.asked(client)
         first, second = await approvals_of(desk)
-        await Sending(desk.home.sessions).send(BOSS, session_id, [SendInterrupt()])
+        await EventSender(desk.home.sessions).send(BOSS, session_id, [SendInterrupt()])
         await desk.settled(session_id)
         closed = await approvals_of(desk, closed=True)
         assert [each.status for each in closed] == ["void", "void"]
         for each in (first, second):
-            with pytest.raises(Stale, match="waits no more"):
+            with pytest.raises(StaleVersion, match="waits no more"):
                 await desk.approvals.answer(BOSS, each.id, DENY)
 
 
@@ -236,7 +236,9 @@ async def test_a_fork_asks_for_itself(tmp_path: Path):
         assert [each.session_id for each in await approvals_of(desk)] == [session_id]
         [call] = await waiting(client, forked.id)
         confirm = SendConfirmation(tool_use_id=call, result="allow")
-        await Sending(desk.home.sessions).send(BOSS, forked.id, [confirm])  # of what it inherited
+        await EventSender(desk.home.sessions).send(
+            BOSS, forked.id, [confirm]
+        )  # of what it inherited
         await desk.settled(forked.id)
         own = [each for each in await approvals_of(desk) if each.session_id == forked.id]
         assert [each.tool_use_id for each in own] == [call]
@@ -262,13 +264,13 @@ async def test_jobs_of_what_is_gone_do_nothing(tmp_path: Path):
     async with office(tmp_path, erasing("a")) as desk:
         await desk.approvals.attend(Job(task="approval", key="appr_none", tenant="acme"))
         records = desk.home.log.store.records
-        assert await records.list(Wanted(kind="approval")) == []
+        assert await records.list(RecordQuery(kind="approval")) == []
 
 
 def test_a_long_input_is_cut_and_says_so():
     given = {"path": "a.txt", "content": "x" * MAX_INPUT_BYTES, "lines": list(range(1000))}
-    shown, is_cut = shortened(given)
+    shown, is_cut = shorten_input(given)
     assert is_cut
     assert shown["path"] == "a.txt"
     assert len(str(shown)) < 2000
-    assert shortened({"path": "a.txt"}) == ({"path": "a.txt"}, False)
+    assert shorten_input({"path": "a.txt"}) == ({"path": "a.txt"}, False)

@@ -15,13 +15,13 @@ from tests.api.approvals_served import Office, erasing, office, person
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.core.facts import ToolCallStarted
-from mainspring.service.approvals.approvals import Answer
-from mainspring.service.approvals.policy import SetApprovalPolicy
-from mainspring.service.approvals.record import Approval
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendConfirmation, SendInterrupt
-from mainspring.service.work.dispatch import Job
+from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.approvals.approval_record import Approval
+from mainspring.service.approvals.approvals import ApprovalAnswer
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.storage.repository import ListQuery
 
 Deed: TypeAlias = Literal[
     "allow", "deny", "send", "expire", "interrupt", "run", "catch_up", "sweep"
@@ -51,18 +51,22 @@ class Story:
         keeper, approval = self.desk.approvals.keeper, self.calls[which]
         match deed:
             case "allow" | "deny":
-                await self.desk.approvals.answer(person(name), approval.id, Answer(result=deed))
+                await self.desk.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result=deed)
+                )
                 self.accepted.append((approval.tool_use_id, deed, f"key_{name}:{name}"))
             case "send":
                 sent = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
-                await Sending(self.desk.home.sessions).send(person(name), self.session_id, [sent])
+                await EventSender(self.desk.home.sessions).send(
+                    person(name), self.session_id, [sent]
+                )
                 self.accepted.append((approval.tool_use_id, "allow", f"key_{name}:{name}"))
             case "expire":
                 self.desk.later.put_on(hours=1)
                 job = Job(task="approval", key=approval.id, tenant="acme")
                 await self.desk.approvals.attend(job)
             case "interrupt":
-                sending = Sending(self.desk.home.sessions)
+                sending = EventSender(self.desk.home.sessions)
                 await sending.send(person(name), self.session_id, [SendInterrupt()])
             case "run":
                 await self.run()
@@ -83,7 +87,7 @@ async def play(folder: Path, steps: list[tuple[Deed, int, str]]) -> None:
     async with office(folder, erasing("a", "b")) as desk, desk.home.client() as client:
         await desk.approvals.policies.set(BOSS, SetApprovalPolicy(expires_after_seconds=60))
         session_id = await desk.asked(client)
-        listing = Listing(is_ascending=True, include_archived=True)
+        listing = ListQuery(is_ascending=True, include_archived=True)
         calls = list((await desk.approvals.page(BOSS, listing)).data)
         assert len(calls) == 2
         desk.home.worker.is_asleep = True
@@ -100,7 +104,7 @@ async def play(folder: Path, steps: list[tuple[Deed, int, str]]) -> None:
         await check(story, listing)
 
 
-async def check(story: Story, listing: Listing) -> None:
+async def check(story: Story, listing: ListQuery) -> None:
     log = await story.desk.home.log.read(story.session_id)
     payloads = [event.payload for event in log]
     said = {

@@ -12,12 +12,10 @@ from tests.service.vault_desk import Desk, bearer, variable
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.vaults.credential import KIND
-from mainspring.service.vaults.credential_auth import (
-    server_key,
-)
-from mainspring.service.vaults.usable import Variable, bearer_for
-from mainspring.wiring.seals import AesSeal, open_seal
+from mainspring.service.vaults.credential_auth import server_key
+from mainspring.service.vaults.credential_record import KIND
+from mainspring.service.vaults.session_credentials import SecretVariable, bearer_for
+from mainspring.wiring.aes_seal import AesSeal, open_seal
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ async def test_a_session_gets_what_its_vaults_have_and_the_first_vault_wins(desk
         bearer("https://MCP.example.com:443/mcp/", "second-token"),
     )
     found = await desk.ready.usable("acme", [first, second])
-    variables = {each.name: each for each in found if isinstance(each, Variable)}
+    variables = {each.name: each for each in found if isinstance(each, SecretVariable)}
     assert {name: each.value for name, each in variables.items()} == {
         "TOKEN": "first-value",
         "OTHER": "other-value",

@@ -13,14 +13,16 @@ from tests.service.vault_desk import Desk, Method, oauth_of
 
 from mainspring.core.errors import NetworkRefused
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.vaults.credential_auth import (
-    Secrets,
-)
+from mainspring.service.vaults.credential_auth import Secrets
+from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import UpdateCredential
-from mainspring.service.vaults.refreshing import Refresher
-from mainspring.service.vaults.token_endpoint import Post, Reply, shown
-from mainspring.service.vaults.validating import Validator
-from mainspring.wiring.asking import Asker, Greeting
+from mainspring.service.vaults.token_refresh import (
+    HttpReply,
+    Refresher,
+    TokenRequest,
+    redacted_response,
+)
+from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClient
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ async def test_a_change_during_an_exchange_loses_neither(desk: Desk, oauth: Prov
     [usable] = await desk.ready.usable("acme", [vault])
     opened = await desk.credentials.opened("acme", vault, usable.credential_id)
 
-    async def renamed_meanwhile(post: Post) -> Reply:
+    async def renamed_meanwhile(post: TokenRequest) -> HttpReply:
         reply = await desk.asker(post)
         asked = UpdateCredential(display_name="Slack")
         await desk.credentials.update("acme", vault, usable.credential_id, asked)
@@ -163,17 +165,20 @@ async def test_what_is_no_grant_changes_nothing(
 async def test_a_credential_says_whether_it_works(desk: Desk, oauth: Provider):
     vault = await desk.vault(oauth_of(oauth))
     [usable] = await desk.ready.usable("acme", [vault])
-    validator = Validator(
-        desk.credentials, probe=Greeting(desk.asker), refresher=desk.refresher, clock=desk.time
+    validator = CredentialValidator(
+        desk.credentials,
+        probe=McpInitializeProbe(desk.asker),
+        refresher=desk.refresher,
+        clock=desk.time,
     )
 
-    async def asked(with_: Validator = validator):
+    async def asked(with_: CredentialValidator = validator):
         return await with_.validate("acme", vault, usable.credential_id)
 
     good = await asked()
     assert (good.status, good.mcp_probe, good.refresh) == ("valid", None, None)
     assert good.has_refresh_token
-    assert (await asked(Validator(desk.credentials))).status == "unknown"
+    assert (await asked(CredentialValidator(desk.credentials))).status == "unknown"
 
     oauth.access_token = "another"
     renewed = await asked()
@@ -206,7 +211,9 @@ async def test_a_credential_says_whether_it_works(desk: Desk, oauth: Provider):
 async def test_a_server_that_does_not_answer_leaves_it_open(desk: Desk, oauth: Provider):
     away = await desk.vault(oauth_of(oauth, mcp_server_url="http://127.0.0.1:9/mcp"))
     plain = await desk.vault(oauth_of(oauth, refresh=None))
-    validator = Validator(desk.credentials, probe=Greeting(desk.asker), refresher=desk.refresher)
+    validator = CredentialValidator(
+        desk.credentials, probe=McpInitializeProbe(desk.asker), refresher=desk.refresher
+    )
     [usable] = await desk.ready.usable("acme", [away])
     open_ = await validator.validate("acme", away, usable.credential_id)
     assert open_.status == "unknown"
@@ -221,9 +228,9 @@ async def test_a_server_that_does_not_answer_leaves_it_open(desk: Desk, oauth: P
 
 
 async def test_servers_inside_the_operators_network_are_not_asked(oauth: Provider):
-    asker = Asker()
+    asker = OutboundHttpClient()
     with pytest.raises(NetworkRefused):
-        await asker(Post(url=f"{oauth.url}/token", headers=(), body=b""))
+        await asker(TokenRequest(url=f"{oauth.url}/token", headers=(), body=b""))
     assert oauth.asked == []
 
 
@@ -232,7 +239,9 @@ def test_a_told_answer_has_no_secret_in_any_common_writing():
     body = (
         'a \\"quoted\\" token a "quoted" token p%25d%2F%20%2Bx p%25d%2F+%2Bx third-one' + "x" * 9999
     )
-    told = shown(Reply(status=400, content_type="text/plain", body=body.encode()), secrets)
+    told = redacted_response(
+        HttpReply(status=400, content_type="text/plain", body=body.encode()), secrets
+    )
     assert told.body_truncated
     for secret in ("quoted", "p%25d", "third-one"):
         assert secret not in told.body

@@ -22,19 +22,28 @@ from mainspring.core.errors import (
 )
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.door import ACTING_AGENT, KNOWN_SECONDS, Door, Rates, presented
-from mainspring.service.access.halts import SECONDS, CreateHalt, Halts
-from mainspring.service.access.keys import CreateKey, Keys, NewKey
-from mainspring.service.access.knock import Admission, Knock, client_address, joined
+from mainspring.service.access.api_keys import CreateKey, Keys, NewKey
+from mainspring.service.access.authentication import (
+    ACTING_AGENT_HEADER,
+    KEY_CACHE_SECONDS,
+    AuthenticationResult,
+    Authenticator,
+    RateLimits,
+    RequestCredentials,
+    client_address,
+    join_headers,
+    presented_secret,
+)
+from mainspring.service.access.kill_switch import HALT_CACHE_SECONDS, CreateHalt, Halts
 from mainspring.service.access.principal import Principal, Role
-from mainspring.service.access.rates import Rate
+from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
-from mainspring.service.describing.agent_model import ModelConfig
-from mainspring.service.describing.agents import ServiceAccount
-from mainspring.service.describing.environments import SelfHostedConfig
-from mainspring.service.keeping.drawer import Drawer
-from mainspring.service.sessions.agent import SessionAgent
-from mainspring.service.sessions.record import Maker, SessionRecord
+from mainspring.service.resources.agent_model import ModelConfig
+from mainspring.service.resources.agents import ServiceAccount
+from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.sessions.session_agent import SessionAgent
+from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
+from mainspring.service.storage.repository import Repository
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ SESSION = SessionRecord(
     environment=SelfHostedConfig(),
     created_at=NOON,
     updated_at=NOON,
-    created_by=Maker(key_id="key_1", name="ci"),
+    created_by=SessionCreator(key_id="key_1", name="ci"),
 )
 
 
@@ -71,12 +80,12 @@ SESSION = SessionRecord(
 class House:
     records: Records
     time: Time = field(default_factory=Time)
-    rates: Rates = field(default_factory=Rates)
+    rates: RateLimits = field(default_factory=RateLimits)
 
     def __post_init__(self) -> None:
         self.keys = Keys(self.records, clock=self.time.now)
         self.tenants = Tenants(self.records, clock=self.time.now)
-        self.door = Door(
+        self.door = Authenticator(
             self.records,
             rates=self.rates,
             clock=self.time.now,
@@ -94,19 +103,21 @@ class House:
         path: dict[str, str] | None = None,
         address: str = "192.0.2.1",
         **headers: str,
-    ) -> Admission:
+    ) -> AuthenticationResult:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        knock = Knock(headers={"x-api-key": key, **named}, path=path or {}, address=address)
+        knock = RequestCredentials(
+            headers={"x-api-key": key, **named}, path=path or {}, address=address
+        )
         return await self.door.admit(knock, gate or Gate())
 
 
 @asynccontextmanager
-async def house_in(folder: Path, rates: Rates | None = None) -> AsyncGenerator[House, None]:
+async def house_in(folder: Path, rates: RateLimits | None = None) -> AsyncGenerator[House, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
-        house = House(store.records, rates=rates or Rates())
+        house = House(store.records, rates=rates or RateLimits())
         for tenant in ("acme", "rival"):
             await house.tenants.create(CreateTenant(id=tenant))
-        await Drawer(store.records, "session", SessionRecord).put("acme", SESSION)
+        await Repository(store.records, "session", SessionRecord).put("acme", SESSION)
         yield house
 
 
@@ -116,7 +127,7 @@ async def house(tmp_path: Path) -> AsyncGenerator[House, None]:
         yield made
 
 
-def kind(admission: Admission) -> type[MainspringError] | None:
+def kind(admission: AuthenticationResult) -> type[MainspringError] | None:
     return None if admission.refusal is None else type(admission.refusal)
 
 
@@ -129,7 +140,7 @@ async def test_a_key_comes_in_as_x_api_key_and_as_bearer_in_any_case(house: Hous
         {"authorization": f"bearer   {key.key}"},
         {"authorization": f"BEARER {key.key}", "x-api-key": key.key},
     ):
-        admission = await house.door.admit(Knock(headers=headers), Gate())
+        admission = await house.door.admit(RequestCredentials(headers=headers), Gate())
         assert admission.refusal is None
         assert admission.who == Principal(tenant="acme", key_id=key.id, role="user", name="ci")
 
@@ -159,18 +170,20 @@ async def test_what_is_no_key_does_not_come_in(house: House):
         {"x-api-key": "\x00"},
         {"x-api-key": mine.key, "authorization": f"Bearer {other.key}"},
         {"x-api-key": f"{mine.key},{other.key}"},
-        joined([("X-Api-Key", mine.key), ("x-api-key", mine.key)]),
-        joined([("Authorization", f"Bearer {mine.key}"), ("authorization", "Bearer x")]),
+        join_headers([("X-Api-Key", mine.key), ("x-api-key", mine.key)]),
+        join_headers([("Authorization", f"Bearer {mine.key}"), ("authorization", "Bearer x")]),
     ]
     for number, headers in enumerate(attacks):
         with pytest.raises(Unauthenticated):
-            await house.door.admit(Knock(headers=headers, address=f"192.0.2.{number}"), Gate())
+            await house.door.admit(
+                RequestCredentials(headers=headers, address=f"192.0.2.{number}"), Gate()
+            )
 
 
 @given(st.dictionaries(st.sampled_from(["x-api-key", "authorization"]), st.text(max_size=80)))
 def test_whatever_stands_in_the_headers_is_read_or_refused(headers: dict[str, str]):
     try:
-        secret, _ = presented(headers)
+        secret, _ = presented_secret(headers)
     except Unauthenticated:
         return
     assert secret == secret.strip() != ""
@@ -180,7 +193,7 @@ async def test_a_revoked_key_is_out_within_seconds_and_an_expired_one_at_once(ho
     key = await house.key()
     assert (await house.knock(key.key)).refusal is None
     await house.keys.revoke("acme", key.id)
-    house.time.pass_(KNOWN_SECONDS)
+    house.time.pass_(KEY_CACHE_SECONDS)
     with pytest.raises(Unauthenticated, match="revoked"):
         await house.knock(key.key)
     brief = await house.key(CreateKey(name="b", expires_at=NOON.replace(hour=13)))
@@ -194,12 +207,12 @@ async def test_a_disabled_tenant_is_out_within_seconds_and_the_audit_knows_who_i
     key = await house.key()
     await house.knock(key.key)
     await house.tenants.disable("acme")
-    house.time.pass_(KNOWN_SECONDS)
+    house.time.pass_(KEY_CACHE_SECONDS)
     admission = await house.knock(key.key)
     assert kind(admission) is Forbidden
     assert admission.who.key_id == key.id
     await house.tenants.enable("acme")
-    house.time.pass_(KNOWN_SECONDS)
+    house.time.pass_(KEY_CACHE_SECONDS)
     assert (await house.knock(key.key)).refusal is None
 
 
@@ -216,7 +229,7 @@ async def test_roles_open_what_they_open(house: House):
 
 
 async def test_an_open_route_asks_for_nothing_and_knows_nobody(house: House):
-    admission = await house.door.admit(Knock(headers={}), Gate(is_open=True))
+    admission = await house.door.admit(RequestCredentials(headers={}), Gate(is_open=True))
     assert (admission.who.tenant, admission.who.key_id) == ("", "")
 
 
@@ -281,8 +294,8 @@ async def test_an_agents_own_request_is_known_as_such(house: House):
         with pytest.raises(Forbidden):
             agent.require_human()
     for nonsense in ("", "  ", "ä", "a" * 257, "a\nb"):
-        headers = {"x-api-key": key.key, ACTING_AGENT: nonsense}
-        admission = await house.door.admit(Knock(headers=headers), Gate())
+        headers = {"x-api-key": key.key, ACTING_AGENT_HEADER: nonsense}
+        admission = await house.door.admit(RequestCredentials(headers=headers), Gate())
         assert kind(admission) is InvalidInput
 
 
@@ -291,7 +304,7 @@ async def test_agents_of_what_is_stopped_are_refused_and_people_are_not(house: H
     key = await house.key()
     assert (await house.knock(lent.key)).refusal is None
     await Halts(house.records).halt("acme", person(), CreateHalt(agent_id="agent_1"))
-    house.time.pass_(SECONDS)
+    house.time.pass_(HALT_CACHE_SECONDS)
     assert kind(await house.knock(lent.key)) is Forbidden
     assert (await house.knock(key.key)).refusal is None
 
@@ -326,7 +339,7 @@ async def test_refused_requests_count_against_the_rate_too(house: House):
 
 
 async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_path: Path):
-    async with house_in(tmp_path, Rates(failures=Rate(30))) as house:
+    async with house_in(tmp_path, RateLimits(failures=Rate(30))) as house:
         known, unseen = await house.key(), await house.key()
         assert (await house.knock(known.key)).refusal is None
         for number in range(5):
@@ -336,7 +349,7 @@ async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_
             await house.knock("guess 6")
         with pytest.raises(RateLimited):  # even the right one, so that nothing is learnt
             await house.knock(unseen.key)
-        house.time.pass_(KNOWN_SECONDS - 2)
+        house.time.pass_(KEY_CACHE_SECONDS - 2)
         assert (await house.knock(known.key)).refusal is None
         assert (await house.knock(unseen.key, address="192.0.2.77")).refusal is None
         house.time.pass_(2)
@@ -345,7 +358,7 @@ async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_
 
 
 async def test_the_addresses_of_one_household_count_as_one(tmp_path: Path):
-    async with house_in(tmp_path, Rates(failures=Rate(30))) as house:
+    async with house_in(tmp_path, RateLimits(failures=Rate(30))) as house:
         for number in range(5):
             with pytest.raises(Unauthenticated):
                 await house.knock("guess", address=f"2001:db8::{number:x}:1")

@@ -9,9 +9,9 @@ from tests.service.dispatching import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.work.dispatch import ATTEMPTS
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.job_records import HOLD_SECONDS
+from mainspring.service.jobs.dispatcher import ATTEMPTS
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.job_records import HOLD_SECONDS
 
 
 def later() -> datetime:

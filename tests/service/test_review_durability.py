@@ -22,26 +22,26 @@ from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
 from mainspring.core.sender import Origin, Sender
-from mainspring.log.records import Change, Put, Record, Records, Wanted
+from mainspring.log.records import Put, RecordChange, RecordQuery, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.record import Approval, MayAnswer
-from mainspring.service.describing.agents import CreateAgent
-from mainspring.service.describing.environments import CreateEnvironment
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.mail.webhooks import DELIVERY_KIND
-from mainspring.service.sessions.deltas import SharedDeltas
-from mainspring.service.sessions.listing import ListSessions
-from mainspring.service.sessions.record import KIND as SESSION
-from mainspring.service.sessions.sending_params import SendMessage
+from mainspring.service.approvals.approval_record import Approval, MayAnswer
+from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.parking import KIND as PARKED
+from mainspring.service.resources.agents import CreateAgent
+from mainspring.service.resources.environments import CreateEnvironment
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.preview_deltas import SharedDeltas
+from mainspring.service.sessions.session_listing import ListSessions
+from mainspring.service.sessions.session_record import KIND as SESSION
 from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
-from mainspring.service.work.dispatch import Dispatcher, Do, Job, OnFailed
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.parking import KIND as PARKED
-from mainspring.wiring.house import built, open_house
-from mainspring.wiring.rooms import House
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
+from mainspring.wiring.service_assembly import build_service, open_service
+from mainspring.wiring.service_parts import Service
 
 WHO = Principal(tenant=TENANT, key_id="key_1", role="admin", name="olga")
 LONG_AGO = 1
@@ -49,7 +49,7 @@ LONG_AGO = 1
 
 async def spoil(records: Records, kind: str, id_: str) -> None:
     """A record that nobody can read, and that has been due for longest."""
-    record = Record(
+    record = RecordRow(
         tenant=TENANT, kind=kind, id=id_, created=1, updated=1, body=b'{"no', due=LONG_AGO
     )
     await records.write(Put(record=record))
@@ -72,7 +72,7 @@ class Locked:
         self._records = records
         self.is_locked = False
 
-    async def write(self, *changes: Change) -> tuple[Record, ...]:
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         if self.is_locked:
             self.is_locked = False
             raise StoreUnavailable("locked")
@@ -160,13 +160,13 @@ async def test_that_a_session_was_parked_is_passed_on_while_it_is_held(tmp_path:
 
 
 @asynccontextmanager
-async def house_in(folder: Path) -> AsyncGenerator[House]:
+async def house_in(folder: Path) -> AsyncGenerator[Service]:
     environ = {"MAINSPRING_VAULT": str(folder / "vault")}
-    async with open_house(read_settings(store=str(folder / "log.db"), environ=environ)) as house:
+    async with open_service(read_settings(store=str(folder / "log.db"), environ=environ)) as house:
         yield house
 
 
-async def created(house: House) -> str:
+async def created(house: Service) -> str:
     agent = await house.shelves.agents.create(
         TENANT, CreateAgent(name="helper", model="claude-opus-5-5")
     )
@@ -215,7 +215,7 @@ async def test_a_fork_that_cannot_be_leaves_no_record(tmp_path: Path):
         session_id = await created(house)
         with pytest.raises(InvalidInput):
             await house.talk.sessions.fork(WHO, session_id, ForkSession(at=99))
-        assert await house.ground.store.records.count(Wanted(kind=SESSION)) == 1
+        assert await house.ground.store.records.count(RecordQuery(kind=SESSION)) == 1
 
 
 class Away(Dispatcher):
@@ -232,11 +232,11 @@ class Away(Dispatcher):
 
     async def work(
         self,
-        do: Do,
+        do: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        on_failed: OnFailed | None = None,
+        on_failed: FailureHandler | None = None,
     ) -> None:
         raise StoreUnavailable("away")
 
@@ -244,7 +244,7 @@ class Away(Dispatcher):
 async def test_what_was_taken_is_not_refused_because_nobody_could_be_woken(tmp_path: Path):
     async with house_in(tmp_path) as house:
         session_id = await created(house)
-        lonely = built(replace(house.ground, dispatcher=Away()))
+        lonely = build_service(replace(house.ground, dispatcher=Away()))
         await lonely.talk.sending.send(WHO, session_id, [SendMessage(content=(TextBlock("once"),))])
         assert len(await house.ground.store.pending(session_id)) == 1
         assert await house.ground.store.runnable() == [session_id]
@@ -257,9 +257,9 @@ async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
         wake = Job(task="wake", key=session_id, tenant=TENANT)
         for _ in range(5):
             await parking.failed(wake, InvalidInput("broken"))
-        assert [each.id for each in (await parking.page(TENANT, Listing())).data] == [session_id]
+        assert [each.id for each in (await parking.page(TENANT, ListQuery())).data] == [session_id]
         await house.talk.sessions.delete(WHO, session_id)
-        assert (await parking.page(TENANT, Listing())).data == []
+        assert (await parking.page(TENANT, ListQuery())).data == []
         with pytest.raises(NotFound):
             await parking.unpark(TENANT, session_id)
 

@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.desk import FileDesk, desk_over
 
-from mainspring.capabilities.tools.diffs import diff_of
-from mainspring.capabilities.tools.nearest import hint
-from mainspring.capabilities.tools.texts import Text, plain, replaced, text_of
+from mainspring.capabilities.tools.edit import nearest_match_hint
+from mainspring.capabilities.tools.session_files import (
+    DecodedText,
+    decode_text,
+    diff_of,
+    replace_text,
+    to_lf,
+)
 
 
 @pytest.fixture
@@ -125,16 +130,16 @@ ENDS = st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8)
 def test_a_replacement_is_that_of_plain_text_and_keeps_other_ends(
     lines: list[str], ends: list[str], old: str, new: str
 ):
-    source = Text(text="".join(map("".join, zip(lines, ends, strict=False))))
-    after = replaced(source, old, new, everywhere=True)
-    assert plain(after) == source.plain.replace(old, new)
+    source = DecodedText(text="".join(map("".join, zip(lines, ends, strict=False))))
+    after = replace_text(source, old, new, everywhere=True)
+    assert to_lf(after) == source.plain.replace(old, new)
     if old not in source.plain:
         assert after == source.text
 
 
 @given(st.binary(max_size=60))
 def test_any_text_is_encoded_back_to_the_same_bytes(content: bytes):
-    found = text_of(content)
+    found = decode_text(content)
     assert found is None or found.encoded(found.text) == content
 
 
@@ -148,4 +153,4 @@ def test_a_diff_says_what_comes_and_what_goes(old: list[str], new: list[str]):
 
 @given(LINES, st.text(max_size=20))
 def test_a_hint_never_fails(lines: list[str], wanted: str):
-    assert isinstance(hint("\n".join(lines), wanted), str)
+    assert isinstance(nearest_match_hint("\n".join(lines), wanted), str)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.desk import FileDesk, desk_over
 
-from mainspring.capabilities.tools.globs import matcher
+from mainspring.capabilities.tools.glob import glob_matcher
 from mainspring.core.errors import InvalidInput
 
 
@@ -82,7 +82,7 @@ async def test_names_of_hostile_programs_stay_on_their_line(desk: FileDesk):
 )
 def test_any_glob_is_read_or_refused(glob: str, path: str):
     try:
-        is_meant = matcher(glob)
+        is_meant = glob_matcher(glob)
     except InvalidInput:
         return
     assert isinstance(is_meant(path), bool)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.vault.encoded import ENCODINGS, SINGLE, Encoding
 
 from mainspring.capabilities.network.placeholders import Credential, Placeholders
-from mainspring.capabilities.vault.encodings import KnownValues
+from mainspring.capabilities.vault.known_values import KnownValues
 
 VALUES = (
     'gh"real/secret+value=123',

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.policies import LoadedPolicy, load_policy
-from mainspring.wiring.trust import trust
+from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
+from mainspring.wiring.project_trust import trust
 
 MANIFEST = """\
 name: a

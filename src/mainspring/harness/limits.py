@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.events import (
     AgentCustomToolUse,
@@ -39,7 +38,8 @@ from mainspring.core.facts import (
     SessionReceived,
     SessionWoken,
 )
-from mainspring.harness.reasons import Ended
+from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.harness.stop_reasons import Ended
 
 _MILLION = Decimal(1_000_000)
 _CONTINUATIONS_BEFORE_DOUBT = 3
@@ -72,7 +72,7 @@ class Reservation:
 _NO_RESERVATIONS: Mapping[str, Reservation] = MappingProxyType({})
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class Spending(Struct, frozen=True, kw_only=True):
     """A struct for speed: a long log folds it once an event."""
 
     turns: int = 0
@@ -121,7 +121,7 @@ class Spent(Struct, frozen=True, kw_only=True):
         return self.seconds_before + _seconds(self.running_since, self.latest)
 
 
-def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent:
+def fold(spent: Spending, payload: AnyPayload, at: datetime | None = None) -> Spending:
     """What has been spent after one more event; `at` is its time."""
     spent = _fold_time(spent, payload, at)
     match payload:
@@ -137,7 +137,7 @@ def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent
         case BudgetReserved() | BudgetSettled() | SessionForked():
             return _fold_money(spent, payload)
         case SessionImported():  # what another tool has spent counts against no limit here
-            return Spent(latest=at)
+            return Spending(latest=at)
         case LoopContinued(reason="budget_continuation"):
             return replace(
                 spent,
@@ -149,7 +149,9 @@ def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent
             return spent
 
 
-def _fold_money(spent: Spent, payload: BudgetReserved | BudgetSettled | SessionForked) -> Spent:
+def _fold_money(
+    spent: Spending, payload: BudgetReserved | BudgetSettled | SessionForked
+) -> Spending:
     match payload:
         case BudgetReserved():
             reservation = Reservation(
@@ -169,7 +171,7 @@ def _fold_money(spent: Spent, payload: BudgetReserved | BudgetSettled | SessionF
             return replace(spent, reservations=_NO_RESERVATIONS)
 
 
-def _fold_time(spent: Spent, payload: AnyPayload, at: datetime | None) -> Spent:
+def _fold_time(spent: Spending, payload: AnyPayload, at: datetime | None) -> Spending:
     """Time between the last event before a crash or a fork and the first after it is nobody's."""
     latest = at or spent.latest
     match payload:
@@ -201,43 +203,45 @@ def worst_cost(price: Price, *, input_tokens: int, output_tokens: int) -> Decima
     return (input_tokens * dearest + output_tokens * price.output) / _MILLION
 
 
-def reached(spent: Spent, limits: Limits) -> Ended | None:
+def limit_reached(spent: Spending, limits: Limits) -> Ended | None:
     """The limit that allows no further step of any kind, if one does not."""
     if limits.max_turns is not None and spent.turns >= limits.max_turns:
         return Ended("max_turns", f"{spent.turns} of {limits.max_turns} turns taken")
     return (
-        _used_up("seconds", spent.seconds, limits.max_seconds)
-        or _used_up("tool calls", spent.tool_calls, limits.max_tool_calls)
-        or _used_up("input tokens", spent.committed_input_tokens, limits.max_input_tokens)
-        or _used_up("output tokens", spent.committed_output_tokens, limits.max_output_tokens)
-        or _would_pass("US dollars", spent.committed_usd, 0, limits.max_cost_usd)
+        _limit_if_used_up("seconds", spent.seconds, limits.max_seconds)
+        or _limit_if_used_up("tool calls", spent.tool_calls, limits.max_tool_calls)
+        or _limit_if_used_up("input tokens", spent.committed_input_tokens, limits.max_input_tokens)
+        or _limit_if_used_up(
+            "output tokens", spent.committed_output_tokens, limits.max_output_tokens
+        )
+        or _limit_if_passed("US dollars", spent.committed_usd, 0, limits.max_cost_usd)
     )
 
 
 def reserve(
-    spent: Spent, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
+    spent: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the limit that it might pass.
 
     For a limit of single calls, pass a `Spent()`.
     """
-    if (ended := reached(spent, limits)) is not None:
+    if (ended := limit_reached(spent, limits)) is not None:
         return ended
     cost = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=output_tokens)
     return (
-        _would_pass(
+        _limit_if_passed(
             "input tokens", spent.committed_input_tokens, input_tokens, limits.max_input_tokens
         )
-        or _would_pass(
+        or _limit_if_passed(
             "output tokens", spent.committed_output_tokens, output_tokens, limits.max_output_tokens
         )
-        or _would_pass("US dollars", spent.committed_usd, cost, limits.max_cost_usd)
+        or _limit_if_passed("US dollars", spent.committed_usd, cost, limits.max_cost_usd)
         or cost
     )
 
 
 def affordable_output(
-    spent: Spent, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
+    spent: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
     """The longest reply, up to `output_tokens`, that `reserve` would still allow; 0: none."""
     allowed = output_tokens
@@ -250,14 +254,14 @@ def affordable_output(
     return max(0, allowed)
 
 
-def calls_over(spent: Spent, limits: Limits) -> int:
+def calls_over(spent: Spending, limits: Limits) -> int:
     """How many of the calls just proposed are too many, counted from the last one."""
     if limits.max_tool_calls is None:
         return 0
     return max(0, spent.tool_calls - limits.max_tool_calls)
 
 
-def continuation(spent: Spent, limits: Limits) -> str | None:
+def continuation(spent: Spending, limits: Limits) -> str | None:
     """What to tell a model that stops although most of its target is unused; None: let it stop.
 
     It may stop at nine tenths, or once being told to go on has stopped helping.
@@ -282,26 +286,26 @@ def _seconds(since: datetime | None, until: datetime | None) -> float:
     return max(0.0, (until - since).total_seconds())
 
 
-def _used_up(
+def _limit_if_used_up(
     what: str, used: int | float | Decimal, limit: int | float | Decimal | None
 ) -> Ended | None:
     if limit is None or used < limit:
         return None
-    return Ended("budget_reached", f"{_shown(used)} of {_shown(limit)} {what} used")
+    return Ended("budget_reached", f"{_format_amount(used)} of {_format_amount(limit)} {what} used")
 
 
-def _would_pass(
+def _limit_if_passed(
     what: str, used: int | Decimal, more: int | Decimal, limit: int | Decimal | None
 ) -> Ended | None:
     if limit is None or used + more <= limit:
         return None
     return Ended(
         "budget_reached",
-        f"{_shown(used)} of {_shown(limit)} {what} used, and the next call may take {_shown(more)}",
+        f"{_format_amount(used)} of {_format_amount(limit)} {what} used, and the next call may take {_format_amount(more)}",
     )
 
 
-def _shown(amount: int | float | Decimal) -> str:
+def _format_amount(amount: int | float | Decimal) -> str:
     if isinstance(amount, int):
         return str(amount)
     return f"{amount:.4f}".rstrip("0").rstrip(".")

@@ -16,30 +16,30 @@ from mainspring.core.events import (
     StatusIdle,
     StatusRunning,
 )
-from mainspring.core.tool import InDoubt, Outcome
-from mainspring.harness import occasions
-from mainspring.harness.abandoned import INTERRUPTED, abandoned
-from mainspring.harness.calling import look_up
-from mainspring.harness.calls import run_round
-from mainspring.harness.context.compact import compact
-from mainspring.harness.desk import Desk
-from mainspring.harness.early import early_calls
-from mainspring.harness.hearing import hear, listen
+from mainspring.core.tool import InDoubtPolicy, ToolResult
+from mainspring.harness import hook_events
+from mainspring.harness.context.compaction import compact_on_request
+from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, recovery_events
 from mainspring.harness.limits import continuation
-from mainspring.harness.open_call import OpenCall
-from mainspring.harness.pipeline import settle
-from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
-from mainspring.harness.repetition import LOOP_ERROR, NUDGE
+from mainspring.harness.run_inbox import receive, receive_during_run
+from mainspring.harness.speculative_reads import open_speculative_reads
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
+from mainspring.harness.stop_reasons import Continue, Ended, Step, stop_reason
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_call import find_tool
+from mainspring.harness.tool_pipeline import settle
+from mainspring.harness.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
 
 WAKES_WITHOUT_PROGRESS = 5
 FEEDBACK_IN_A_ROW = 3
 
 
-async def run(desk: Desk) -> Ended | None:
+async def run(desk: ThreadContext) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
-    async with early_calls() as desk.early:
-        stopped = await listen(desk)
+    async with open_speculative_reads() as desk.early:
+        stopped = await receive(desk)
         ended = _begin(desk) or stopped
         if ended is None and not desk.thread.running:
             await desk.commit()  # what came changes nothing, and must not come again
@@ -47,7 +47,7 @@ async def run(desk: Desk) -> Ended | None:
         return await _run(desk, ended)
 
 
-async def _run(desk: Desk, ended: Ended | None) -> Ended:
+async def _run(desk: ThreadContext, ended: Ended | None) -> Ended:
     while ended is None:
         step = await _next_step(desk)
         match step:
@@ -58,25 +58,25 @@ async def _run(desk: Desk, ended: Ended | None) -> Ended:
             case None:
                 pass
         if ended is None:
-            ended = await hear(desk)
-        elif await _is_overtaken(desk, ended):
+            ended = await receive_during_run(desk)
+        elif await _has_new_input(desk, ended):
             ended = None
-    ended = _with_all_that_waits(desk, ended)
+    ended = _with_waiting_children(desk, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
-        await desk.ask_hooks(occasions.stop_failed(ended.reason, ended.detail))
+        await desk.ask_hooks(hook_events.stop_failed(ended.reason, ended.detail))
     await desk.note_idle(
         StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
     )
     return ended
 
 
-def _with_all_that_waits(desk: Desk, ended: Ended) -> Ended:
+def _with_waiting_children(desk: ThreadContext, ended: Ended) -> Ended:
     """Who is done, but for others whom it has called and who wait for people, waits with them."""
     asking = desk.others.waiting_below(desk.thread.id) if ended.reason == "completed" else ()
     return Ended("requires_action", waiting_for=asking) if asking else ended
 
 
-def _begin(desk: Desk) -> Ended | None:
+def _begin(desk: ThreadContext) -> Ended | None:
     """Start a run, or take over one that a crash left open."""
     thread = desk.thread
     if not thread.running:
@@ -92,13 +92,13 @@ def _begin(desk: Desk) -> Ended | None:
             owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
         )
     )
-    desk.note(*abandoned(thread, lambda call: _policy_of(desk, call)))
+    desk.note(*recovery_events(thread, lambda call: _policy_of(desk, call)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
     return None
 
 
-def _is_answerable(desk: Desk) -> bool:
+def _is_answerable(desk: ThreadContext) -> bool:
     """Idle, and somebody has answered a call that it waits for, or stopped it."""
     thread = desk.thread
     return thread.interrupted or any(
@@ -106,18 +106,18 @@ def _is_answerable(desk: Desk) -> bool:
     )
 
 
-def _policy_of(desk: Desk, call: OpenCall) -> InDoubt:
-    tool = look_up(desk, call.name)
+def _policy_of(desk: ThreadContext, call: OpenCall) -> InDoubtPolicy:
+    tool = find_tool(desk, call.name)
     return "report" if tool is None else tool.traits(call.input).in_doubt
 
 
-async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
+async def _has_new_input(desk: ThreadContext, ended: Ended) -> bool:
     """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
     thread = desk.thread
     if ended.reason == "completed":
         return await _has_news(desk)
     if ended.reason == "requires_action":
-        await hear(desk)
+        await receive_during_run(desk)
         calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
         return (
             thread.interrupted
@@ -127,29 +127,29 @@ async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
     return False
 
 
-async def _has_news(desk: Desk) -> bool:
+async def _has_news(desk: ThreadContext) -> bool:
     """Whether somebody has something more for a thread that is done; those whom it has called and
     who are still at work are waited for."""
     thread = desk.thread
-    stopped = await hear(desk)
+    stopped = await receive_during_run(desk)
     while stopped is None and thread.is_answered:
         await desk.commit()
         if not await desk.others.stay(thread.id):
             return False
-        stopped = await hear(desk)
+        stopped = await receive_during_run(desk)
         if thread.interrupted:
             return True
     return stopped is None
 
 
-async def _next_step(desk: Desk) -> Step | None:
+async def _next_step(desk: ThreadContext) -> Step | None:
     thread = desk.thread
     if thread.interrupted:
         return _interrupt(desk)
     if thread.unsettled():
         return await run_round(desk)
     if thread.wanted_compaction is not None:
-        return await compact(desk, thread.wanted_compaction)
+        return await compact_on_request(desk, thread.wanted_compaction)
     if thread.repetition.due == "stop":
         return _end_loop(desk)
     if thread.repetition.due == "nudge":
@@ -159,7 +159,7 @@ async def _next_step(desk: Desk) -> Step | None:
     return await take_turn(desk)
 
 
-def _end_loop(desk: Desk) -> Ended:
+def _end_loop(desk: ThreadContext) -> Ended:
     why = "the agent repeats the same steps without any news, after it was told so"
     error = ErrorDetail(
         type=LOOP_ERROR,
@@ -170,25 +170,25 @@ def _end_loop(desk: Desk) -> Ended:
     return Ended("loop_detected", why)
 
 
-def _interrupt(desk: Desk) -> Step:
+def _interrupt(desk: ThreadContext) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
     desk.halted = anyio.Event()  # it has been heard
     open_calls = desk.thread.unsettled()
     for call in open_calls:
         desk.others.abandon(call)
-        settle(desk, call, Outcome.text(INTERRUPTED, ok=False, error="cancelled"))
+        settle(desk, call, ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled"))
     if desk.thread.redirected:
         return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
 
 
-async def _stop(desk: Desk) -> Step:
+async def _stop(desk: ThreadContext) -> Step:
     """The model says it is done."""
     feedback = desk.thread.tries.stop_feedback
     if feedback < FEEDBACK_IN_A_ROW:
         last = desk.thread.transcript.last_words()
         ruling = await desk.ask_hooks(
-            occasions.stopping(is_again=feedback > 0, last_message=last, agent=desk.subagent),
+            hook_events.stopping(is_again=feedback > 0, last_message=last, agent=desk.subagent),
             is_context=False,
         )
         if ruling.stop is not None:

@@ -36,62 +36,64 @@ from mainspring.core.model import (
     ToolUse,
     ToolUseReady,
 )
-from mainspring.harness.announcing import Announcer
-from mainspring.harness.context.compact import make_room, shrink
-from mainspring.harness.context.view import cache_break, view
-from mainspring.harness.desk import Desk
-from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.pipeline import begin_early
-from mainspring.harness.reasons import Continue, Ended, Step
-from mainspring.harness.tiers import affordable_output, reserve, status_block
+from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
+from mainspring.harness.context.request_builder import build_request, cache_break
+from mainspring.harness.nested_budgets import affordable_output, reserve, status_block
+from mainspring.harness.reply_announcer import ReplyAnnouncer
+from mainspring.harness.run_inbox import until_interrupted
+from mainspring.harness.stop_reasons import Continue, Ended, Step
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_pipeline import begin_speculative
 
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000
 CONTINUATIONS = 3
 SHORTEST_REPLY = 500
-PAUSED = "Go on."
-GO_ON = (
+RESUME_TEXT = "Go on."
+CONTINUE_TEXT = (
     "Your last message was cut off at the output limit. Go on exactly where it stopped, without"
     " repeating anything, in smaller pieces."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted:
+class ReplyInterrupted:
     said: str
     """What had come by then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ReplyFailed:
     error: ProviderFailed
     said: str
     """What had come by then, and was paid for."""
 
 
 @dataclass(slots=True)
-class Asked:
+class OpenRequest:
     """A request under way: what its end must refer to."""
 
     started_id: str
     reservation_id: str
     cap: int
-    announcer: Announcer
+    announcer: ReplyAnnouncer
     cost_usd: Decimal = Decimal(0)
     """Once it has ended."""
 
 
-async def take_turn(desk: Desk) -> Step | None:
+async def take_turn(desk: ThreadContext) -> Step | None:
     """Ask the model once. `None`: look at the thread again."""
     desk.tune()
-    if (made := await make_room(desk)) is not None:
+    if (made := await compact_if_needed(desk)) is not None:
         return made
     tokens = desk.input_tokens()
     cap = _output_cap(desk, tokens, is_escalated=desk.thread.tries.escalated)
     reserved = reserve(desk.tiers, desk.facts, input_tokens=tokens, output_tokens=cap)
     if isinstance(reserved, Ended):
         return reserved
-    asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap, _announcer(desk))
+    asked = OpenRequest(
+        desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap, _announcer(desk)
+    )
     if (refused := await desk.purse.reserve(asked.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
     step = await _ask(desk, asked, tokens, reserved)
@@ -99,7 +101,9 @@ async def take_turn(desk: Desk) -> Step | None:
     return step
 
 
-async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step | None:
+async def _ask(
+    desk: ThreadContext, asked: OpenRequest, tokens: int, reserved: Decimal
+) -> Step | None:
     thread = desk.thread
     status = status_block(desk.tiers)
     if status is not None and status != thread.status:
@@ -127,18 +131,18 @@ async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step
         event_ids=(asked.started_id,),
     )
     await desk.commit()
-    request = view(thread, desk.prefix, max_tokens=asked.cap, request_id=request_id)
-    answer = await _converse(desk, asked, request)
+    request = build_request(thread, desk.prefix, max_tokens=asked.cap, request_id=request_id)
+    answer = await _request_reply(desk, asked, request)
     match answer:
         case Reply():
             return _record(desk, asked, answer)
-        case Interrupted(said):
+        case ReplyInterrupted(said):
             return _record_interrupted(desk, asked, said)
-        case Failed(error, said):
+        case ReplyFailed(error, said):
             return await _recover(desk, asked, error, said)
 
 
-def _output_cap(desk: Desk, tokens: int, *, is_escalated: bool) -> int:
+def _output_cap(desk: ThreadContext, tokens: int, *, is_escalated: bool) -> int:
     """How long the reply may be: what the model can, the window leaves and the budget allows.
 
     A small budget shortens a reply rather than refusing it, as long as it is worth asking.
@@ -149,42 +153,46 @@ def _output_cap(desk: Desk, tokens: int, *, is_escalated: bool) -> int:
     return allowed if allowed >= SHORTEST_REPLY else cap
 
 
-async def _converse(desk: Desk, asked: Asked, request: Request) -> Reply | Interrupted | Failed:
+async def _request_reply(
+    desk: ThreadContext, asked: OpenRequest, request: Request
+) -> Reply | ReplyInterrupted | ReplyFailed:
     """Stream the reply, until it is whole, the user interrupts, or there will be none."""
     answer = await _stream(desk, asked, request)
-    if isinstance(answer, Failed) and answer.error.kind == "stalled" and request.stream:
+    if isinstance(answer, ReplyFailed) and answer.error.kind == "stalled" and request.stream:
         asked.announcer = _announcer(desk)
         return await _stream(desk, asked, msgspec.structs.replace(request, stream=False))
     return answer
 
 
-def _announcer(desk: Desk) -> Announcer:
-    return Announcer(desk.emit, desk.writer.new_event_id)
+def _announcer(desk: ThreadContext) -> ReplyAnnouncer:
+    return ReplyAnnouncer(desk.emit, desk.writer.new_event_id)
 
 
-async def _stream(desk: Desk, asked: Asked, request: Request) -> Reply | Interrupted | Failed:
-    _forget_early(desk)  # what an earlier attempt had begun was asked for by another reply
-    hearing = _Hearing(desk, request, asked.announcer)
+async def _stream(
+    desk: ThreadContext, asked: OpenRequest, request: Request
+) -> Reply | ReplyInterrupted | ReplyFailed:
+    _drop_speculative(desk)  # what an earlier attempt had begun was asked for by another reply
+    hearing = _ReplyReader(desk, request, asked.announcer)
     is_interrupted = await until_interrupted(desk, hearing.listen)
     said = "".join(hearing.said)
     if hearing.reply is not None:
         return hearing.reply
     if hearing.error is not None:
-        return Failed(hearing.error, said)
+        return ReplyFailed(hearing.error, said)
     if is_interrupted:
-        return Interrupted(said)
-    return Failed(ProviderFailed(request.model, "malformed", "it ended without a reply"), said)
+        return ReplyInterrupted(said)
+    return ReplyFailed(ProviderFailed(request.model, "malformed", "it ended without a reply"), said)
 
 
-def _forget_early(desk: Desk) -> None:
+def _drop_speculative(desk: ThreadContext) -> None:
     if desk.early is not None:
         desk.early.forget()
 
 
-class _Hearing:
+class _ReplyReader:
     """What has come of a request so far."""
 
-    def __init__(self, desk: Desk, request: Request, announcer: Announcer) -> None:
+    def __init__(self, desk: ThreadContext, request: Request, announcer: ReplyAnnouncer) -> None:
         self.said: list[str] = []
         self.reply: Reply | None = None
         self.error: ProviderFailed | None = None
@@ -209,7 +217,7 @@ class _Hearing:
             case FailedOver():
                 _note_failover(self._desk, delta)
             case ToolUseReady(use=use):
-                begin_early(self._desk, use)
+                begin_speculative(self._desk, use)
                 self._desk.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
@@ -217,7 +225,7 @@ class _Hearing:
                 self._desk.emit(delta)
 
 
-def _note_failover(desk: Desk, delta: FailedOver) -> None:
+def _note_failover(desk: ThreadContext, delta: FailedOver) -> None:
     desk.note(
         fact.ProviderFailedOver(
             from_model=delta.from_model, to_model=delta.to_model, reason=delta.reason
@@ -227,8 +235,8 @@ def _note_failover(desk: Desk, delta: FailedOver) -> None:
 
 
 def _end(
-    desk: Desk,
-    asked: Asked,
+    desk: ThreadContext,
+    asked: OpenRequest,
     usage: Usage,
     *,
     model: str,
@@ -249,7 +257,7 @@ def _end(
     )
 
 
-def _record(desk: Desk, asked: Asked, reply: Reply) -> Step | None:
+def _record(desk: ThreadContext, asked: OpenRequest, reply: Reply) -> Step | None:
     tries = desk.thread.tries
     is_cut = reply.reason == "max_tokens"
     if is_cut and not tries.escalated and _can_escalate(desk, asked):
@@ -269,18 +277,18 @@ def _record(desk: Desk, asked: Asked, reply: Reply) -> Step | None:
         case "max_tokens" | "pause_turn" if tries.continued >= CONTINUATIONS:
             return Ended("output_truncated")
         case "max_tokens":
-            return Continue("output_continued", GO_ON)
+            return Continue("output_continued", CONTINUE_TEXT)
         case "pause_turn":
-            return Continue("output_continued", PAUSED)
+            return Continue("output_continued", RESUME_TEXT)
         case "tool_use" | "end_turn":
             return None
 
 
-def _can_escalate(desk: Desk, asked: Asked) -> bool:
+def _can_escalate(desk: ThreadContext, asked: OpenRequest) -> bool:
     return _output_cap(desk, desk.input_tokens(), is_escalated=True) > asked.cap
 
 
-def _as_payload(desk: Desk, part: TextBlock | Thinking | ToolUse) -> KnownPayload:
+def _as_payload(desk: ThreadContext, part: TextBlock | Thinking | ToolUse) -> KnownPayload:
     match part:
         case TextBlock():
             return AgentMessage(content=(part,))
@@ -295,21 +303,21 @@ def _as_payload(desk: Desk, part: TextBlock | Thinking | ToolUse) -> KnownPayloa
             return AgentToolUse(name=name, input=given)
 
 
-def _record_interrupted(desk: Desk, asked: Asked, said: str) -> None:
+def _record_interrupted(desk: ThreadContext, asked: OpenRequest, said: str) -> None:
     """Keep what was said; the interrupt itself is in the inbox and comes next."""
     if said:
         desk.note(AgentMessage(content=(TextBlock(said),)), event_ids=asked.announcer.first_message)
     _end(
         desk,
         asked,
-        _estimated(desk, said),
+        _estimated_usage(desk, said),
         model=desk.prefix.model,
         stop_reason="interrupted",
         is_error=not said,
     )
 
 
-def _estimated(desk: Desk, said: str) -> Usage:
+def _estimated_usage(desk: ThreadContext, said: str) -> Usage:
     """What a call that broke off has used: nobody tells, and it is billed all the same."""
     return Usage(
         input_tokens=desk.input_tokens(),
@@ -317,18 +325,20 @@ def _estimated(desk: Desk, said: str) -> Usage:
     )
 
 
-async def _recover(desk: Desk, asked: Asked, failed: ProviderFailed, said: str) -> Step:
+async def _recover(
+    desk: ThreadContext, asked: OpenRequest, failed: ProviderFailed, said: str
+) -> Step:
     """The ladder: each rung at most once or a few times, then the error is the answer."""
     _end(
         desk,
         asked,
-        _estimated(desk, said) if said else Usage(),
+        _estimated_usage(desk, said) if said else Usage(),
         model=desk.prefix.model,
         stop_reason=failed.kind,
         is_error=True,
     )
     if failed.kind in ("prompt_too_long", "media_too_large"):
-        if await shrink(desk, media=failed.kind == "media_too_large"):
+        if await compact_after_overflow(desk, media=failed.kind == "media_too_large"):
             return Continue("reactive_compact_retry")
         return Ended("prompt_too_long", str(failed))
     desk.note(SessionFailed(error=_detail(failed)))

@@ -23,12 +23,12 @@ from tests.permissions.bash.trap_workspace import (
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import split
+from mainspring.harness.permissions.bash import parse_commands
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, analyze_call, location_after
+from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Judged, after, judged_call
-from mainspring.harness.permissions.policy import HeldRule, Policy
-from mainspring.harness.permissions.standing import Standing
-from mainspring.wiring.command_place import place_of
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.permissions.policy import Policy, PolicyRule
 
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 # What a program runs that is named in a text: its parts, not somebody else's choice.
@@ -114,7 +114,7 @@ class Differential:
         self.workspace = TrapWorkspace(root)
         self._tracer = Tracer(root, path) if path else Tracer(root)
         plain, denying = self._policy(), self._policy(deny=DENY_RULES)
-        self._place = place_of(plain)
+        self._place = read_command_location(plain)
         self._sets = {
             "none": plain,
             "deny": denying,
@@ -129,7 +129,7 @@ class Differential:
 
     def _policy(self, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> Policy:
         folder = str(self.workspace.root)
-        held = partial(HeldRule, scope="project", folder=folder)
+        held = partial(PolicyRule, scope="project", folder=folder)
         behaviors: tuple[tuple[Permission, tuple[str, ...]], ...] = (
             ("allow", allow),
             ("deny", deny),
@@ -158,9 +158,9 @@ class Differential:
         shortest = self.minimized(first)
         return f"VIOLATION {first.kind} {first.detail[:200]}: {shortest!r}{where} [{rules}]"
 
-    def judged(self, text: str, before: str = "") -> Judged:
-        place = after([before], self._place) if before else self._place
-        return judged_call("bash", {"command": text}, Traits(), place)
+    def judged(self, text: str, before: str = "") -> AnalyzedCall:
+        place = location_after([before], self._place) if before else self._place
+        return analyze_call("bash", {"command": text}, Traits(), place)
 
     def allowing(self, text: str, before: str = "") -> list[tuple[str, bool]]:
         """The rule sets that let `text` run, out of a sandbox and in one."""
@@ -169,7 +169,7 @@ class Differential:
             (name, is_sandboxed)
             for name, policy in self._sets.items()
             for is_sandboxed in (False, True)
-            if decide(judged, policy, Standing(), now=_NOW, is_sandboxed=is_sandboxed).decision
+            if decide(judged, policy, GrantState(), now=_NOW, is_sandboxed=is_sandboxed).decision
             == "allow"
         ]
 
@@ -197,7 +197,7 @@ class Differential:
         return self._tracer.run(whole, self.workspace.root, seconds=seconds)
 
     def found(
-        self, name: str, trace: Trace, judged: Judged, *, is_sandboxed: bool = False
+        self, name: str, trace: Trace, judged: AnalyzedCall, *, is_sandboxed: bool = False
     ) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         if "deny" in name:
@@ -234,7 +234,7 @@ class Differential:
             or (os.path.basename(path) == "git" and "push" in argv[1:2])
         ]
 
-    def _changes(self, trace: Trace, edit: Judged | None) -> list[tuple[str, str]]:
+    def _changes(self, trace: Trace, edit: AnalyzedCall | None) -> list[tuple[str, str]]:
         scratch, home = str(self._tracer.scratch), f"{self.workspace.home}/.config"
         told = [] if edit is None else [e for e in edit.paths if e.access == "write"]
         edited = [path for touched in told for path in touched.both]
@@ -248,7 +248,7 @@ class Differential:
         ]
 
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:
-        commands = split(text).commands
+        commands = parse_commands(text).commands
         named = {os.path.basename(command.name) for command in commands}
         named |= {
             os.path.basename(each.split()[0]) for command in commands for each in command.wrappers
@@ -261,7 +261,7 @@ class Differential:
             if os.path.basename(path) not in named or path.startswith(inside)
         ]
 
-    def _unjudged_reads(self, trace: Trace, judged: Judged) -> list[str]:
+    def _unjudged_reads(self, trace: Trace, judged: AnalyzedCall) -> list[str]:
         if judged.verdict is None or judged.verdict.opaque:
             return []
         told = [each for touched in judged.paths for each in touched.both]

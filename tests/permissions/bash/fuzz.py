@@ -21,7 +21,13 @@ from tests.permissions.bash.oracle import STUBS, Stage, accounted
 from tests.permissions.bash.program_writer import ProgramWriter
 from tests.permissions.bash.trace import unavailable
 
-from mainspring.harness.permissions.bash import Commands, judge, matches, split, suggest
+from mainspring.harness.permissions.bash import (
+    Commands,
+    analyze_command,
+    parse_commands,
+    rule_matches,
+    suggest_rule,
+)
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PLAIN = (
@@ -295,12 +301,12 @@ class Tally:
 def check_intact(text: str, stage: Stage, tally: Tally) -> None:
     """And a rule that denies a stub sees it, whether the text is clear or not."""
     for each in check(text, stage, tally):
-        assert matches(f"{each[0]} *", text, behavior="deny"), (text, each)
+        assert rule_matches(f"{each[0]} *", text, behavior="deny"), (text, each)
 
 
 def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
     """Every stub that bash ran for `text` is among what `split` found, or `split` knew better."""
-    found = split(text)
+    found = parse_commands(text)
     ran = stage.run(text)
     tally.texts += 1
     tally.executed += bool(ran)
@@ -315,11 +321,11 @@ def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
 
 def check_noise(text: str) -> None:
     """Whatever the text, there is an answer."""
-    split(text)
-    judge(text)
-    suggest(text)
+    parse_commands(text)
+    analyze_command(text)
+    suggest_rule(text)
     for behavior in ("allow", "ask", "deny"):
-        matches("rm *", text, behavior=behavior)
+        rule_matches("rm *", text, behavior=behavior)
 
 
 def run(seconds: float, seed: int, more_programs: str) -> tuple[Tally, Counts]:

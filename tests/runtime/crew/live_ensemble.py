@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.envelope import Event
-from mainspring.harness.ensemble import Ensemble, Member
-from mainspring.runtime.sessions import Session
+from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
+from mainspring.runtime.session.session import Session
 
 
-def told(member: Member) -> tuple[object, ...]:
+def told(member: ThreadNode) -> tuple[object, ...]:
     """All that is decided by."""
     thread = member.thread
     transcript = thread.transcript
@@ -27,7 +27,7 @@ def told(member: Member) -> tuple[object, ...]:
     )
 
 
-def state(ensemble: Ensemble) -> dict[str, object]:
+def state(ensemble: ThreadTree) -> dict[str, object]:
     return {
         thread_id: (told(member), ensemble.mail_for(thread_id))
         for thread_id, member in ensemble.members.items()
@@ -42,5 +42,5 @@ async def check_live(session: Session) -> None:
     assert state(known.ensemble) == state(folded(events))
 
 
-def folded(events: Sequence[Event]) -> Ensemble:
-    return Ensemble.of(events, events[0].thread_id)
+def folded(events: Sequence[Event]) -> ThreadTree:
+    return ThreadTree.of(events, events[0].thread_id)

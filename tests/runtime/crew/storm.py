@@ -26,7 +26,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
-from mainspring.runtime.sessions import Result
+from mainspring.runtime.session.session import Result
 from mainspring.testing.senders import TESTER
 
 Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]

@@ -8,11 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.runtime.crew.files import FoundSubagents, discover_subagents, read_subagent
-from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
+from mainspring.runtime.subagents.subagent_files import (
+    SubagentDiscovery,
+    discover_subagents,
+    read_subagent,
+)
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
-AGENTS = Place(WILD / "agents", "project")
+AGENTS = PartLocation(WILD / "agents", "project")
 USUAL = "Reviews code. Use after changes."
 
 # fixture -> (what differs from a plain one, findings: (level, line, part of what is said))
@@ -106,7 +110,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
 ELSEWHERE = {"README", "explore", "nested"}
 
 
-def found(folder: Path) -> FoundSubagents:
+def found(folder: Path) -> SubagentDiscovery:
     return discover_subagents(Scopes(folder=folder))
 
 
@@ -162,7 +166,7 @@ def test_of_two_with_one_name_the_wider_scope_has_it(tmp_path: Path):
 def test_what_a_plugin_brings_is_called_by_the_plugin_first(tmp_path: Path):
     root = tmp_path / "acme"
     shutil.copytree(AGENTS.path / "deeper", root / "agents")
-    plugin = Place(root, "user", "acme", root)
+    plugin = PartLocation(root, "user", "acme", root)
     what = discover_subagents(Scopes(folder=tmp_path / "project", plugins=(plugin,)))
     assert [each.name for each in what.subagents] == ["acme:nested"]
 

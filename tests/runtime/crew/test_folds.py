@@ -32,8 +32,8 @@ from mainspring.core.events import (
     ThreadMessageSent,
     UserInterrupt,
 )
-from mainspring.harness.ensemble import Ensemble
-from mainspring.log.store import Head, SessionRow, Span
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.log.store import EventRange, Head, SessionRow
 from mainspring.log.verify import verify
 
 
@@ -87,7 +87,7 @@ async def test_folding_event_by_event_is_folding_at_once(tmp_path: Path):
         await storm.to_the_end()
         events = await storm.events()
     assert len([event for event in events if isinstance(event.payload, ThreadCreated)]) == 5
-    growing = Ensemble(events[0].thread_id)
+    growing = ThreadTree(events[0].thread_id)
     for index, event in enumerate(events, 1):
         growing.apply(event)
         assert state(growing) == state(folded(events[:index]))
@@ -110,7 +110,7 @@ async def test_an_interrupt_is_for_what_was_sent_and_not_received_too(tmp_path: 
 async def begun_as(source: Runtime, session_id: str, upto: int, target: Runtime) -> None:
     """The session in another store, as it would be if its log ended there."""
     session = await source.log.session(session_id)
-    rows = await source.log.store.read(Span(session_id=session_id, after=0, upto=upto))
+    rows = await source.log.store.read(EventRange(session_id=session_id, after=0, upto=upto))
     last = (await source.log.read(session_id))[upto - 1]
     made = SessionRow(
         id=session.id,

@@ -15,7 +15,7 @@ from tests.repositories import git, repository
 from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
 
 from mainspring import Runtime, calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.core import clock
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
@@ -24,12 +24,18 @@ from mainspring.core.events import ThreadMessageReceived as Received
 from mainspring.core.facts import ToolCallAuthorized, WorktreeClosed, WorktreeOpened
 from mainspring.core.model import Request
 from mainspring.core.tool import Tool
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.gatekeeper import Gatekeeper
-from mainspring.harness.permissions.judged import Place
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy
-from mainspring.runtime.kit import Closed, Kit, Opening, Worktree, Worktrees
-from mainspring.runtime.sessions import Session
+from mainspring.harness.permissions.call_analysis import CallLocation
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.toolbox import (
+    ClosedWorktree,
+    SetupRequest,
+    Toolbox,
+    Worktree,
+    Worktrees,
+)
 from mainspring.wiring.worktrees import GitWorktrees
 
 P = TypeVar("P")
@@ -52,7 +58,7 @@ class Scene:
 
     folder: Path
     mode: Mode = "acceptEdits"
-    rules: tuple[HeldRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     worktrees: Worktrees = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,20 +85,22 @@ class Scene:
             yield runtime
 
     @asynccontextmanager
-    async def outfit(self, opening: Opening) -> AsyncGenerator[Kit, None]:
+    async def outfit(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         at = opening.workspace or self.workspace
-        allowed = HeldRule(text="save", behavior="allow")
+        allowed = PolicyRule(text="save", behavior="allow")
         mode = self.mode if opening.subagent is None else "acceptEdits"
         policy = Policy(workspace=str(at), rules=(allowed, *self.rules), mode=mode)
-        place = Place(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
-        gates = Gatekeeper(
+        place = CallLocation(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
+        gates = PermissionEngine(
             thread=opening.thread,
             policy=policy,
             place=lambda: place,
             clock=clock.now,
             is_sandboxed=False,
         )
-        yield Kit(gates=gates, tools=[saving(at)], worktrees=self.worktrees, for_thread=self.outfit)
+        yield Toolbox(
+            gates=gates, tools=[saving(at)], worktrees=self.worktrees, for_thread=self.outfit
+        )
 
     async def played(self, model: Scripted) -> list[Event]:
         async with self.opened(model) as runtime:
@@ -125,25 +133,27 @@ def results(events: list[Event]) -> list[str]:
     ]
 
 
-def ask(task: str, **more: object) -> Line:
+def ask(task: str, **more: object) -> ScriptLine:
     return calls(
         "agent", description=task, prompt=f"task {task}", **{"isolation": "worktree", **more}
     )
 
 
-def close(to: str, action: str) -> Line:
+def close(to: str, action: str) -> ScriptLine:
     return calls("close_worktree", to=to, action=action)
 
 
-def writes(text: str) -> Callable[[Request], Answer]:
-    def play(request: Request) -> Answer:
+def writes(text: str) -> Callable[[Request], ScriptAnswer]:
+    def play(request: Request) -> ScriptAnswer:
         return says("wrote it") if turn_of(request) else calls("save", name="a.txt", text=text)
 
     return play
 
 
-def in_turn(*answers: Answer | Callable[[Request], Answer]) -> Callable[[Request], Answer]:
-    def play(request: Request) -> Answer:
+def in_turn(
+    *answers: ScriptAnswer | Callable[[Request], ScriptAnswer],
+) -> Callable[[Request], ScriptAnswer]:
+    def play(request: Request) -> ScriptAnswer:
         answer = answers[min(turn_of(request), len(answers) - 1)]
         return answer(request) if callable(answer) else answer
 
@@ -153,7 +163,7 @@ def in_turn(*answers: Answer | Callable[[Request], Answer]) -> Callable[[Request
 async def test_two_edit_the_same_file_at_once_and_the_second_merge_conflicts(scene: Scene):
     known: list[str] = []
 
-    def first(request: Request) -> Answer:
+    def first(request: Request) -> ScriptAnswer:
         known[:] = [word.rstrip(":") for word in newest(request).split() if "sthr_" in word]
         return close(known[0], "merge")
 
@@ -220,7 +230,7 @@ async def test_where_there_is_no_repository_the_call_fails_and_nobody_is_born(sc
 async def test_one_in_the_background_reports_its_worktree_and_goes_on_in_another(scene: Scene):
     """After a merge, a message wakes it in a worktree of what has become of the workspace."""
 
-    def again(request: Request) -> Answer:
+    def again(request: Request) -> ScriptAnswer:
         return calls("save", name="c.txt", text="more\n") if "more" in newest(request) else says("")
 
     model = troupe(
@@ -306,7 +316,7 @@ async def test_what_may_not_be_edited_is_not_merged_either(
     scene: Scene, mode: Mode, rule: str, why: str
 ):
     scene.mode = mode
-    scene.rules = (HeldRule(text=rule, behavior="deny"),)
+    scene.rules = (PolicyRule(text=rule, behavior="deny"),)
     events = await scene.played(troupe(MERGING))
     assert why in results(events)[1]
     assert scene.text == "one\n"
@@ -339,7 +349,7 @@ class Mortal:
         self.live("open")
         return opened
 
-    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> Closed:
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
         closed = await self.inner.close(worktree, merge=merge, message=message)
         self.live("close")
         return closed
@@ -357,7 +367,7 @@ class Mortal:
 async def test_whatever_is_killed_right_after_git_did_it_the_work_arrives_once(
     scene: Scene, last: str, is_background: bool
 ):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("write", run_in_background=is_background)
         if "is at work" in newest(request):
@@ -387,6 +397,6 @@ async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
         forked = await session.fork()
         await forked.send("go on")
         await run(forked)
-        main = Ensemble.of(await forked.events(), (await forked.events())[0].thread_id)
+        main = ThreadTree.of(await forked.events(), (await forked.events())[0].thread_id)
     assert [each.worktree for each in main.members.values()] == [None, None]
     assert len(scene.branches) == 1

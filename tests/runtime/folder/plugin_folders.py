@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from mainspring.runtime.folder.plugin import Plugin
-from mainspring.runtime.folder.plugins import read_plugin
+from mainspring.runtime.agent_folder.plugin import Plugin
+from mainspring.runtime.agent_folder.plugins import read_plugin
 
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
 MCP_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json"

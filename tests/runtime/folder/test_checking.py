@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from mainspring.runtime.folder.checking import Part, Report, check_folder
-from mainspring.runtime.folder.finding import Finding
-from mainspring.runtime.folder.mcp_file import read_mcp
-from mainspring.runtime.folder.plugins import installed
-from mainspring.runtime.folder.reading import look_at_agent
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_loader import inspect_agent
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.agent_folder.validation import FolderReport, PartReport, check_folder
 
 
 def put(folder: Path, path: str, text: str) -> None:
@@ -16,18 +16,18 @@ def put(folder: Path, path: str, text: str) -> None:
     file.write_text(text)
 
 
-def parts(folder: Path) -> dict[str, Part]:
-    plugins = installed(folder, None)
+def parts(folder: Path) -> dict[str, PartReport]:
+    plugins = installed_plugins(folder, None)
     scopes = Scopes(folder=folder, plugins=plugins.places)
     servers = read_mcp(scopes, {}, plugins=plugins.servers)
-    found = look_at_agent(scopes)
+    found = inspect_agent(scopes)
     checked = check_folder(
         folder, found, plugins=plugins, servers=servers, is_pinned=lambda _: None
     )
     return {part.name: part for part in checked}
 
 
-def ignored(part: Part) -> dict[str, str]:
+def ignored(part: PartReport) -> dict[str, str]:
     return {each.what: each.why for each in part.ignored}
 
 
@@ -78,6 +78,6 @@ def test_errors_come_before_warnings_and_notes_are_no_problems():
     findings = tuple(
         Finding(level=level, file="f", what=level) for level in ("note", "warning", "error")
     )
-    report = Report(parts=(Part(name="a", findings=findings),))
+    report = FolderReport(parts=(PartReport(name="a", findings=findings),))
     assert [each.what for each in report.problems] == ["error", "warning"]
     assert (report.errors, report.warnings) == (1, 1)

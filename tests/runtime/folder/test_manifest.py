@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.limits import Limits
-from mainspring.runtime.folder.manifest import (
-    CrewRules,
-    Manifest,
-    Outcome,
+from mainspring.runtime.agent_folder.manifest import (
+    AgentManifest,
+    ManifestOutcome,
+    ManifestSchedule,
     Permissions,
-    Schedule,
+    SubagentRules,
     read_manifest,
     settings_in,
 )
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "agent.yaml"
 
 
-def said(file: Path, text: str) -> Manifest:
+def said(file: Path, text: str) -> AgentManifest:
     file.write_text(text, encoding="utf-8")
     return read_manifest(file)
 
@@ -71,12 +71,12 @@ def test_all_that_it_may_say_is_read(file: Path):
     assert found.permissions == Permissions(
         mode="plan", allow=("Bash(ls *)",), deny=("Read(.env)",)
     )
-    assert found.crew == CrewRules(names=("explore", "reviewer"))
+    assert found.crew == SubagentRules(names=("explore", "reviewer"))
     assert found.is_coordinator
-    assert found.schedule == Schedule(
+    assert found.schedule == ManifestSchedule(
         cron="0 9 * * 1-5", timezone="Europe/Vienna", message="Look around."
     )
-    assert found.outcome == Outcome(description="Tests pass", rubric="All green.")
+    assert found.outcome == ManifestOutcome(description="Tests pass", rubric="All green.")
     assert found.lines["permissions"] == 10
 
 
@@ -100,13 +100,13 @@ def test_its_permissions_and_environment_have_the_shape_of_a_settings_file(file:
 
 
 def test_a_file_that_is_empty_or_not_there_says_nothing(file: Path):
-    assert read_manifest(file) == Manifest()
-    assert said(file, "# nothing\n") == Manifest()
+    assert read_manifest(file) == AgentManifest()
+    assert said(file, "# nothing\n") == AgentManifest()
 
 
 def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path):
     text = "subagents: {names: [plan], max_depth: 1, max_parallel: 4}"
-    crew = CrewRules(names=("plan",), max_depth=1, max_parallel=4)
+    crew = SubagentRules(names=("plan",), max_depth=1, max_parallel=4)
     assert said(file, text).crew == crew
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.folder.plugin_folders import claude, manifest, names, portable, said, skill
 
-from mainspring.runtime.folder.mcp_file import read_mcp
-from mainspring.runtime.folder.plugin import plugin_name
-from mainspring.runtime.folder.plugins import FOLDER, installed, read_plugin
-from mainspring.runtime.folder.portable import is_plugin_name
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_plugins_spec import is_plugin_name
+from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.plugin import plugin_name
+from mainspring.runtime.agent_folder.plugins import FOLDER, installed_plugins, read_plugin
+from mainspring.runtime.agent_folder.scopes import Scopes
 
 PLUGINS = Path(__file__).parents[2] / "fixtures" / "plugins"
 
@@ -232,7 +232,7 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
     manifest(folder / FOLDER / "deploy-tools", ".plugin/plugin.json", name="deploy-tools")
     (folder / FOLDER / "linked").symlink_to(PLUGINS / "steward")
     (folder / FOLDER / ".new-half").mkdir()
-    found = installed(folder, home)
+    found = installed_plugins(folder, home)
     assert [(each.name, each.scope) for each in found.plugins] == [
         ("deploy-tools", "user"),
         ("acme.reports", "project"),
@@ -259,5 +259,5 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
 
 
 def test_nobodys_home_and_no_plugins_are_nothing_to_speak_of(tmp_path: Path):
-    found = installed(tmp_path, None)
+    found = installed_plugins(tmp_path, None)
     assert (found.plugins, found.findings, found.places) == ((), (), ())

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.folder.definition import Definition, agent_of, definition_of
-from mainspring.runtime.folder.reading import look_at_agent, read_agent
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_loader import inspect_agent, read_agent
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.session.pinned_agent import AgentDefinition, agent_of, definition_of
 
 CLAUDE_PROJECT = Path(__file__).parents[2] / "fixtures/claude_project"
 
@@ -71,7 +71,7 @@ def test_a_manifest_that_is_wrong_is_not_run_but_can_be_looked_at(tmp_path: Path
     put(tmp_path, "agent.yaml", "name: a\nlimits:\n  max_cost_usd: much\n")
     with pytest.raises(InvalidInput, match=r"^agent\.yaml:3: max_cost_usd must be an amount"):
         read_agent(Scopes(folder=tmp_path))
-    assert look_at_agent(Scopes(folder=tmp_path)).agent.name == "a"
+    assert inspect_agent(Scopes(folder=tmp_path)).agent.name == "a"
     with pytest.raises(InvalidInput, match="there is no such folder"):
         read_agent(Scopes(folder=tmp_path / "nowhere"))
 
@@ -96,4 +96,4 @@ def test_a_definition_outlives_the_files_it_was_made_of(project: Path):
     agent = read_agent(Scopes(folder=project)).agent
     kept = msgspec.json.encode(definition_of(agent))
     shutil.rmtree(project)
-    assert agent_of(msgspec.json.decode(kept, type=Definition)) == agent
+    assert agent_of(msgspec.json.decode(kept, type=AgentDefinition)) == agent

@@ -18,16 +18,16 @@ from tests.log.stories import asks, opened, says
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFound, TooLarge
 from mainspring.core.facts import PolicyAdopted, SessionCreated, SessionMoved, SessionReceived
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.gear import Gear
+from mainspring.harness.state.session_state import SessionState
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
 from mainspring.runtime.modes import mode_of
-from mainspring.runtime.move_sessions import archive as archive_module
-from mainspring.runtime.move_sessions.archive import check_size, pack, unpack
-from mainspring.runtime.move_sessions.moving import receive
-from mainspring.runtime.move_sessions.upload import UploadLimits, check_headers
-from mainspring.service.sessions.moving import MoveSession
+from mainspring.runtime.move_sessions import workspace_archive as archive_module
+from mainspring.runtime.move_sessions.session_bundle import UploadLimits, check_headers
+from mainspring.runtime.move_sessions.session_handover import receive
+from mainspring.runtime.move_sessions.workspace_archive import check_size, pack, unpack
+from mainspring.service.sessions.session_transfer import MoveSession
 
 TRANSFER = "tran_" + "0" * 32
 SESSION = "sesn_" + "1" * 32
@@ -89,15 +89,15 @@ def bundle(folder: Path, log: bytes, files: Sequence[tuple[tarfile.TarInfo, byte
     return write(folder / "bundle.tar", (*files, *more))
 
 
-async def received(log: SessionLog, file: Path) -> Gear:
+async def received(log: SessionLog, file: Path) -> SessionState:
     place = file.parent / "work"
     await receive(log, file, session_id=SESSION, transfer_id=TRANSFER, workspace=place)
     return await gear_of(log, SESSION)
 
 
-async def gear_of(log: SessionLog, session_id: str) -> Gear:
+async def gear_of(log: SessionLog, session_id: str) -> SessionState:
     session = await log.session(session_id)
-    return Ensemble.of(await log.read(session_id), session.thread_id).main.thread.gear
+    return ThreadTree.of(await log.read(session_id), session.thread_id).main.thread.gear
 
 
 FORGED: dict[str, tuple[KnownPayload, ...]] = {

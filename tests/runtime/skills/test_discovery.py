@@ -11,13 +11,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.folder.scopes import Place, Scopes
-from mainspring.runtime.skills.body import read_body
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
 from mainspring.runtime.skills.catalogue import render_catalogue
-from mainspring.runtime.skills.contents import contents_hash, read_contents
-from mainspring.runtime.skills.discovery import Cache, Found, discover
-from mainspring.runtime.skills.pins import Pin, Pins
 from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_body import read_body
+from mainspring.runtime.skills.skill_contents import contents_hash, read_contents
+from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, SkillFileCache, discover
+from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
 
@@ -42,19 +42,19 @@ def command(file: Path, text: str = "Do it.\n") -> Path:
     return file
 
 
-def found(scopes: Scopes, cache: Cache | None = None) -> Found:
+def found(scopes: Scopes, cache: SkillFileCache | None = None) -> DiscoveredSkills:
     return discover(scopes, is_pinned=lambda _: None, cache=cache)
 
 
-def names(what: Found) -> list[str]:
+def names(what: DiscoveredSkills) -> list[str]:
     return [each.name for each in what.skills]
 
 
-def by_name(what: Found) -> dict[str, Skill]:
+def by_name(what: DiscoveredSkills) -> dict[str, Skill]:
     return {each.name: each for each in what.skills}
 
 
-def said(what: Found) -> list[str]:
+def said(what: DiscoveredSkills) -> list[str]:
     return [str(each) for each in what.findings]
 
 
@@ -114,7 +114,7 @@ def test_only_what_a_project_or_a_plugin_brings_must_be_vouched_for(scopes: Scop
     skill(scopes.folder / "skills/unknown")
     order = command(scopes.folder / "commands/order.md")
     skill(tmp_path / "acme/skills/brought")
-    plugin = Place(tmp_path / "acme", "user", "acme", tmp_path / "acme")
+    plugin = PartLocation(tmp_path / "acme", "user", "acme", tmp_path / "acme")
     scopes = Scopes(folder=scopes.folder, home=scopes.home, plugins=(plugin,))
 
     def is_pinned(place: Path) -> bool | None:
@@ -137,7 +137,7 @@ def test_only_the_immediate_children_of_a_plugin_are_its_skills(scopes: Scopes, 
     skill(tmp_path / "acme/skills/group/far")
     command(tmp_path / "acme/commands/build/web.md")
     root = tmp_path / "acme"
-    what = found(Scopes(folder=scopes.folder, plugins=(Place(root, "user", "acme", root),)))
+    what = found(Scopes(folder=scopes.folder, plugins=(PartLocation(root, "user", "acme", root),)))
     assert names(what) == ["acme:build:web", "acme:near"]
 
 
@@ -146,8 +146,8 @@ def test_a_plugin_may_name_a_skill_or_a_command_itself(scopes: Scopes, tmp_path:
     skill(root / "own/tool")
     command(root / "extra/go.md")
     plugins = (
-        Place(root / "own/tool", "user", "acme", root, "skills"),
-        Place(root / "extra/go.md", "user", "acme", root, "commands"),
+        PartLocation(root / "own/tool", "user", "acme", root, "skills"),
+        PartLocation(root / "extra/go.md", "user", "acme", root, "commands"),
     )
     assert names(found(Scopes(folder=scopes.folder, plugins=plugins))) == ["acme:go", "acme:tool"]
 
@@ -210,7 +210,7 @@ def test_two_places_that_are_one_folder_are_looked_into_once(scopes: Scopes):
 
 
 def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
-    cache = Cache()
+    cache = SkillFileCache()
     changed = skill(scopes.folder / "skills/changed", "before")
     same = skill(scopes.folder / "skills/same", "before")
     assert [each.description for each in found(scopes, cache).skills] == ["before", "before"]
@@ -223,7 +223,7 @@ def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
 
 
 def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
-    cache = Cache()
+    cache = SkillFileCache()
     skill(scopes.folder / "skills/odd", name="Not Proper")
     first = discover(scopes, is_pinned=lambda _: True, cache=cache)
     second = discover(scopes, is_pinned=lambda _: False, cache=cache)
@@ -232,7 +232,7 @@ def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
 
 
 def test_a_folder_without_anything_has_no_skills(scopes: Scopes):
-    assert found(scopes) == Found(skills=(), findings=())
+    assert found(scopes) == DiscoveredSkills(skills=(), findings=())
 
 
 def a_skill(name: str, description: str = "Does it.", *, for_model: bool = True) -> Skill:
@@ -285,9 +285,9 @@ def test_a_trusted_skill_is_used_only_as_long_as_its_scripts_are_what_was_seen(t
     (place / "SKILL.md").write_text("---\nname: deploy\ndescription: Deploys.\n---\nRun it.\n")
     script = place / "scripts/run.sh"
     script.write_text("echo fine\n")
-    pins = Pins(tmp_path / "pins.json")
+    pins = TrustPins(tmp_path / "pins.json")
     seen = contents_hash(read_contents(place))
-    pins.pin(place, Pin(hash=seen, when=datetime(2026, 5, 1, tzinfo=UTC)))
+    pins.pin(place, TrustPin(hash=seen, when=datetime(2026, 5, 1, tzinfo=UTC)))
     (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
     assert (skill.is_trusted, skill.contents) == (True, seen)
     assert "Run it." in read_body(skill)

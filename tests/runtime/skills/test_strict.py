@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs]
 
-from mainspring.runtime.skills.strict import check_strict
+from mainspring.runtime.skills.strict_validation import check_strict
 
 WILD = Path(__file__).parents[2] / "fixtures/wild/skills"
 GOOD = "name: pdf-tools\ndescription: Works with PDFs.\n"

@@ -9,17 +9,17 @@ from typing import TypeAlias
 import msgspec
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.hooks.ask import Answered, Question
-from mainspring.capabilities.hooks.config import Command
-from mainspring.capabilities.hooks.verdict import Failed
+from mainspring.capabilities.hooks.config import CommandHook
+from mainspring.capabilities.hooks.handlers import HandlerCall, HandlerResult
+from mainspring.capabilities.hooks.verdict import HookFailure
 from mainspring.core.errors import MainspringError
-from mainspring.core.hook import HookEvent, Ruling
+from mainspring.core.hook import HookEventName, HookResult
 
 Wake: TypeAlias = Callable[[str], Awaitable[None]]
 """Gives the session words to go on with, also if it is idle."""
 
 MAX_AT_ONCE = 16
-_TAKES_CONTEXT = frozenset[HookEvent](
+_TAKES_CONTEXT = frozenset[HookEventName](
     (
         "SessionStart",
         "UserPromptSubmit",
@@ -32,14 +32,19 @@ _TAKES_CONTEXT = frozenset[HookEvent](
 
 
 @dataclass(slots=True)
-class Background:
+class BackgroundHooks:
     wake: Wake | None = None
     _running: int = 0
     _context: list[str] = field(default_factory=list[str])
-    _told: list[Ruling] = field(default_factory=list[Ruling])
+    _told: list[HookResult] = field(default_factory=list[HookResult])
 
     def start(
-        self, group: TaskGroup | None, question: Question, handler: Command, *, seconds: float
+        self,
+        group: TaskGroup | None,
+        question: HandlerCall,
+        handler: CommandHook,
+        *,
+        seconds: float,
     ) -> None:
         """Start one and come back at once. It cannot block, so neither can its failure."""
         if group is None:
@@ -59,27 +64,29 @@ class Background:
 
         group.start_soon(run)
 
-    def take(self, event: HookEvent) -> list[Ruling]:
+    def take(self, event: HookEventName) -> list[HookResult]:
         """What has been said since last asked. Words for the model wait for an event at which
         the model is told something."""
         told, self._told = self._told, []
         if event in _TAKES_CONTEXT and self._context:
-            told.append(Ruling(context=tuple(self._context)))
+            told.append(HookResult(context=tuple(self._context)))
             self._context = []
         return told
 
-    def _fail(self, question: Question, handler: Command, why: str) -> None:
-        failed = Answered(
-            label=handler.label, occasion=question.occasion, reply=Failed(why), milliseconds=0
+    def _fail(self, question: HandlerCall, handler: CommandHook, why: str) -> None:
+        failed = HandlerResult(
+            label=handler.label, occasion=question.occasion, reply=HookFailure(why), milliseconds=0
         )
-        self._told.append(Ruling(messages=(f"hook {handler.label} {why}",), ran=(failed.fact(),)))
+        self._told.append(
+            HookResult(messages=(f"hook {handler.label} {why}",), ran=(failed.fact(),))
+        )
 
-    async def _keep(self, answered: Answered, *, rewakes: bool) -> None:
+    async def _keep(self, answered: HandlerResult, *, rewakes: bool) -> None:
         messages: tuple[str, ...] = ()
         match answered.reply:
-            case Failed(reason=reason):
+            case HookFailure(reason=reason):
                 messages = (f"hook {answered.label} {reason}",)
-            case Ruling(context=context, messages=messages, blocked=blocked, reason=reason):
+            case HookResult(context=context, messages=messages, blocked=blocked, reason=reason):
                 self._context.extend(context)
                 unheard = tuple(f"hook {answered.label}: {e}" for e in answered.reply.ignored)
                 messages = (*messages, *unheard)
@@ -88,7 +95,7 @@ class Background:
         fact = answered.fact()
         if fact.outcome == "blocked":
             fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
-        self._told.append(Ruling(messages=messages, ran=(fact,)))
+        self._told.append(HookResult(messages=messages, ran=(fact,)))
 
     async def _tell_model(self, words: str) -> None:
         try:

@@ -68,7 +68,7 @@ def is_public(address: Address) -> bool:
     return not any(address in each for each in _NEVER_PUBLIC)
 
 
-async def dialable(
+async def resolve_allowed(
     host: str, resolver: Resolver, *, besides: Sequence[Network] = ()
 ) -> tuple[str, ...]:
     """The addresses of a host that may be dialled.
@@ -77,7 +77,7 @@ async def dialable(
         NetworkRefused: it has none.
     """
     try:
-        found = [_address(each) for each in await resolver(host)]
+        found = [_parse_address(each) for each in await resolver(host)]
     except OSError as error:
         raise NetworkRefused(f"{host}: the name is not known") from error
     allowed = [
@@ -90,7 +90,7 @@ async def dialable(
     return tuple(allowed)
 
 
-def _address(written: str) -> Address | None:
+def _parse_address(written: str) -> Address | None:
     try:
         return ip_address(written)
     except ValueError:

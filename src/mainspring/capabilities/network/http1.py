@@ -45,7 +45,7 @@ _PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class ProxyLimits:
     head_bytes: int = 64 << 10
     headers: int = 100
     request_bytes: int = 256 << 20
@@ -57,7 +57,7 @@ class Caps:
     connections: int = 64
 
 
-class Malformed(Exception):
+class HttpError(Exception):
     """What came cannot be passed on; `status` is the answer to it."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -67,7 +67,7 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Http1Request:
     method: str
     target: str
     minor: int
@@ -75,16 +75,16 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class Http1Response:
     status: int
     minor: int
     headers: tuple[Header, ...]
 
 
-class Wire:
+class HttpConnection:
     """A connection that is read by heads, lines and bodies."""
 
-    def __init__(self, stream: ByteStream, caps: Caps, *, is_server: bool = False) -> None:
+    def __init__(self, stream: ByteStream, caps: ProxyLimits, *, is_server: bool = False) -> None:
         self.stream = stream
         self._caps = caps
         self._is_server = is_server
@@ -188,61 +188,61 @@ class Wire:
             return False
         return True
 
-    def _fault(self, status: int, why: str) -> Malformed:
+    def _fault(self, status: int, why: str) -> HttpError:
         """A server's is not its client's."""
-        return Malformed(502 if self._is_server else status, why)
+        return HttpError(502 if self._is_server else status, why)
 
 
-def parse_request(head: bytes, caps: Caps) -> Request:
+def parse_request(head: bytes, caps: ProxyLimits) -> Http1Request:
     """Raises: Malformed."""
     first, *fields = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise Malformed(400, "no request line")
+        raise HttpError(400, "no request line")
     headers = _headers(fields, caps, status=400)
-    return Request(line[1].decode(), line[2].decode(), int(line[3]), headers)
+    return Http1Request(line[1].decode(), line[2].decode(), int(line[3]), headers)
 
 
-def parse_response(head: bytes, caps: Caps) -> Response:
+def parse_response(head: bytes, caps: ProxyLimits) -> Http1Response:
     """Raises: Malformed."""
     first, *fields = head.split(b"\r\n")
     line = _STATUS_LINE.fullmatch(first)
     if line is None:
-        raise Malformed(502, "no status line")
-    return Response(int(line[2]), int(line[1]), _headers(fields, caps, status=502))
+        raise HttpError(502, "no status line")
+    return Http1Response(int(line[2]), int(line[1]), _headers(fields, caps, status=502))
 
 
-def _headers(fields: Sequence[bytes], caps: Caps, *, status: int) -> tuple[Header, ...]:
+def _headers(fields: Sequence[bytes], caps: ProxyLimits, *, status: int) -> tuple[Header, ...]:
     if len(fields) > caps.headers:
-        raise Malformed(431 if status == 400 else status, "too many headers")
+        raise HttpError(431 if status == 400 else status, "too many headers")
     found: list[Header] = []
     for each in fields:
         field = _FIELD.fullmatch(each)  # no folding, no bare CR or LF, no space before the colon
         if field is None:
-            raise Malformed(status, "a header that is none")
+            raise HttpError(status, "a header that is none")
         found.append((field[1], field[2]))
     return tuple(found)
 
 
-def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
+def header_values(headers: Sequence[Header], name: bytes) -> list[bytes]:
     return [value for each, value in headers if each.lower() == name]
 
 
-def host_of(request: Request) -> str:
+def host_of(request: Http1Request) -> str:
     """Raises: Malformed: it has no host, or two."""
-    hosts = values(request.headers, b"host")
+    hosts = header_values(request.headers, b"host")
     if len(hosts) != 1:
-        raise Malformed(400, "a request names one host")
+        raise HttpError(400, "a request names one host")
     return hosts[0].decode("latin-1")
 
 
-def request_framing(request: Request) -> Framing:
+def request_framing(request: Http1Request) -> Framing:
     """Raises: Malformed: there are two ways to read how long the body is."""
     framing = _framing(request.headers, request.minor, status=400)
     return 0 if framing is None else framing
 
 
-def response_framing(response: Response, method: str) -> Framing:
+def response_framing(response: Http1Response, method: str) -> Framing:
     """Raises: Malformed."""
     framing = _framing(response.headers, response.minor, status=502)
     if method == "HEAD" or response.status in (204, 304):
@@ -251,23 +251,23 @@ def response_framing(response: Response, method: str) -> Framing:
 
 
 def _framing(headers: Sequence[Header], minor: int, *, status: int) -> Framing | None:
-    lengths = values(headers, b"content-length")
-    codings = values(headers, b"transfer-encoding")
+    lengths = header_values(headers, b"content-length")
+    codings = header_values(headers, b"transfer-encoding")
     if codings:
         if lengths or minor == 0 or [each.lower() for each in codings] != [b"chunked"]:
-            raise Malformed(status, "two ways to tell how long the body is, or an unknown one")
+            raise HttpError(status, "two ways to tell how long the body is, or an unknown one")
         return "chunked"
     if not lengths:
         return None
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise Malformed(status, "no length of the body, or several")
+        raise HttpError(status, "no length of the body, or several")
     return int(lengths[0])
 
 
 def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
     """Without what is between two neighbours only, and without what says how long the body is."""
     dropped = set(_HOP_BY_HOP)
-    for value in values(headers, b"connection"):
+    for value in header_values(headers, b"connection"):
         dropped |= {each.strip().lower() for each in value.split(b",")}
     return tuple(header for header in headers if header[0].lower() not in dropped)
 
@@ -280,12 +280,12 @@ def absolute_form(target: str) -> tuple[str, str]:
     return host, rest if rest.startswith("/") else f"/{rest}"
 
 
-def wants_to_stay(request: Request) -> bool:
-    options = b",".join(values(request.headers, b"connection")).lower()
+def keeps_alive(request: Http1Request) -> bool:
+    options = b",".join(header_values(request.headers, b"connection")).lower()
     return request.minor == 1 and b"close" not in options
 
 
-def written(first: str, headers: Sequence[Header]) -> bytes:
+def encode_head(first: str, headers: Sequence[Header]) -> bytes:
     lines = (first.encode("latin-1"), *(name + b": " + value for name, value in headers))
     return b"\r\n".join((*lines, b"", b""))
 

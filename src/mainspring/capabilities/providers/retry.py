@@ -1,9 +1,15 @@
-"""When asking the same model again makes sense, and how long to wait before it."""
+"""When asking the same model again makes sense, how long to wait before it, and the clock and
+randomness that a test can replace.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
 
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 
@@ -19,7 +25,7 @@ _SLOW = frozenset[ProviderFailure](("timeout", "stalled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class RetryPolicy:
     attempts: int = 3
     """How often one model is asked within one call."""
     first_seconds: float = 1.0
@@ -34,7 +40,7 @@ def retry_delay(
     failure: ProviderFailed,
     attempt: int,
     *,
-    backoff: Backoff,
+    backoff: RetryPolicy,
     rng: random.Random,
     is_alone: bool,
 ) -> float | None:
@@ -56,3 +62,11 @@ def retry_delay(
     longest = backoff.max_lone_wait_seconds if is_alone else backoff.max_retry_after_seconds
     # The jitter comes on top: everybody was told the same number.
     return asked + jittered if asked <= longest else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that only ever grow."""
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    random: random.Random = field(default_factory=random.Random)

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources
+from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, readable_sources
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
 from mainspring.core.openat import LinkWalk, open_absolute
+from mainspring.core.ports import IsolationLevel
 
 _ROOT = Path(__file__).parents[2]
 _BEGIN = (
@@ -46,10 +46,10 @@ class Docker:
         return "docker"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: Site) -> Launch:
+    def launch(self, site: SandboxSpec) -> Launch:
         if site.network:
             raise SandboxFailed(
                 "containers have no network: turn it off for this environment, or use bubblewrap"
@@ -71,11 +71,11 @@ class Docker:
         )
 
 
-def container_name(site: Site) -> str:
+def container_name(site: SandboxSpec) -> str:
     return "mainspring-" + hashlib.sha256(os.fsencode(site.state)).hexdigest()[:24]
 
 
-def run_command(backend: Docker, site: Site, container: str) -> list[str]:
+def run_command(backend: Docker, site: SandboxSpec, container: str) -> list[str]:
     """Everything after `docker`."""
     return [
         *("run", "--rm", "--interactive", "--name", container, *hardening(backend, site)),
@@ -85,7 +85,7 @@ def run_command(backend: Docker, site: Site, container: str) -> list[str]:
     ]
 
 
-def hardening(backend: Docker, site: Site) -> list[str]:
+def hardening(backend: Docker, site: SandboxSpec) -> list[str]:
     limits = site.limits
     memory = str(limits.memory_bytes)
     return [
@@ -102,7 +102,7 @@ def hardening(backend: Docker, site: Site) -> list[str]:
     ]
 
 
-def _volumes(site: Site) -> Iterator[str]:
+def _volumes(site: SandboxSpec) -> Iterator[str]:
     """The engine opens them by name: unlike bubblewrap, it can be raced by another container that
     has the same workspace."""
     root = site.workspace

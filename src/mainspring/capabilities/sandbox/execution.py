@@ -8,11 +8,11 @@ import time
 from mainspring.capabilities.sandbox.wire import pack, unpack
 
 _PIECE = 65536
-LOST = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
+LOST_RESULT = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
 """The record of a program of which nobody knows how far it came."""
 
 
-class Wanted:
+class ProgramRequest:
     """A program as a client asks for it."""
 
     def __init__(self, fields: list[bytes]) -> None:
@@ -34,7 +34,7 @@ class Wanted:
         return bool(self.argv) and not any(b"\0" in word for word in words)
 
 
-class Tape:
+class HeadTailBuffer:
     """Keeps the beginning and the end of a stream."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -59,21 +59,21 @@ class Tape:
 class Execution:
     """A program that the agent has been told to start."""
 
-    def __init__(self, wanted: Wanted, rlimits: bytes) -> None:
+    def __init__(self, wanted: ProgramRequest, rlimits: bytes) -> None:
         self.name = wanted.name
         self._begun = time.monotonic()
         self.deadline = self._begun + wanted.wall_seconds
         self.stopped: str | None = None
         self.give_up_at: float | None = None
         """When to stop waiting for the agent to end it."""
-        self._tapes: dict[int, Tape] = {}
-        self._order: list[Tape] = []
+        self._tapes: dict[int, HeadTailBuffer] = {}
+        self._order: list[HeadTailBuffer] = []
         self.request = wanted.request(rlimits)
         self.outer: list[int] = []
         for _ in range(2):
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
-            self._tapes[ours] = tape = Tape(wanted.max_bytes)
+            self._tapes[ours] = tape = HeadTailBuffer(wanted.max_bytes)
             self._order.append(tape)
             self.outer.append(theirs)
 

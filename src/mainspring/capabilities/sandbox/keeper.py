@@ -12,11 +12,15 @@ import os
 import select
 import time
 
-from mainspring.capabilities.sandbox.cell import Cell, in_memory, launched
-from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
-from mainspring.capabilities.sandbox.sentry import Quota, Sentry
-from mainspring.capabilities.sandbox.shelf import Shelf
-from mainspring.capabilities.sandbox.visitor import Visitor
+from mainspring.capabilities.sandbox.client_connection import ClientConnection
+from mainspring.capabilities.sandbox.execution import LOST_RESULT, Execution, ProgramRequest
+from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.launched_sandbox import (
+    LaunchedSandbox,
+    launch_sandbox,
+    memory_file,
+)
+from mainspring.capabilities.sandbox.resource_monitor import Quota, ResourceMonitor
 from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
 
 TYPE_CHECKING = False
@@ -29,7 +33,7 @@ _WATCH_SECONDS = 0.01
 _STOP_SECONDS = 3.0
 
 
-class Orders:
+class KeeperConfig:
     """What the keeper is told once, when it is started. `start.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
@@ -59,16 +63,16 @@ class Orders:
 class Keeper:
     """Lives as long as the cell that it was given; a client that needs another starts another."""
 
-    def __init__(self, orders: Orders, cell: Cell) -> None:
+    def __init__(self, orders: KeeperConfig, cell: LaunchedSandbox) -> None:
         self._orders = orders
         self._cell = cell
-        self._shelf = Shelf(orders.state)
+        self._shelf = ExecutionRecords(orders.state)
         self._shelf.tidy()
         self._poll = select.poll()
-        self._visitors: dict[int, Visitor] = {}
-        self._queue: list[Wanted] = []
+        self._visitors: dict[int, ClientConnection] = {}
+        self._queue: list[ProgramRequest] = []
         self._running: Execution | None = None
-        self._sentry: Sentry | None = None
+        self._sentry: ResourceMonitor | None = None
         self._next_watch = 0.0
         # whoever has started it takes a moment to knock, however short it is to linger
         self._alone_since: float | None = time.monotonic() + _LAUNCH_SECONDS
@@ -122,7 +126,7 @@ class Keeper:
         # what `socket.accept` is made of, and the stubs do not know
         accept: Callable[[], tuple[int, object]] = getattr(self._door, "_accept")  # noqa: B009
         accepted, _ = accept()
-        visitor = Visitor(accepted)
+        visitor = ClientConnection(accepted)
         if not visitor.is_one_of_us:
             visitor.close()
             return
@@ -130,7 +134,7 @@ class Keeper:
         self._poll.register(accepted, select.POLLIN)
         self._alone_since = None
 
-    def _serve(self, visitor: Visitor, events: int) -> None:
+    def _serve(self, visitor: ClientConnection, events: int) -> None:
         if events & select.POLLOUT:
             visitor.flush()
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
@@ -138,7 +142,7 @@ class Keeper:
                 self._answer(visitor, message)
         self._settle(visitor)
 
-    def _settle(self, visitor: Visitor) -> None:
+    def _settle(self, visitor: ClientConnection) -> None:
         """Watch for what it waits for; take leave if it is gone."""
         if not visitor.is_gone:
             wanted = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
@@ -149,10 +153,10 @@ class Keeper:
             if not self._visitors:
                 self._alone_since = time.monotonic()
 
-    def _answer(self, visitor: Visitor, message: list[bytes]) -> None:
+    def _answer(self, visitor: ClientConnection, message: list[bytes]) -> None:
         kind, *fields = message
         if kind == b"run":
-            self._take(visitor, Wanted(fields))
+            self._take(visitor, ProgramRequest(fields))
         elif kind == b"found":
             self._tell_or_join(visitor, fields[0].decode("ascii"))
         elif kind == b"peek":
@@ -166,32 +170,32 @@ class Keeper:
             if self._running:
                 self._running.stopped = self._running.stopped or "cancelled"
 
-    def _tell_or_join(self, visitor: Visitor, name: str) -> None:
+    def _tell_or_join(self, visitor: ClientConnection, name: str) -> None:
         visitor.waits_for = name
         if self._is_under_way(name):
             return
         record = self._shelf.get(name)
         if record is None and self._shelf.was_started(name):
-            record = LOST
+            record = LOST_RESULT
         visitor.tell(b"none") if record is None else visitor.tell(b"ran", record)
 
-    def _show(self, visitor: Visitor, name: str) -> None:
+    def _show(self, visitor: ClientConnection, name: str) -> None:
         """How far it is; without waiting for it."""
         if self._running and self._running.name == name:
             visitor.tell(b"running", self._running.record(-1))
         elif self._is_under_way(name):
-            visitor.tell(b"running", LOST)
+            visitor.tell(b"running", LOST_RESULT)
         else:
             self._tell_or_join(visitor, name)
 
-    def _take(self, visitor: Visitor, wanted: Wanted) -> None:
+    def _take(self, visitor: ClientConnection, wanted: ProgramRequest) -> None:
         name = wanted.name
         visitor.waits_for = name
         visitor.hears = True
         if self._is_under_way(name):
             return
         if self._shelf.was_started(name):
-            visitor.tell(b"ran", self._shelf.get(name) or LOST)
+            visitor.tell(b"ran", self._shelf.get(name) or LOST_RESULT)
         elif wanted.is_sound:
             self._queue.append(wanted)
         else:
@@ -224,14 +228,14 @@ class Keeper:
         while self._queue and not self._running and not self._is_closed:
             self._begin(self._queue.pop(0))
 
-    def _begin(self, wanted: Wanted) -> None:
+    def _begin(self, wanted: ProgramRequest) -> None:
         try:
             since_ns = self._shelf.mark_started(wanted.name)
         except OSError as error:
             self._tell(wanted.name, b"failed", f"{error.filename}: {error.strerror}".encode())
             return
         execution = Execution(wanted, self._orders.rlimits)
-        stdin = in_memory(wanted.stdin)
+        stdin = memory_file(wanted.stdin)
         out, err = execution.outer
         try:
             self._cell.start(execution.request, (stdin, out, err))
@@ -243,7 +247,7 @@ class Keeper:
             self._poll.register(stream, select.POLLIN)
         self._running = execution
         self._next_watch = time.monotonic() + _WATCH_SECONDS
-        self._sentry = Sentry(
+        self._sentry = ResourceMonitor(
             self._cell.pid,
             self._orders.quota,
             self._orders.workspace,
@@ -326,8 +330,8 @@ class Keeper:
 
 
 def main() -> None:
-    _close_what_is_not_ours()
-    orders = Orders(_all_of(0))
+    _close_inherited_descriptors()
+    orders = KeeperConfig(_read_all(0))
     os.chdir(orders.state)
     lock = os.open(_LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -337,20 +341,20 @@ def main() -> None:
         return
     if os.fork():  # whoever started us waits for this one, and need not for the other
         os._exit(0)
-    cell = launched(orders)
+    cell = launch_sandbox(orders)
     if isinstance(cell, str):
         os.write(1, cell.encode())
         return
     if os.path.lexists(SOCKET):
         os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
-    Shelf(orders.state).note_stamp(orders.stamp)
+    ExecutionRecords(orders.state).note_stamp(orders.stamp)
     keeper = Keeper(orders, cell)
     os.write(1, READY)
-    _leave_streams()
+    _detach_streams()
     keeper.run()
 
 
-def _close_what_is_not_ours() -> None:
+def _close_inherited_descriptors() -> None:
     """The harness may have had files open that it did not mean to give away."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:
@@ -360,14 +364,14 @@ def _close_what_is_not_ours() -> None:
                 continue
 
 
-def _all_of(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     pieces: list[bytes] = []
     while piece := os.read(descriptor, 65536):
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _leave_streams() -> None:
+def _detach_streams() -> None:
     """Who started us is told by the end of the stream that there is no more to come."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):

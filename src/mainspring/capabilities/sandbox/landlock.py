@@ -9,13 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources, rlimits_of
-from mainspring.capabilities.sandbox.interpreter import agent_interpreter
+from mainspring.capabilities.sandbox.backend import (
+    Launch,
+    SandboxSpec,
+    find_agent_interpreter,
+    readable_sources,
+    rlimits_of,
+)
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _ETC = (
@@ -43,16 +48,16 @@ class Landlock:
         return "landlock"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         """Landlock has no say in chmod, chown, utime and xattrs: only another uid has."""
         return "isolated" if self.owns_uid else "degraded"
 
-    def owner(self, site: Site) -> int | None:
+    def owner(self, site: SandboxSpec) -> int | None:
         """Whose the workspace is while the sandbox is open. What the harness writes there has to
         be given to it."""
         return session_uid(site.session_id) if self.owns_uid else None
 
-    def launch(self, site: Site) -> Launch:
+    def launch(self, site: SandboxSpec) -> Launch:
         machine = os.uname().machine
         if machine not in MACHINES:
             raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
@@ -64,7 +69,7 @@ class Landlock:
         if not self.owns_uid:
             _refuse_root()
             _refuse_secrets(site)
-        python = agent_interpreter()
+        python = find_agent_interpreter()
         system = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
         system += [str(python.home)] if python.home else []
         readable = [str(real) for real in readable_sources(site).values()]
@@ -91,7 +96,7 @@ class Landlock:
         )
 
     def _orders(
-        self, site: Site, tmp: Path, shown: tuple[list[str], list[str]], filter_: bytes
+        self, site: SandboxSpec, tmp: Path, shown: tuple[list[str], list[str]], filter_: bytes
     ) -> bytes:
         owner = self.owner(site)
         system, readable = shown
@@ -102,8 +107,8 @@ class Landlock:
             "tmp_bytes": b"%d" % site.limits.tmp_bytes,
             "system": pack(map(os.fsencode, system)),
             "readable": pack(map(os.fsencode, readable)),
-            "hidden": pack(map(os.fsencode, _inside(site, site.hidden))),
-            "protected": pack(map(os.fsencode, _inside(site, site.protected))),
+            "hidden": pack(map(os.fsencode, _paths_in_workspace(site, site.hidden))),
+            "protected": pack(map(os.fsencode, _paths_in_workspace(site, site.protected))),
             "filter": filter_,
         }
         return pack(part for name, value in told.items() for part in (name.encode(), value))
@@ -114,9 +119,9 @@ def _refuse_root() -> None:
         raise SandboxFailed("programs must not run as root behind Landlock alone")
 
 
-def _refuse_secrets(site: Site) -> None:
+def _refuse_secrets(site: SandboxSpec) -> None:
     """The guard looks again; here there are more words for it."""
-    for path in _inside(site, (*site.hidden, *site.protected)):
+    for path in _paths_in_workspace(site, (*site.hidden, *site.protected)):
         if os.path.lexists(site.workspace / path):
             raise SandboxFailed(
                 f"Landlock without a uid of its own cannot keep programs from"
@@ -126,7 +131,7 @@ def _refuse_secrets(site: Site) -> None:
             )
 
 
-def _inside(site: Site, paths: Iterable[Path]) -> list[Path]:
+def _paths_in_workspace(site: SandboxSpec, paths: Iterable[Path]) -> list[Path]:
     """From the workspace. Whether they are there is seen when nothing can come between."""
     root = site.workspace
     named = {root / path for path in paths}

@@ -9,10 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources, rlimits_of
+from mainspring.capabilities.sandbox.backend import (
+    Launch,
+    SandboxSpec,
+    readable_sources,
+    rlimits_of,
+)
 from mainspring.capabilities.sandbox.unsandboxed import bare_agent
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 PROGRAM = "/usr/bin/sandbox-exec"
 _PACKAGE = Path(__file__).parents[2]
@@ -39,10 +44,10 @@ class Seatbelt:
         return "seatbelt"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: Site) -> Launch:
+    def launch(self, site: SandboxSpec) -> Launch:
         if site.network:
             raise SandboxFailed(
                 "an allow-list of hosts is not yet possible on macOS: turn the network off for this"
@@ -71,7 +76,7 @@ class Seatbelt:
         )
 
 
-def profile(site: Site, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
+def profile(site: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
     """What programs of a site may do, in the language of sandbox-exec. Later rules win."""
     mine = [site.workspace, tmp]
     hidden = [site.workspace / path for path in site.hidden]
@@ -80,12 +85,16 @@ def profile(site: Site, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
     readable += readable_sources(site).values()
     lines = [
         *_rules(),
-        _rule("allow", "file-read*", [*_below(readable), *_exactly(map(Path, _READABLE_FILES))]),
-        _rule("allow", "file-write*", _below(mine)),
-        *_denied("file-write*", _below(protected)),
-        *_denied("file-read* file-write*", _below(hidden)),
+        _rule(
+            "allow", "file-read*", [*_subpaths(readable), *_literals(map(Path, _READABLE_FILES))]
+        ),
+        _rule("allow", "file-write*", _subpaths(mine)),
+        *_deny_rules("file-write*", _subpaths(protected)),
+        *_deny_rules("file-read* file-write*", _subpaths(hidden)),
         # Whoever can rename a folder above it can put another in its place.
-        *_denied("file-write-unlink", _exactly(_above(site.workspace, [*hidden, *protected]))),
+        *_deny_rules(
+            "file-write-unlink", _literals(_ancestors(site.workspace, [*hidden, *protected]))
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -103,24 +112,24 @@ def _rule(verdict: str, operations: str, places: Iterable[str]) -> str:
     return f"({verdict} {operations}\n  " + "\n  ".join(places) + ")"
 
 
-def _denied(operations: str, places: list[str]) -> list[str]:
+def _deny_rules(operations: str, places: list[str]) -> list[str]:
     return [_rule("deny", operations, places)] if places else []
 
 
-def _below(paths: Iterable[Path]) -> list[str]:
-    return [f"(subpath {_quoted(path)})" for path in paths]
+def _subpaths(paths: Iterable[Path]) -> list[str]:
+    return [f"(subpath {_quote(path)})" for path in paths]
 
 
-def _exactly(paths: Iterable[Path]) -> list[str]:
-    return [f"(literal {_quoted(path)})" for path in paths]
+def _literals(paths: Iterable[Path]) -> list[str]:
+    return [f"(literal {_quote(path)})" for path in paths]
 
 
-def _above(root: Path, paths: Iterable[Path]) -> list[Path]:
+def _ancestors(root: Path, paths: Iterable[Path]) -> list[Path]:
     above = {folder for path in paths for folder in path.parents if folder.is_relative_to(root)}
     return sorted(above)
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     """
     Raises:
         SandboxFailed: it has a character that a profile cannot be trusted with.

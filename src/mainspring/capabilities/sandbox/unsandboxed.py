@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
+from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, rlimits_of
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 _ROOT = Path(__file__).parents[2]
 _BEGIN = (
@@ -26,10 +26,10 @@ class Unsandboxed:
         return "none"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "none"
 
-    def launch(self, site: Site) -> Launch:
+    def launch(self, site: SandboxSpec) -> Launch:
         if site.network:
             raise SandboxFailed(
                 "an allow-list of hosts cannot be enforced without a sandbox: turn it off"

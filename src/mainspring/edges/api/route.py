@@ -19,12 +19,12 @@ B = TypeVar("B")
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
-class Nothing(Struct, frozen=True, kw_only=True):
+class Empty(Struct, frozen=True, kw_only=True):
     """No query, or no body: what is sent all the same is left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[Q, B]):
+class ApiCall(Generic[Q, B]):
     """A request that was let in, with its parts understood."""
 
     who: Principal
@@ -51,7 +51,7 @@ class Call(Generic[Q, B]):
         return self.path[name]
 
 
-Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+Handler: TypeAlias = Callable[[ApiCall[Any, Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,8 @@ class Route:
     summary: str
     answer: Any = None
     """Type of the JSON that is answered; `None` if it is something else."""
-    query: type[Struct] = Nothing
-    body: Any = Nothing
+    query: type[Struct] = Empty
+    body: Any = Empty
     role: Role = "viewer"
     """The least that may ask."""
     is_open: bool = False

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import backup_acts
@@ -19,7 +19,7 @@ else:
 
 def backup(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Write all that the store holds to a file, while others go on using it.
 
@@ -39,7 +39,7 @@ def restore(
             help="An empty store: a SQLite file or postgresql://... [default: --store]",
         ),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Make an empty store hold what a backup does: all of it or nothing."""
     return partial(backup_acts.restore, name=file, into=into, json=json)
@@ -55,7 +55,7 @@ def migrate(
     check: Annotated[
         bool, typer.Option("--check", help="Only tell; the exit status is 1 if it is behind.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Bring the store's tables to this version of Mainspring. Opening it does so, too."""
     if check and to is not None:

@@ -6,20 +6,25 @@ import msgspec
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.edges.cli.operating import operating
-from mainspring.edges.cli.render import Screen, minute
+from mainspring.edges.cli.operator_access import open_as_operator
+from mainspring.edges.cli.printing import Screen, local_time
 from mainspring.log.records import Records
-from mainspring.service.access.existing_ids import check_exist
-from mainspring.service.access.halts import EVERYBODY, SECONDS, CreateHalt, Halt, Halts
-from mainspring.service.access.named_ids import ids_in
-from mainspring.service.access.tenants import ROOT, Tenants
+from mainspring.service.access.kill_switch import (
+    ALL_TENANTS,
+    HALT_CACHE_SECONDS,
+    CreateHalt,
+    Halt,
+    Halts,
+)
+from mainspring.service.access.request_ids import check_ids_exist, ids_in
+from mainspring.service.access.tenants import ROOT_TENANT, Tenants
 
 
 async def halt(
     settings: Settings, *, scope: tuple[str, str | None], reason: str, json: bool
 ) -> int:
     tenant, agent_id = scope
-    async with operating(settings, is_new=True) as operator:
+    async with open_as_operator(settings, is_new=True) as operator:
         asked = CreateHalt(agent_id=agent_id, reason=reason)
         await _check_exists(operator.records, tenant, asked)
         made = await Halts(operator.records).halt(tenant, operator.of(tenant), asked)
@@ -28,8 +33,8 @@ async def halt(
     if json:
         screen.json(msgspec.json.encode(made))
     else:
-        screen.line(("stopped ", "green"), (_named(made), "bold"))
-        note = f"workers know within {SECONDS:.0f} s"
+        screen.line(("stopped ", "green"), (_scope_text(made), "bold"))
+        note = f"workers know within {HALT_CACHE_SECONDS:.0f} s"
         Screen(settings, stderr=True).whole((note, "dim"))
     return 0
 
@@ -37,16 +42,16 @@ async def halt(
 async def _check_exists(records: Records, tenant: str, asked: CreateHalt) -> None:
     """Raises: NotFound: a halt of what does not exist stops nothing."""
     tenants = Tenants(records)
-    if tenant == ROOT:
+    if tenant == ROOT_TENANT:
         await tenants.ensure_root()
-    if tenant != EVERYBODY:
+    if tenant != ALL_TENANTS:
         await tenants.get(tenant)
-    await check_exist(records, tenant, ids_in(asked, CreateHalt))
+    await check_ids_exist(records, tenant, ids_in(asked, CreateHalt))
 
 
 async def resume(settings: Settings, *, scope: tuple[str, str | None], json: bool) -> int:
     tenant, agent_id = scope
-    async with operating(settings) as operator:
+    async with open_as_operator(settings) as operator:
         try:
             await Halts(operator.records).resume(tenant, operator.of(tenant), agent_id)
         except NotFound as error:
@@ -63,7 +68,7 @@ async def resume(settings: Settings, *, scope: tuple[str, str | None], json: boo
 
 
 async def ls(settings: Settings, *, json: bool) -> int:
-    async with operating(settings) as operator:
+    async with open_as_operator(settings) as operator:
         found = await Halts(operator.records).everything()
     screen = Screen(settings)
     if json:
@@ -77,8 +82,8 @@ async def ls(settings: Settings, *, json: bool) -> int:
         ["STOPPED", "SINCE", "BY", "WHY"],
         [
             [
-                (_named(each), "bold"),
-                (minute(each.created_at), "dim"),
+                (_scope_text(each), "bold"),
+                (local_time(each.created_at), "dim"),
                 (each.created_by, ""),
                 (each.reason, ""),
             ]
@@ -88,7 +93,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
     return 0
 
 
-def _named(halt: Halt) -> str:
-    if halt.tenant_id == EVERYBODY:
+def _scope_text(halt: Halt) -> str:
+    if halt.tenant_id == ALL_TENANTS:
         return "everything"
     return halt.tenant_id if halt.agent_id is None else f"{halt.agent_id} of {halt.tenant_id}"

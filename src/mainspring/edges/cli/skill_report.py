@@ -1,4 +1,4 @@
-"""What a scan of a skill found, as people read it. Deciding is theirs."""
+"""Prints what a scan of a skill found and how skills were used, and asks for consent."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import typer
+from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.render import Screen, byte_size, counted
-from mainspring.runtime.skills.scan import SEVERITIES, Hit, Report, ScannedFile
+from mainspring.edges.cli.printing import Screen, byte_size, dollars, plural
+from mainspring.runtime.skills.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
 from mainspring.runtime.skills.scan_rule import Severity
+from mainspring.runtime.skills.skill_usage import SkillUse, read_skill_usage
+from mainspring.wiring.stores import has_store, open_log
 
-NO_PROOF = "a scan is not a proof: read what it brings before you trust it"
-STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
+NO_PROOF_NOTE = "a scan is not a proof: read what it brings before you trust it"
+SEVERITY_STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
 _MAX_FILES = 30
 _MAX_NOTES = 12
 
@@ -28,7 +31,7 @@ class Consent:
     covers_danger: bool
 
 
-def print_report(screen: Screen, report: Report) -> None:
+def print_report(screen: Screen, report: ScanReport) -> None:
     print_files(screen, report)
     if report.hosts:
         hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
@@ -39,37 +42,41 @@ def print_report(screen: Screen, report: Report) -> None:
         for hit in hits[:most]:
             _print_hit(screen, hit)
         if len(hits) > most:
-            screen.line((f"and {counted(len(hits) - most, 'more note')} (--json has all)", "dim"))
-    screen.whole((summary(report), STYLES[report.severity] if report.severity else "green"))
-    screen.whole((NO_PROOF, "dim"))
+            screen.line((f"and {plural(len(hits) - most, 'more note')} (--json has all)", "dim"))
+    screen.whole(
+        (summary(report), SEVERITY_STYLES[report.severity] if report.severity else "green")
+    )
+    screen.whole((NO_PROOF_NOTE, "dim"))
 
 
-def print_files(screen: Screen, report: Report) -> None:
+def print_files(screen: Screen, report: ScanReport) -> None:
     screen.table(
         ["FILE", "SIZE", "WHAT", "DOES"],
         [
             [
                 (file.path, "bold" if file.is_executable else ""),
                 (byte_size(file.size), "dim"),
-                (_what(file), ""),
-                (_does(report, file), ""),
+                (_file_kind(file), ""),
+                (_file_behaviour(report, file), ""),
             ]
             for file in report.files[:_MAX_FILES]
         ],
     )
     if len(report.files) > _MAX_FILES:
-        screen.line((f"and {counted(len(report.files) - _MAX_FILES, 'more file')}", "dim"))
+        screen.line((f"and {plural(len(report.files) - _MAX_FILES, 'more file')}", "dim"))
 
 
-def summary(report: Report) -> str:
+def summary(report: ScanReport) -> str:
     if report.severity is None:
         return "nothing found"
     found = Counter(hit.severity for hit in report.hits)
-    told = [counted(found[severity], severity) for severity in SEVERITIES if found[severity]]
+    told = [plural(found[severity], severity) for severity in SEVERITIES if found[severity]]
     return ", ".join(told) + (f", and {report.left_off} more" if report.left_off else "")
 
 
-def require_consent(settings: Settings, report: Report, consent: Consent, question: str) -> bool:
+def require_consent(
+    settings: Settings, report: ScanReport, consent: Consent, question: str
+) -> bool:
     """
     Raises:
         InvalidInput: it is dangerous and that was not agreed to, or there is nobody to ask.
@@ -78,10 +85,10 @@ def require_consent(settings: Settings, report: Report, consent: Consent, questi
         refused = InvalidInput("something in it is dangerous: it is not trusted")
         refused.add_note("read it; if you know why it is there, --trust-anyway")
         raise refused
-    return consent.is_given or agreed(settings, question)
+    return consent.is_given or confirm(settings, question)
 
 
-def agreed(settings: Settings, question: str) -> bool:
+def confirm(settings: Settings, question: str) -> bool:
     """
     Raises:
         InvalidInput: there is nobody to ask.
@@ -96,24 +103,69 @@ def agreed(settings: Settings, question: str) -> bool:
     return False
 
 
-def _print_hit(screen: Screen, hit: Hit) -> None:
+def _print_hit(screen: Screen, hit: ScanHit) -> None:
     where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
     more = f" (and {hit.more} more)" if hit.more else ""
     screen.whole(
-        (f"{hit.severity} ", STYLES[hit.severity]), (where, "bold"), (f"  {hit.rule}{more}", "")
+        (f"{hit.severity} ", SEVERITY_STYLES[hit.severity]),
+        (where, "bold"),
+        (f"  {hit.rule}{more}", ""),
     )
     screen.whole((hit.why, ""), indent=2)
     if hit.excerpt:
         screen.line((f"  | {hit.excerpt}", "dim"))
 
 
-def _what(file: ScannedFile) -> str:
+def _file_kind(file: ScannedFile) -> str:
     what = file.language or file.kind
     return f"{what}, executable" if file.is_executable else what
 
 
-def _does(report: Report, file: ScannedFile) -> str:
+def _file_behaviour(report: ScanReport, file: ScannedFile) -> str:
     topics = dict.fromkeys(
         hit.topic for hit in report.hits if hit.file == file.path and hit.severity != "note"
     )
     return ", ".join(topics)
+
+
+class SkillUsageView(Struct, frozen=True, kw_only=True):
+    uses: int
+    by_model: int
+    by_user: int
+    sessions: int
+    succeeded: int
+    failed: int
+    cost_usd: str
+    last: str | None
+
+
+async def read_usage(settings: Settings) -> Mapping[str, SkillUse]:
+    """In all sessions of this store; to look at nothing must not create anything."""
+    if not has_store(settings):
+        return {}
+    async with open_log(settings) as log:
+        return await read_skill_usage(log)
+
+
+def usage_view(use: SkillUse) -> SkillUsageView:
+    return SkillUsageView(
+        uses=use.uses,
+        by_model=use.by_model,
+        by_user=use.by_user,
+        sessions=use.sessions,
+        succeeded=use.succeeded,
+        failed=use.failed,
+        cost_usd=str(use.cost_usd),
+        last=None if use.last is None else use.last.isoformat(),
+    )
+
+
+def usage_text(use: SkillUse) -> str:
+    if use.last is None:
+        return "never used"
+    times, sessions = plural(use.uses, "time"), plural(use.sessions, "session")
+    return (
+        f"used {times} in {sessions}, {use.by_user} of them by a user;"
+        f" {use.succeeded} went well, {use.failed} did not; {dollars(use.cost_usd)};"
+        f" last on {use.last.date().isoformat()}"
+    )

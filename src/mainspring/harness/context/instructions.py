@@ -13,32 +13,35 @@ from pathlib import PurePosixPath
 from xml.sax.saxutils import quoteattr
 
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.context.frontmatter import read_head
-from mainspring.harness.context.globs import is_match
-from mainspring.harness.context.instruction_heads import ALWAYS, Terms, read_terms
-from mainspring.harness.context.instruction_limits import Limits, cut_point
-from mainspring.harness.context.instruction_places import (
-    Candidate,
-    Candidates,
-    Files,
-    Oddity,
-    Places,
+from mainspring.harness.context.frontmatter import read_frontmatter
+from mainspring.harness.context.instruction_files import (
+    CandidateFinder,
+    InstructionCandidate,
+    InstructionFiles,
+    InstructionIssue,
+    InstructionRoots,
     Scope,
 )
-from mainspring.harness.context.markdown import (
+from mainspring.harness.context.instruction_parsing import (
+    ALWAYS,
+    InstructionLimits,
+    RuleConditions,
+    cut_point,
     file_references,
     import_mentions,
     is_only_imports,
     line_of,
+    read_conditions,
     without_comments,
 )
+from mainspring.harness.context.rule_globs import matches_glob
 
 __all__ = [
-    "Files",
+    "InstructionFiles",
+    "InstructionIssue",
+    "InstructionLimits",
+    "InstructionRoots",
     "Instructions",
-    "Limits",
-    "Oddity",
-    "Places",
     "ScopedRule",
     "Section",
     "load",
@@ -52,7 +55,7 @@ MAX_IMPORT_DEPTH = 4
 _MAX_FILE_BYTES = 4_000_000
 _PUNCTUATION = ".,;:!?)]}>'\"*_"
 """What may follow a mention in a sentence."""
-_LOST = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 _PACKAGE = re.compile(
     r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)(?:[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*)?"
 )
@@ -82,30 +85,35 @@ class Instructions:
     sections: tuple[Section, ...] = ()
     """The most general first, the closest last."""
     scoped: tuple[ScopedRule, ...] = ()
-    oddities: tuple[Oddity, ...] = ()
+    oddities: tuple[InstructionIssue, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         return tuple(str(oddity) for oddity in self.oddities if not oddity.is_note)
 
 
-def load(files: Files, places: Places, limits: Limits | None = None) -> Instructions:
+def load(
+    files: InstructionFiles, places: InstructionRoots, limits: InstructionLimits | None = None
+) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader(files, places.followed(files), limits or Limits())
+    reader = _Reader(files, places.followed(files), limits or InstructionLimits())
     if not reader.places.cwd.is_relative_to(reader.places.project):
         outside = "the working folder is outside the project: only the root of this is read"
-        reader.tell(Oddity(file=".", what=outside))
+        reader.tell(InstructionIssue(file=".", what=outside))
     return reader.instructions(reader.candidates.from_start())
 
 
 def load_nested(
-    files: Files, places: Places, path: PurePosixPath, limits: Limits | None = None
+    files: InstructionFiles,
+    places: InstructionRoots,
+    path: PurePosixPath,
+    limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds only below the cwd, because a file there was read.
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader(files, places.followed(files), limits or Limits())
+    reader = _Reader(files, places.followed(files), limits or InstructionLimits())
     folders = reader.places.below_cwd(files.real(reader.places.cwd / path))
     return reader.instructions(reader.candidates.of_folders(folders))
 
@@ -119,7 +127,7 @@ def rules_for(instructions: Instructions, paths: Iterable[str]) -> tuple[ScopedR
 def _is_for(rule: ScopedRule, path: str) -> bool:
     prefix = f"{rule.folder}/" if rule.folder else ""
     inside = path.removeprefix(prefix)
-    return path.startswith(prefix) and any(is_match(glob, inside) for glob in rule.globs)
+    return path.startswith(prefix) and any(matches_glob(glob, inside) for glob in rule.globs)
 
 
 def render(instructions: Instructions) -> str:
@@ -149,32 +157,32 @@ class _Document:
     text: str
     written: str
     """With its comments and its head: the lines are as people see them."""
-    candidate: Candidate
-    terms: Terms = ALWAYS
+    candidate: InstructionCandidate
+    terms: RuleConditions = ALWAYS
 
 
 @dataclass(slots=True)
 class _Reader:
-    files: Files
-    places: Places
+    files: InstructionFiles
+    places: InstructionRoots
     """With every link followed."""
-    limits: Limits
+    limits: InstructionLimits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
-    oddities: list[Oddity] = field(default_factory=list[Oddity])
+    oddities: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
     own: dict[PurePosixPath, _Document] = field(default_factory=dict[PurePosixPath, _Document])
     """Files that are instructions by their name; an import of one adds nothing."""
     imported: set[PurePosixPath] = field(default_factory=set[PurePosixPath])
 
     @property
-    def candidates(self) -> Candidates:
-        return Candidates(self.files, self.places, self.tell)
+    def candidates(self) -> CandidateFinder:
+        return CandidateFinder(self.files, self.places, self.tell)
 
-    def tell(self, oddity: Oddity) -> None:
+    def tell(self, oddity: InstructionIssue) -> None:
         if oddity not in self.oddities:
             self.oddities.append(oddity)
 
-    def instructions(self, candidates: Iterable[Candidate]) -> Instructions:
+    def instructions(self, candidates: Iterable[InstructionCandidate]) -> Instructions:
         for candidate in candidates:
             document = self._open(candidate.path, candidate)
             if document is not None:
@@ -203,7 +211,7 @@ class _Reader:
     def _open(
         self,
         path: PurePosixPath,
-        candidate: Candidate,
+        candidate: InstructionCandidate,
         refuse: Callable[[str], None] | None = None,
     ) -> _Document | None:
         real = self.files.real(path)
@@ -221,10 +229,10 @@ class _Reader:
             return refuse("is not text: not read")
         text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
         source = self.places.shown(real)
-        if _LOST in text and _LOST.encode() not in content:
-            line = text.partition(_LOST)[0].count("\n") + 1
+        if _REPLACEMENT_CHARACTER in text and _REPLACEMENT_CHARACTER.encode() not in content:
+            line = text.partition(_REPLACEMENT_CHARACTER)[0].count("\n") + 1
             what = "is not UTF-8: what cannot be read is left out"
-            self.tell(Oddity(file=source, line=line, what=what, fix="save it as UTF-8"))
+            self.tell(InstructionIssue(file=source, line=line, what=what, fix="save it as UTF-8"))
         return _Document(real, source, without_comments(text).strip(), text, candidate)
 
     def _with_terms(self, document: _Document) -> _Document:
@@ -232,19 +240,21 @@ class _Reader:
         kind, file = document.candidate.kind, document.source
         if kind == "plain":
             return document
-        head = read_head(document.text)
+        head = read_frontmatter(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
         for odd in head.oddities if kind != "cursor" else ():  # Cursor's heads are not quite YAML
-            self.tell(Oddity(file=file, line=odd.line, what=odd.what, fix=odd.fix))
+            self.tell(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
-            terms = read_terms(kind, head.fields, document.candidate.path.stem)
+            terms = read_conditions(kind, head.fields, document.candidate.path.stem)
         except InvalidInput as error:
             terms = ALWAYS  # better a rule too often than never
-            self.tell(Oddity(file=file, line=line, what=f"is read for all files: {error}"))
+            self.tell(
+                InstructionIssue(file=file, line=line, what=f"is read for all files: {error}")
+            )
         if terms.note is not None:
-            self.tell(Oddity(file=file, line=line, what=terms.note, is_note=True))
+            self.tell(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
         text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
         return replace(document, text=text.strip(), terms=terms)
 
@@ -345,14 +355,16 @@ class _Reader:
         return None
 
     def _tell_about(self, file: str, what: str, fix: str | None = None) -> None:
-        self.tell(Oddity(file=file, what=what, fix=fix))
+        self.tell(InstructionIssue(file=file, what=what, fix=fix))
 
     def _tell_of(
         self, document: _Document, spelling: str, what: str, fix: str | None = None
     ) -> None:
         line = line_of(document.written, spelling)
         spelling = spelling.rstrip(_PUNCTUATION) if spelling.startswith("@") else spelling
-        self.tell(Oddity(file=document.source, line=line, what=f"{spelling} {what}", fix=fix))
+        self.tell(
+            InstructionIssue(file=document.source, line=line, what=f"{spelling} {what}", fix=fix)
+        )
 
     def _within_budget(self) -> tuple[Section, ...]:
         """When all is too much, the closest files stay whole; but none displaces a wider scope."""

@@ -12,27 +12,21 @@ from mainspring.core import facts as fact
 from mainspring.core import ids
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import (
-    ContextCompacted,
-    ModelRequestEnded,
-    ModelRequestStarted,
-    Usage,
-)
+from mainspring.core.events import ContextCompacted, ModelRequestEnded, ModelRequestStarted, Usage
 from mainspring.core.model import Reply, Request, User
-from mainspring.harness.context.digest import EARLIER, FULL, digest
-from mainspring.harness.context.layers import Sheet
-from mainspring.harness.context.stretches import stretches
-from mainspring.harness.desk import Desk
-from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.reasons import Ended
-from mainspring.harness.tiers import reserve
+from mainspring.harness.context.compaction_layers import CompactionInput, removable_ranges
+from mainspring.harness.context.conversation_digest import DIGEST_HEADING, FULL, digest
+from mainspring.harness.nested_budgets import reserve
+from mainspring.harness.run_inbox import until_interrupted
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.thread_context import ThreadContext
 
 PURPOSE = "summary"
 FAILURES_IN_A_ROW = 3
 _OUTPUT_TOKENS = 4_000
 _MIN_GAIN_SHARE = 12
 """A summary is asked for if it can free one part in so many of the window."""
-_LEAST_WANTED = 1_000
+_MIN_OUTPUT_TOKENS = 1_000
 """Bytes: of less, no summary is made even if somebody asks for one."""
 _TASK = """\
 You write the summary that replaces the older part of a conversation between a user and an agent.
@@ -44,31 +38,31 @@ followed. The rules and words below stay in front of the agent in full; do not r
 them, and write nothing that contradicts them."""
 
 
-def old_stretches(sheet: Sheet) -> list[range]:
+def old_ranges(sheet: CompactionInput) -> list[range]:
     """What there is to summarize."""
-    return stretches(0, sheet.upto, sheet.kept)
+    return removable_ranges(0, sheet.upto, sheet.kept)
 
 
-def old_bytes(sheet: Sheet) -> int:
-    return sum(sum(sheet.sizes[part.start : part.stop]) for part in old_stretches(sheet))
+def old_bytes(sheet: CompactionInput) -> int:
+    return sum(sum(sheet.sizes[part.start : part.stop]) for part in old_ranges(sheet))
 
 
-def is_worth_it(desk: Desk, sheet: Sheet, *, is_wanted: bool = False) -> bool:
+def is_worth_it(desk: ThreadContext, sheet: CompactionInput, *, is_wanted: bool = False) -> bool:
     """Whether enough could be freed, and the last attempts did not all fail."""
     if is_wanted:
-        return old_bytes(sheet) >= _LEAST_WANTED
+        return old_bytes(sheet) >= _MIN_OUTPUT_TOKENS
     least = desk.facts.window * desk.facts.bytes_per_token / _MIN_GAIN_SHARE
     return old_bytes(sheet) >= least and desk.thread.summary_failures < FAILURES_IN_A_ROW
 
 
 async def summarize(
-    desk: Desk, sheet: Sheet, *, keep: str | None = None
+    desk: ThreadContext, sheet: CompactionInput, *, keep: str | None = None
 ) -> list[ContextCompacted] | None:
     """Overlays that put one summary in the place of all that is old; `None` if interrupted.
 
     `keep` is what the user wants to find in it.
     """
-    parts = old_stretches(sheet)
+    parts = old_ranges(sheet)
     request = _request(desk, sheet, parts, keep)
     tokens = int(len(str(request).encode()) / desk.facts.bytes_per_token) + 1
     reserved = reserve(
@@ -83,7 +77,7 @@ async def summarize(
         return []
     await desk.commit()
     answer = await _answer(desk, request)
-    said = _said(answer)
+    said = _reply_text(answer)
     if said is not None and len(said.encode()) > old_bytes(sheet) // 2:
         said = None
     cost = _note_end(desk, noted, answer, is_error=said is None)
@@ -93,14 +87,16 @@ async def summarize(
     overlays: list[ContextCompacted] = []
     for index, part in enumerate(parts):
         first, last = sheet.span(part)
-        summary = None if index else f"{EARLIER}{said}"
+        summary = None if index else f"{DIGEST_HEADING}{said}"
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )
     return overlays
 
 
-def _request(desk: Desk, sheet: Sheet, parts: Sequence[range], keep: str | None) -> Request:
+def _request(
+    desk: ThreadContext, sheet: CompactionInput, parts: Sequence[range], keep: str | None
+) -> Request:
     pinned = plain_text(tuple(sheet.transcript.pins.blocks()))
     task = f"{_TASK}\nThe user asks you to keep above all: {keep}" if keep else _TASK
     system = (*desk.prefix.system, f"{task}\n\n<pinned>\n{pinned}\n</pinned>")
@@ -117,7 +113,7 @@ def _request(desk: Desk, sheet: Sheet, parts: Sequence[range], keep: str | None)
     )
 
 
-def _material(sheet: Sheet, parts: Sequence[range], max_bytes: int) -> str:
+def _material(sheet: CompactionInput, parts: Sequence[range], max_bytes: int) -> str:
     """All that is old, told as fully as there is room for."""
     messages = [sheet.transcript.messages[index] for part in parts for index in part]
     detail = FULL
@@ -132,7 +128,7 @@ def _material(sheet: Sheet, parts: Sequence[range], max_bytes: int) -> str:
 
 
 def _note_start(
-    desk: Desk, request: Request, tokens: int, reserved: Decimal
+    desk: ThreadContext, request: Request, tokens: int, reserved: Decimal
 ) -> tuple[ModelRequestEnded, fact.BudgetSettled]:
     """Metered like any call, beside the conversation. Returns how it ends if all fails."""
     reservation_id = desk.new_id(ids.RESERVATION)
@@ -162,7 +158,7 @@ def _note_start(
 
 
 def _note_end(
-    desk: Desk,
+    desk: ThreadContext,
     noted: tuple[ModelRequestEnded, fact.BudgetSettled],
     answer: Reply | ProviderFailed | None,
     *,
@@ -189,14 +185,14 @@ def _note_end(
     return Decimal(settled.cost_usd)
 
 
-def _said(answer: Reply | ProviderFailed | None) -> str | None:
+def _reply_text(answer: Reply | ProviderFailed | None) -> str | None:
     if not isinstance(answer, Reply) or answer.reason == "refusal":
         return None
     text = "\n".join(part.text for part in answer.content if isinstance(part, TextBlock))
     return text.strip() or None
 
 
-async def _answer(desk: Desk, request: Request) -> Reply | ProviderFailed | None:
+async def _answer(desk: ThreadContext, request: Request) -> Reply | ProviderFailed | None:
     """None: the user interrupted."""
     answer: Reply | ProviderFailed | None = None
 

@@ -1,12 +1,11 @@
-"""What the PostgreSQL store asks of the database. Plain functions over a connection.
-
-Each is one statement, and so one transaction and one round trip, except `delete`; a refusal costs
-a second one, to find out why.
+"""What the PostgreSQL store asks of the database, the words of its text index among it. Plain
+functions over a connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, LiteralString, TypeAlias
 
 from mainspring.core.errors import (
@@ -18,28 +17,65 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
-from mainspring.log.columns import inbox_item, session_row
 from mainspring.log.postgres import statements as sql
 from mainspring.log.postgres.connect import Connection
-from mainspring.log.postgres.words import folded, snippet, storable
+from mainspring.log.sql_rows import inbox_item, session_row
 from mainspring.log.store import (
     Append,
-    Hit,
+    EventRange,
     InboxItem,
+    IndexedText,
     Lease,
     Row,
+    SearchHit,
     SessionRow,
-    Span,
-    Text,
 )
 
-Found: TypeAlias = list[tuple[Any, ...]]
+MAX_CHARACTERS = 100_000
+"""Of one event; a tsvector holds a megabyte. More than this is a blob, with a preview here."""
+
+_SNIPPET_WORDS = 24
+_BEFORE = 8
+
+
+def normalize_words(text: str) -> str:
+    """Lower-case words without accents, one space between."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    kept = (each for each in plain if not unicodedata.combining(each))
+    return " ".join("".join(each if each.isalnum() else " " for each in kept).split())
+
+
+def indexable_text(text: str) -> str:
+    """What PostgreSQL can keep of a text: all but NUL."""
+    return text[:MAX_CHARACTERS].replace("\0", " ")
+
+
+def snippet(text: str, words: Sequence[str]) -> str:
+    """The words around the first of `words`, with an ellipsis where text was left out."""
+    pieces = text.split()
+    wanted = {part for word in words for part in normalize_words(word).split()}
+    at = next(_matching_words(pieces, wanted), 0)
+    begin = max(0, min(at - _BEFORE, len(pieces) - _SNIPPET_WORDS))
+    end = begin + _SNIPPET_WORDS
+    shown = " ".join(pieces[begin:end])
+    return f"{'…' if begin else ''}{shown}{'…' if end < len(pieces) else ''}"
+
+
+def _matching_words(pieces: Sequence[str], wanted: set[str]) -> Iterator[int]:
+    return (
+        at
+        for at, piece in enumerate(pieces)
+        if not wanted.isdisjoint(normalize_words(piece).split())
+    )
+
+
+ResultRows: TypeAlias = list[tuple[Any, ...]]
 _ROW_FIELDS = len(Row._fields)
 
 
 async def ask(
     db: Connection, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any]
-) -> Found:
+) -> ResultRows:
     answer = await db.asking.execute(statement, values, prepare=True, binary=True)
     return await answer.fetchall()
 
@@ -178,7 +214,7 @@ async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | Sessio
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
-async def read(db: Connection, span: Span) -> list[Row]:
+async def read(db: Connection, span: EventRange) -> list[Row]:
     values: dict[str, Any] = {
         "session_id": span.session_id,
         "after": span.after,
@@ -305,8 +341,10 @@ async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[
     return [(each[0], Row._make(each[1:])) for each in found]
 
 
-async def index(db: Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
-    kept = [storable(each.text) for each in texts]
+async def index(
+    db: Connection, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+) -> None:
+    kept = [indexable_text(each.text) for each in texts]
     await db.asking.execute(
         sql.INDEX,
         {
@@ -315,22 +353,22 @@ async def index(db: Connection, texts: Sequence[Text], upto: Sequence[tuple[str,
             "ids": [each.session_id for each in texts],
             "seqs": [each.seq for each in texts],
             "texts": kept,
-            "folded": [folded(text) for text in kept],
+            "folded": [normalize_words(text) for text in kept],
         },
         prepare=True,
     )
 
 
 async def search(
-    db: Connection, words: Sequence[str], spans: Sequence[Span], limit: int
-) -> list[Hit]:
+    db: Connection, words: Sequence[str], spans: Sequence[EventRange], limit: int
+) -> list[SearchHit]:
     for span in spans:
         await _key_of(db, span.session_id)
     found = await ask(
         db,
         sql.SEARCH,
         {
-            "words": [folded(word) for word in words],
+            "words": [normalize_words(word) for word in words],
             "everywhere": not spans,
             "ids": [span.session_id for span in spans],
             "afters": [span.after for span in spans],
@@ -339,6 +377,6 @@ async def search(
         },
     )
     return [
-        Hit(session_id=session_id, seq=seq, snippet=snippet(text, words))
+        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, words))
         for session_id, seq, text in found
     ]

@@ -18,15 +18,8 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
-from mainspring.log.columns import inbox_item, session_row
-from mainspring.log.store import (
-    Append,
-    InboxItem,
-    Lease,
-    Row,
-    SessionRow,
-    Span,
-)
+from mainspring.log.sql_rows import inbox_item, session_row
+from mainspring.log.store import Append, EventRange, InboxItem, Lease, Row, SessionRow
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
@@ -216,7 +209,7 @@ def _refusal(db: sqlite3.Connection, append: Append) -> Fenced | Conflict | Sess
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
-def read(db: sqlite3.Connection, span: Span) -> list[Row]:
+def read(db: sqlite3.Connection, span: EventRange) -> list[Row]:
     found = db.execute("select key from session where id = ?", (span.session_id,)).fetchone()
     if found is None:
         return []

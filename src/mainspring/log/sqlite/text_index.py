@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.log.sqlite.queries import SEQ_BITS, key_of
-from mainspring.log.store import Hit, Row, Span, Text
+from mainspring.log.store import EventRange, IndexedText, Row, SearchHit
 
 
 def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
@@ -21,7 +21,9 @@ def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> lis
     return [(each[0], Row._make(each[1:])) for each in found]
 
 
-def index(db: sqlite3.Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+def index(
+    db: sqlite3.Connection, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+) -> None:
     keys = {session_id: key_of(db, session_id) for session_id, _ in upto}
     # another process may have indexed the same events meanwhile: replacing is idempotent
     db.executemany(
@@ -35,8 +37,8 @@ def index(db: sqlite3.Connection, texts: Sequence[Text], upto: Sequence[tuple[st
 
 
 def search(
-    db: sqlite3.Connection, words: Sequence[str], spans: Sequence[Span], limit: int
-) -> list[Hit]:
+    db: sqlite3.Connection, words: Sequence[str], spans: Sequence[EventRange], limit: int
+) -> list[SearchHit]:
     where = ["words match ?"]
     values: list[Any] = [" ".join('"' + word.replace('"', '""') + '"' for word in words)]
     ranges: list[str] = []
@@ -54,7 +56,7 @@ def search(
         ") found join session s on s.key = found.id >> 32 order by found.rank",
         [*values, limit],
     )
-    return [Hit(session_id=each[0], seq=each[1], snippet=each[2]) for each in found]
+    return [SearchHit(session_id=each[0], seq=each[1], snippet=each[2]) for each in found]
 
 
 def forget(db: sqlite3.Connection) -> None:

@@ -8,34 +8,40 @@ from datetime import datetime
 
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
-from mainspring.runtime.import_sessions.source import (
-    CallResult,
-    Compaction,
-    Prompt,
-    Reply,
-    SourceSession,
-    SourceThread,
-)
-from mainspring.runtime.import_sessions.values import (
+from mainspring.runtime.import_sessions.foreign_json import (
     image,
     image_at,
     integer,
     mapping,
-    moment,
     reply_part,
     sequence,
     string,
     text_block,
+    timestamp,
+)
+from mainspring.runtime.import_sessions.source_session import (
+    SourceCallResult,
+    SourceCompaction,
+    SourcePrompt,
+    SourceReply,
+    SourceSession,
+    SourceThread,
 )
 
 _COMMAND = re.compile(r"<command-name>/?([^<]*)</command-name>")
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
-_BY_THE_TOOL = ("<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat:")
+_TOOL_TEXT_PREFIXES = (
+    "<local-command-",
+    "<bash-",
+    "<task-notification>",
+    "<system-reminder>",
+    "Caveat:",
+)
 _SYNTHETIC = "<synthetic>"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ClaudeCodeEntry:
     number: int
     uuid: str
     parent: str | None
@@ -59,7 +65,7 @@ class Entry:
 
     @property
     def time(self) -> datetime | None:
-        return moment(self.value.get("timestamp"))
+        return timestamp(self.value.get("timestamp"))
 
     @property
     def blocks(self) -> list[dict[str, object]]:
@@ -69,16 +75,16 @@ class Entry:
         return [mapping(each) for each in sequence(content)]
 
 
-def result_ids(entry: Entry) -> set[str]:
+def result_ids(entry: ClaudeCodeEntry) -> set[str]:
     """Ids of the calls whose results an entry has."""
     if entry.type != "user":
         return set()
     return {string(b.get("tool_use_id")) for b in entry.blocks if b.get("type") == "tool_result"}
 
 
-def conversation(entries: list[Entry], session: SourceSession) -> SourceThread:
+def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> SourceThread:
     thread = SourceThread()
-    replies: dict[str, Reply] = {}
+    replies: dict[str, SourceReply] = {}
     for entry in entries:
         match entry.type:
             case "assistant":
@@ -91,7 +97,10 @@ def conversation(entries: list[Entry], session: SourceSession) -> SourceThread:
 
 
 def _add_reply(
-    thread: SourceThread, replies: dict[str, Reply], entry: Entry, session: SourceSession
+    thread: SourceThread,
+    replies: dict[str, SourceReply],
+    entry: ClaudeCodeEntry,
+    session: SourceSession,
 ) -> None:
     message = entry.message
     model = string(message.get("model"))
@@ -100,16 +109,16 @@ def _add_reply(
         return
     reply = replies.get(entry.message_id)
     if reply is None:
-        reply = replies[entry.message_id] = Reply(id=entry.message_id, time=entry.time)
+        reply = replies[entry.message_id] = SourceReply(id=entry.message_id, time=entry.time)
         thread.items.append(reply)
     reply.model = model or reply.model
     reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
-    reply.usage = _largest(reply.usage, mapping(message.get("usage")))
+    reply.usage = _max_usage(reply.usage, mapping(message.get("usage")))
     for block in entry.blocks:
         reply.parts += reply_part(block, call_type="tool_use", input_key="input")
 
 
-def _largest(usage: Usage, counted: dict[str, object]) -> Usage:
+def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
     """Each line of a reply repeats its usage; the last one has all the output."""
     return Usage(
         input_tokens=max(usage.input_tokens, integer(counted.get("input_tokens"))),
@@ -123,12 +132,12 @@ def _largest(usage: Usage, counted: dict[str, object]) -> Usage:
     )
 
 
-def _add_user(thread: SourceThread, entry: Entry, session: SourceSession) -> None:
+def _add_user(thread: SourceThread, entry: ClaudeCodeEntry, session: SourceSession) -> None:
     content: tuple[Block, ...] = ()
     for block in entry.blocks:
         if block.get("type") == "tool_result":
             call_id = string(block.get("tool_use_id"))
-            result = CallResult(
+            result = SourceCallResult(
                 id=f"{entry.uuid}:{call_id}",
                 time=entry.time,
                 content=_content(block.get("content")),
@@ -140,21 +149,23 @@ def _add_user(thread: SourceThread, entry: Entry, session: SourceSession) -> Non
     if not content:
         return
     if entry.value.get("isCompactSummary") is True:
-        thread.items.append(Compaction(id=entry.uuid, time=entry.time, summary=plain_text(content)))
+        thread.items.append(
+            SourceCompaction(id=entry.uuid, time=entry.time, summary=plain_text(content))
+        )
     elif entry.value.get("isVisibleInTranscriptOnly") is True:
         session.left_out["shown to the user only"] += 1
     else:
         thread.items.append(_prompt(entry, content))
 
 
-def _prompt(entry: Entry, content: tuple[Block, ...]) -> Prompt:
+def _prompt(entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
     text = plain_text(content)
     if command := _COMMAND.search(text):
         given = _COMMAND_ARGUMENTS.search(text)
         content = text_block(f"/{command[1]} {given[1] if given else ''}".strip())
         text = ""
-    is_tool = entry.value.get("isMeta") is True or text.startswith(_BY_THE_TOOL)
-    return Prompt(id=entry.uuid, time=entry.time, content=content, is_person=not is_tool)
+    is_tool = entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
+    return SourcePrompt(id=entry.uuid, time=entry.time, content=content, is_person=not is_tool)
 
 
 def _content(value: object) -> tuple[Block, ...]:

@@ -12,10 +12,10 @@ import jwt
 import msgspec
 
 from mainspring.core.errors import Forbidden, Unauthenticated
-from mainspring.service.access.issuers import Issuer, check_issuers
+from mainspring.service.access.oidc_issuers import OidcIssuer, check_issuers
 from mainspring.service.access.principal import ROLES, Principal, Role
 
-Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
+FetchBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """What stands at an address. Raises whatever it does when it cannot tell."""
 
 MAX_TOKEN = 16_384
@@ -31,10 +31,12 @@ _MAX_JWKS = 1_000_000
 _LOG = logging.getLogger("mainspring.oidc")
 
 
-class KeySet:
+class IssuerKeySet:
     """The public keys of one issuer, fetched when they are needed."""
 
-    def __init__(self, issuer: Issuer, fetch: Fetch, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, issuer: OidcIssuer, fetch: FetchBytes, monotonic: Callable[[], float]
+    ) -> None:
         self._issuer = issuer
         self._fetch = fetch
         self._monotonic = monotonic
@@ -69,7 +71,7 @@ class KeySet:
             self._tried = asked
             try:
                 with anyio.fail_after(_FETCH_SECONDS):
-                    keys = _read(await self._fetch(self._issuer.jwks_url))
+                    keys = _parse_jwks(await self._fetch(self._issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
                 _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
                 return
@@ -81,15 +83,15 @@ class IssuedTokens:
 
     def __init__(
         self,
-        issuers: tuple[Issuer, ...],
-        fetch: Fetch,
+        issuers: tuple[OidcIssuer, ...],
+        fetch: FetchBytes,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises: InvalidInput."""
         check_issuers(issuers)
         self._issuers = {each.issuer: each for each in issuers}
-        self._keys = {each.issuer: KeySet(each, fetch, monotonic) for each in issuers}
+        self._keys = {each.issuer: IssuerKeySet(each, fetch, monotonic) for each in issuers}
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith("eyJ") and secret.count(".") == 2
@@ -113,7 +115,7 @@ class IssuedTokens:
             raise Unauthenticated(f"the token does not hold: {error}") from None
         return _principal(issuer, claims)
 
-    def _read(self, token: str) -> tuple[Issuer, str | None, str]:
+    def _read(self, token: str) -> tuple[OidcIssuer, str | None, str]:
         """Which keys to try it with; nothing of it is believed yet."""
         if len(token) > MAX_TOKEN or not token.isascii():
             raise Unauthenticated("the token does not hold: it is too long, or no token")
@@ -131,7 +133,7 @@ class IssuedTokens:
         return issuer, kid if isinstance(kid, str) else None, str(algorithm)
 
 
-def _read(raw: bytes) -> Mapping[str, jwt.PyJWK]:
+def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     if len(raw) > _MAX_JWKS:
         raise ValueError("too large")
     found = msgspec.json.decode(raw, type=dict[str, Any])
@@ -146,7 +148,7 @@ def _read(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     return keys
 
 
-def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
+def _principal(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
     subject = str(claims["sub"])[:256]
     name = str(_claim(claims, issuer.name_claim) or subject)[:256]
     return Principal(
@@ -158,7 +160,7 @@ def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
     )
 
 
-def _tenant(issuer: Issuer, claims: Mapping[str, Any]) -> str:
+def _tenant(issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
     if issuer.tenant is not None:
         return issuer.tenant
     said = _texts(_claim(claims, issuer.tenant_claim or ""))
@@ -168,7 +170,7 @@ def _tenant(issuer: Issuer, claims: Mapping[str, Any]) -> str:
     return meant.pop()
 
 
-def _role(issuer: Issuer, claims: Mapping[str, Any]) -> Role:
+def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
     said = _texts(_claim(claims, issuer.role_claim))
     meant = [issuer.roles[each] for each in said if each in issuer.roles]
     if not meant:

@@ -17,13 +17,13 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import (
-    AlreadyThere,
+    AlreadyExists,
     InvalidInput,
     MainspringError,
     NotFound,
     SessionExists,
     SessionNotFound,
-    Stale,
+    StaleVersion,
 )
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
@@ -32,38 +32,51 @@ from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
-from mainspring.service.describing.environments import Environment
-from mainspring.service.keeping.drawer import Drawer
-from mainspring.service.keeping.metadata import Metadata
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.keeping.sweeping import sweep
-from mainspring.service.sessions.agent import (
+from mainspring.service.resources.environments import Environment
+from mainspring.service.sessions.dependencies import SessionDependencies
+from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
+from mainspring.service.sessions.event_params import InitialEvents
+from mainspring.service.sessions.resource_types import (
+    ResourcesParams,
+    attach_resource,
+    check_resources,
+)
+from mainspring.service.sessions.session_agent import (
     AgentChoice,
     AgentWithOverrides,
-    chosen_id,
-    snapshot,
+    agent_id_of,
+    snapshot_agent,
 )
-from mainspring.service.sessions.change import UpdateSession, changed, check_budgetable, told
-from mainspring.service.sessions.digest import Digests
-from mainspring.service.sessions.listing import ListSessions, SessionList, TwoWayPage
-from mainspring.service.sessions.mounted import ResourcesAsked, attached, check_together
-from mainspring.service.sessions.premises import Premises
-from mainspring.service.sessions.record import (
+from mainspring.service.sessions.session_digest import Digests
+from mainspring.service.sessions.session_listing import ListSessions, SessionList, TwoWayPage
+from mainspring.service.sessions.session_record import (
     ACCEPTED_KIND,
     KIND,
-    Budget,
-    Maker,
+    ListCostBudget,
+    SessionCreator,
     SessionRecord,
     Title,
-    tabs,
+    index_columns,
 )
-from mainspring.service.sessions.sending_content import prepared, sparing
-from mainspring.service.sessions.sending_params import InitialEvents
-from mainspring.service.sessions.spelling import spelled_out
-from mainspring.service.sessions.view import SessionObject, Standing, cents, view
+from mainspring.service.sessions.session_update import (
+    UpdateSession,
+    apply_update,
+    check_models_priced,
+    session_updated_event,
+)
+from mainspring.service.sessions.session_view import (
+    LoadedSession,
+    SessionObject,
+    cents,
+    session_object,
+)
+from mainspring.service.sessions.spelling import expand_skill_command
+from mainspring.service.storage.metadata import Metadata
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Repository, delete_children
 
 MAX_VAULTS = 50
-_WORK = frozenset(
+_WAKING_TYPES = frozenset(
     {
         "user.message",
         "user.tool_confirmation",
@@ -75,7 +88,7 @@ _WORK = frozenset(
 """What a session runs for, once it was sent."""
 
 
-def id_of(tenant: str, key: str) -> str:
+def keyed_session_id(tenant: str, key: str) -> str:
     """The session that a tenant has asked for under a key."""
     return ids.stable_id(ids.SESSION, tenant, key)
 
@@ -83,10 +96,10 @@ def id_of(tenant: str, key: str) -> str:
 class CreateSession(Struct, frozen=True, kw_only=True):
     agent: AgentChoice
     environment_id: EnvironmentId
-    budget: Budget | None = None
+    budget: ListCostBudget | None = None
     initial_events: InitialEvents = ()
     metadata: Metadata | None = None
-    resources: ResourcesAsked = ()
+    resources: ResourcesParams = ()
     title: Title | None = None
     vault_ids: tuple[VaultId, ...] = ()
 
@@ -102,7 +115,7 @@ class Sessions:
     def __init__(
         self,
         log: SessionLog,
-        premises: Premises,
+        premises: SessionDependencies,
         *,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
@@ -110,7 +123,7 @@ class Sessions:
         records = log.store.records
         self.log = log
         self.premises = premises
-        self.drawer = Drawer(records, KIND, SessionRecord, tabs=tabs, clock=clock)
+        self.drawer = Repository(records, KIND, SessionRecord, tabs=index_columns, clock=clock)
         self.digests = Digests(log)
         self.clock = clock
         self.new_id = new_id
@@ -133,23 +146,23 @@ class Sessions:
         record = replace(
             await self.new_record(who, asked), deployment_id=deployment_id, origin=origin
         )
-        around = sparing(self.premises.around)
+        around = with_shared_file_limit(self.premises.around)
         first = [
-            await prepared(around, who.tenant, each, where=f"initial_events[{index}]")
+            await to_payload(around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
         ]
         record = await self._begun(who, record, key)
         for index, payload in enumerate(first):
             client_id = None if key is None else f"{key}.{index}"
-            said = await spelled_out(self.premises, who.tenant, record, payload)
+            said = await expand_skill_command(self.premises, who.tenant, record, payload)
             await self.log.submit(record.id, said, sender=who.sender, client_id=client_id)
         if first:
             await self.premises.wake(who.tenant, record.id)
-        return view(await self._standing(record), self.clock())
+        return session_object(await self._standing(record), self.clock())
 
     async def _begun(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
         tenant = who.tenant
-        session_id = self.new_id(ids.SESSION) if key is None else id_of(tenant, key)
+        session_id = self.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
         record = replace(record, id=session_id)
         created = SessionCreated(
             agent_name=record.agent.name,
@@ -162,14 +175,14 @@ class Sessions:
             await self.log.create(created, session_id=session_id, sender=who.sender)
         try:
             await self.drawer.put(tenant, record)
-        except AlreadyThere:
+        except AlreadyExists:
             return await self.drawer.get(tenant, session_id)
         await self._notify(tenant, "created", session_id)
         return record
 
     async def get(self, who: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
-        return view(await self.find(who, session_id), self.clock())
+        return session_object(await self.find(who, session_id), self.clock())
 
     async def page(self, who: Principal, asked: ListSessions) -> TwoWayPage[SessionObject]:
         if who.agent_id is not None:
@@ -179,7 +192,7 @@ class Sessions:
         found = await self._list.page(who.tenant, asked)
         now = self.clock()
         return TwoWayPage(
-            data=[view(each, now) for each in found.data],
+            data=[session_object(each, now) for each in found.data],
             next_page=found.next_page,
             prev_page=found.prev_page,
         )
@@ -196,7 +209,9 @@ class Sessions:
         if not isinstance(asked.vault_ids, UnsetType):
             raise InvalidInput("vault_ids: cannot be changed; make another session")
         if not isinstance(asked.agent, UnsetType) and standing.status != "idle":
-            raise Stale(f"session {session_id} is running: interrupt it, then change its agent")
+            raise StaleVersion(
+                f"session {session_id} is running: interrupt it, then change its agent"
+            )
         if not isinstance(asked.agent, UnsetType):
             await self.premises.may_override(who, standing.record.agent.id)
         spent = cents(standing.digest.spent.cost_usd)
@@ -205,13 +220,13 @@ class Sessions:
         def change(known: SessionRecord) -> SessionRecord:
             nonlocal before
             before = known
-            after = changed(who, known, asked, spent)
+            after = apply_update(who, known, asked, spent)
             if after.budget not in (None, known.budget):
-                check_budgetable(after.agent, self.premises.around.is_priced)
+                check_models_priced(after.agent, self.premises.around.is_priced)
             return replace(after, updated_at=self.clock())
 
         after = await self.drawer.update(who.tenant, session_id, change)
-        if (news := told(before, after)) is not None:
+        if (news := session_updated_event(before, after)) is not None:
             await self.submit(who, session_id, news)
             await self._notify(who.tenant, "updated", session_id)
         return await self.get(who, session_id)
@@ -220,7 +235,7 @@ class Sessions:
         """It takes no events any more. Raises: NotFound, Stale: it runs."""
         standing = await self.find(who, session_id)
         if standing.record.archived_at is None:
-            _check_still(standing, "archive")
+            _check_not_running(standing, "archive")
             now = self.clock()
             await self.drawer.update(
                 who.tenant,
@@ -235,12 +250,14 @@ class Sessions:
         """With its log. Raises: NotFound, Stale: it runs; SessionHasForks."""
         record = await self.record(who, session_id)
         try:
-            _check_still(await self._standing(record), "delete")
+            _check_not_running(await self._standing(record), "delete")
             await self.log.delete(session_id)
         except SessionNotFound:
             pass  # it went so far before, and no further
         self.digests.forget(session_id)
-        await sweep(self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id)
+        await delete_children(
+            self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
+        )
         await self.premises.over(who.tenant, record, is_deleted=True)
         await self.drawer.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
@@ -257,7 +274,7 @@ class Sessions:
             id=self.new_id(ids.SESSION),
             created_at=now,
             updated_at=now,
-            created_by=Maker.of(who),
+            created_by=SessionCreator.of(who),
             title=parent.title if asked.title is None else asked.title,
             deployment_id=None,
             origin=Origin(type="api", id=who.key_id),
@@ -277,7 +294,7 @@ class Sessions:
             await self.drawer.remove(who.tenant, record.id)
             raise
         await self._notify(who.tenant, "created", record.id)
-        return view(await self._standing(record), now)
+        return session_object(await self._standing(record), now)
 
     async def record(self, who: Principal, session_id: str) -> SessionRecord:
         """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
@@ -287,7 +304,7 @@ class Sessions:
             raise NotFound(KIND, session_id)
         return record
 
-    async def find(self, who: Principal, session_id: str) -> Standing:
+    async def find(self, who: Principal, session_id: str) -> LoadedSession:
         """Raises: NotFound."""
         try:
             return await self._standing(await self.record(who, session_id))
@@ -323,14 +340,14 @@ class Sessions:
 
     async def new_record(self, who: Principal, asked: CreateSession) -> SessionRecord:
         """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
-        if who.agent_id not in (None, chosen_id(asked.agent)):
-            raise NotFound("agent", chosen_id(asked.agent))
+        if who.agent_id not in (None, agent_id_of(asked.agent)):
+            raise NotFound("agent", agent_id_of(asked.agent))
         tenant, around, now = who.tenant, self.premises.around, self.clock()
         if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
             await self.premises.may_override(who, asked.agent.id)
-        agent = await snapshot(self.premises.agents, who, asked.agent)
+        agent = await snapshot_agent(self.premises.agents, who, asked.agent)
         if asked.budget is not None:
-            check_budgetable(agent, around.is_priced)
+            check_models_priced(agent, around.is_priced)
         environment = await self.premises.environments.get(tenant, asked.environment_id)
         _check_open(environment)
         if len(asked.vault_ids) > MAX_VAULTS:
@@ -338,11 +355,11 @@ class Sessions:
         for vault_id in asked.vault_ids:
             await around.check_vault(tenant, vault_id)
         joined = [
-            await attached(around, tenant, each, id_=self.new_id("sesrsc"), now=now)
+            await attach_resource(around, tenant, each, id_=self.new_id("sesrsc"), now=now)
             for each in asked.resources
         ]
         resources = tuple(each.resource for each in joined)
-        check_together(resources, environment.config)
+        check_resources(resources, environment.config)
         return SessionRecord(
             id="",
             agent=agent,
@@ -350,7 +367,7 @@ class Sessions:
             environment=environment.config,
             created_at=now,
             updated_at=now,
-            created_by=Maker.of(who),
+            created_by=SessionCreator.of(who),
             title=asked.title,
             metadata=asked.metadata or {},
             vault_ids=asked.vault_ids,
@@ -359,24 +376,26 @@ class Sessions:
             budget=asked.budget,
         )
 
-    async def _standing(self, record: SessionRecord) -> Standing:
+    async def _standing(self, record: SessionRecord) -> LoadedSession:
         row = await self.log.session(record.id)
-        waiting = await self.log.store.pending(record.id, types=_WORK, limit=1)
-        return Standing(
+        waiting = await self.log.store.pending(record.id, types=_WAKING_TYPES, limit=1)
+        return LoadedSession(
             record=record,
             row=row,
             digest=await self.digests.of(row),
             is_called_for=bool(waiting),
         )
 
-    async def _standing_if_there(self, record: SessionRecord) -> Standing | None:
+    async def _standing_if_there(self, record: SessionRecord) -> LoadedSession | None:
         try:
             return await self._standing(record)
         except SessionNotFound:
             return None
 
     async def _notify(self, tenant: str, what: str, session_id: str) -> None:
-        await self.premises.notify(Notice(tenant=tenant, type=f"session.{what}", id=session_id))
+        await self.premises.notify(
+            Notification(tenant=tenant, type=f"session.{what}", id=session_id)
+        )
 
 
 def _check_open(environment: Environment) -> None:
@@ -384,8 +403,8 @@ def _check_open(environment: Environment) -> None:
         raise InvalidInput(f"environment_id: {environment.id} is archived; choose another")
 
 
-def _check_still(standing: Standing, act: str) -> None:
+def _check_not_running(standing: LoadedSession, act: str) -> None:
     if standing.status in ("running", "rescheduling"):
-        raise Stale(
+        raise StaleVersion(
             f"session {standing.record.id} is running: send it a user.interrupt, then {act} it"
         )

@@ -7,30 +7,39 @@ from dataclasses import replace
 
 import anyio
 
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, ServiceError, Stale
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, ServiceError, StaleVersion
 from mainspring.core.ids import new_id
-from mainspring.log.records import Change, Put, Record, Records, Remove, Replace, Wanted, Whole
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    Records,
+    RecordWithContent,
+    Remove,
+    Replace,
+)
 from mainspring.testing.contract.scene import StoreFactory, refused
 
 
-def _fresh() -> Callable[..., Record]:
+def _fresh() -> Callable[..., RecordRow]:
     """Makes records of one kind and tenant of their own: the store may hold others."""
-    empty = Record(
+    empty = RecordRow(
         kind=new_id("kind"), tenant=new_id("tenant"), id="", created=1, updated=1, body=b"{}"
     )
 
-    def record(id_: str, **fields: object) -> Record:
+    def record(id_: str, **fields: object) -> RecordRow:
         return replace(empty, id=id_, **fields)
 
     return record
 
 
-async def _ids(records: Records, wanted: Wanted) -> list[str]:
+async def _ids(records: Records, wanted: RecordQuery) -> list[str]:
     return [each.id for each in await records.list(wanted)]
 
 
-async def _paged(records: Records, wanted: Wanted) -> list[str]:
-    seen: list[Record] = []
+async def _paged(records: Records, wanted: RecordQuery) -> list[str]:
+    seen: list[RecordRow] = []
     while page := await records.list(replace(wanted, after=seen[-1] if seen else None)):
         assert len(page) <= wanted.limit
         seen += page
@@ -58,7 +67,7 @@ async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
             full.kind, full.name or "", tenant=full.tenant, parent="p"
         )
         assert found == kept
-        assert await other.records.list(Wanted(kind=full.kind)) == [kept]
+        assert await other.records.list(RecordQuery(kind=full.kind)) == [kept]
 
 
 async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
@@ -86,9 +95,11 @@ async def an_id_is_taken_once(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
         [first] = await store.records.write(Put(record=record("a", body=b"1"), content=b"one"))
-        with refused(AlreadyThere):
+        with refused(AlreadyExists):
             await store.records.write(Put(record=record("a", body=b"2"), content=b"two"))
-        assert await store.records.whole(first.kind, "a") == Whole(record=first, content=b"one")
+        assert await store.records.whole(first.kind, "a") == RecordWithContent(
+            record=first, content=b"one"
+        )
 
 
 async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFactory) -> None:
@@ -96,7 +107,7 @@ async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFa
     async with open_store() as store:
         write = store.records.write
         [first] = await write(Put(record=record("a", name="n")))
-        with refused(AlreadyThere):
+        with refused(AlreadyExists):
             await write(Put(record=record("b", name="n")))
         await write(Put(record=record("c", name="n", parent="p")))
         await write(Put(record=record("d", name="n", tenant=new_id("tenant"))))
@@ -104,7 +115,7 @@ async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFa
         await write(Put(record=record("f", name="N")), Put(record=record("g", name="")))
         [loose] = await write(Put(record=record("h")))
         await write(Put(record=record("i")))  # no name is no name
-        with refused(AlreadyThere):
+        with refused(AlreadyExists):
             await write(Replace(record=replace(loose, name="n")))
         [renamed] = await write(Replace(record=replace(first, name="m")))
         await write(Replace(record=renamed))  # its own name is no obstacle
@@ -120,9 +131,11 @@ async def a_change_counts_and_an_outdated_one_is_refused(open_store: StoreFactor
         [second] = await store.records.write(Replace(record=replace(first, body=b"2")))
         assert (second.rev, second.body) == (2, b"2")
         for change in (Replace(record=replace(first, body=b"late")), Remove(record=first)):
-            with refused(Stale):
+            with refused(StaleVersion):
                 await store.records.write(change)
-        assert await store.records.whole(first.kind, "a") == Whole(record=second, content=b"kept")
+        assert await store.records.whole(first.kind, "a") == RecordWithContent(
+            record=second, content=b"kept"
+        )
         [third] = await store.records.write(Replace(record=second, content=b"new"))
         assert await store.records.content(first.kind, "a") == b"new"
         assert await store.records.write(Remove(record=third)) == ()
@@ -149,10 +162,10 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
         [old, gone] = await store.records.write(
             Put(record=record("old", name="n"), content=b"old"), Put(record=record("gone"))
         )
-        refusals: list[tuple[Change, type[ServiceError]]] = [
-            (Put(record=record("old")), AlreadyThere),
-            (Put(record=record("other", name="taken")), AlreadyThere),
-            (Replace(record=replace(old, rev=7)), Stale),
+        refusals: list[tuple[RecordChange, type[ServiceError]]] = [
+            (Put(record=record("old")), AlreadyExists),
+            (Put(record=record("other", name="taken")), AlreadyExists),
+            (Replace(record=replace(old, rev=7)), StaleVersion),
             (Remove(record=record("never")), NotFound),
         ]
         for last, kind in refusals:
@@ -163,7 +176,10 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
                     Remove(record=replace(gone, rev=2)),
                     last,
                 )
-            assert await _ids(store.records, Wanted(kind=old.kind, order="asc")) == ["gone", "old"]
+            assert await _ids(store.records, RecordQuery(kind=old.kind, order="asc")) == [
+                "gone",
+                "old",
+            ]
             assert await store.records.get(old.kind, "gone") == gone
             for id_ in ("new", "gone"):
                 with refused(NotFound):
@@ -192,11 +208,11 @@ async def each_of_several_changes_finds_what_those_before_it_left(
         ]
         with refused(NotFound):
             await store.records.content(first.kind, "a")
-        with refused(AlreadyThere):
+        with refused(AlreadyExists):
             await write(Put(record=record("d", name="d")), Put(record=record("e", name="d")))
-        with refused(AlreadyThere):
+        with refused(AlreadyExists):
             await write(Put(record=record("d")), Put(record=record("d")))
-        with refused(Stale):
+        with refused(StaleVersion):
             await write(Replace(record=moved[0]), Replace(record=moved[0]))
         assert await store.records.write() == ()
 
@@ -206,13 +222,13 @@ async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
     async with open_store() as store, open_store() as other:
         [start] = await store.records.write(Put(record=record("start")))
 
-        async def contend(*changes: Sequence[Change]) -> list[int]:
+        async def contend(*changes: Sequence[RecordChange]) -> list[int]:
             won: list[int] = []
 
-            async def write(number: int, change: Sequence[Change]) -> None:
+            async def write(number: int, change: Sequence[RecordChange]) -> None:
                 try:
                     await (store, other)[number % 2].records.write(*change)
-                except (AlreadyThere, Stale):
+                except (AlreadyExists, StaleVersion):
                     return
                 won.append(number)
 
@@ -233,7 +249,7 @@ async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
         )
         assert (await store.records.get(start.kind, "start")).body == b"%d" % changed[0]
         assert [len(won) for won in (same_id, same_name, changed)] == [1, 1, 1]
-        assert await store.records.count(Wanted(kind=start.kind)) == 4
+        assert await store.records.count(RecordQuery(kind=start.kind)) == 4
 
 
 async def a_list_is_by_creation_and_id_page_by_page(open_store: StoreFactory) -> None:
@@ -242,7 +258,7 @@ async def a_list_is_by_creation_and_id_page_by_page(open_store: StoreFactory) ->
     async with open_store() as store:
         for created, id_ in made:
             await store.records.write(Put(record=record(id_, created=created)))
-        everything = Wanted(kind=record("x").kind)
+        everything = RecordQuery(kind=record("x").kind)
         rising = ["z", "a", "b", "ä", "B", "a1"]
         assert await _ids(store.records, everything) == rising[::-1]
         assert await _ids(store.records, replace(everything, order="asc")) == rising
@@ -264,20 +280,20 @@ async def a_list_holds_what_fits_all_conditions(open_store: StoreFactory) -> Non
             Put(record=record("4", created=4, tenant=new_id("tenant"), label="l")),
             Put(record=record("5", created=5, kind=new_id("kind"), parent="p", label="l")),
         )
-        found: list[tuple[Wanted, list[str]]] = [
-            (Wanted(kind=kind), ["4", "3", "2", "1"]),
-            (Wanted(kind=kind, tenant=tenant), ["3", "2", "1"]),
-            (Wanted(kind=kind, parent="p"), ["2", "1"]),
-            (Wanted(kind=kind, parent=""), ["4", "3"]),
-            (Wanted(kind=kind, label="l"), ["4", "3", "1"]),
-            (Wanted(kind=kind, label=""), ["2"]),
-            (Wanted(kind=kind, tenant=tenant, label="l", parent="p"), ["1"]),
-            (Wanted(kind=kind, is_archived=True), ["2"]),
-            (Wanted(kind=kind, is_archived=False), ["4", "3", "1"]),
-            (Wanted(kind=kind, created_from=2, created_upto=3), ["3", "2"]),
-            (Wanted(kind=kind, name_from=""), ["3"]),
-            (Wanted(kind=kind, due_upto=2), []),
-            (Wanted(kind=kind, due_upto=3), ["3"]),
+        found: list[tuple[RecordQuery, list[str]]] = [
+            (RecordQuery(kind=kind), ["4", "3", "2", "1"]),
+            (RecordQuery(kind=kind, tenant=tenant), ["3", "2", "1"]),
+            (RecordQuery(kind=kind, parent="p"), ["2", "1"]),
+            (RecordQuery(kind=kind, parent=""), ["4", "3"]),
+            (RecordQuery(kind=kind, label="l"), ["4", "3", "1"]),
+            (RecordQuery(kind=kind, label=""), ["2"]),
+            (RecordQuery(kind=kind, tenant=tenant, label="l", parent="p"), ["1"]),
+            (RecordQuery(kind=kind, is_archived=True), ["2"]),
+            (RecordQuery(kind=kind, is_archived=False), ["4", "3", "1"]),
+            (RecordQuery(kind=kind, created_from=2, created_upto=3), ["3", "2"]),
+            (RecordQuery(kind=kind, name_from=""), ["3"]),
+            (RecordQuery(kind=kind, due_upto=2), []),
+            (RecordQuery(kind=kind, due_upto=3), ["3"]),
         ]
         for wanted, ids in found:
             assert await _ids(store.records, wanted) == ids, wanted
@@ -303,7 +319,7 @@ async def names_are_found_by_how_they_begin(open_store: StoreFactory) -> None:
         for number, name in enumerate(reversed(names)):
             await store.records.write(Put(record=record(f"{number}", name=name, created=number)))
         await store.records.write(Put(record=record("nameless")))
-        wanted = Wanted(kind=record("x").kind, tenant=record("x").tenant, limit=2)
+        wanted = RecordQuery(kind=record("x").kind, tenant=record("x").tenant, limit=2)
         for prefix in ("", "/", "/a", "/a/b", "/a/b\ud7ff", f"/a/b{last}", "/ä", last, "/a%", "_"):
             ids = await _paged(store.records, replace(wanted, name_from=prefix))
             found = [(await store.records.get(wanted.kind, id_)).name for id_ in ids]
@@ -315,7 +331,7 @@ async def what_is_due_comes_longest_due_first(open_store: StoreFactory) -> None:
     async with open_store() as store:
         for id_, due in (("c", 5), ("a", 9), ("b", 5), ("d", -1), ("e", None), ("f", 10)):
             await store.records.write(Put(record=record(id_, due=due)))
-        wanted = Wanted(kind=record("x").kind, due_upto=9)
+        wanted = RecordQuery(kind=record("x").kind, due_upto=9)
         assert await _ids(store.records, wanted) == ["d", "b", "c", "a"]
         assert await _paged(store.records, replace(wanted, limit=1)) == ["d", "b", "c", "a"]
         later = replace(await store.records.get(wanted.kind, "d"), due=None)
@@ -338,15 +354,15 @@ async def what_no_text_or_number_can_be_is_refused(open_store: StoreFactory) -> 
             with refused(InvalidInput):
                 await store.records.write(Put(record=record("fine")), Put(record=record(**fields)))
         for wanted in (
-            Wanted(kind=kind, name_from="a\0"),
-            Wanted(kind=kind, label="\ud800"),
-            Wanted(kind=kind, created_from=2**70),
-            Wanted(kind=kind, after=record("a\0")),
-            Wanted(kind=kind, after=record("a", created=2**63)),
+            RecordQuery(kind=kind, name_from="a\0"),
+            RecordQuery(kind=kind, label="\ud800"),
+            RecordQuery(kind=kind, created_from=2**70),
+            RecordQuery(kind=kind, after=record("a\0")),
+            RecordQuery(kind=kind, after=record("a", created=2**63)),
         ):
             with refused(InvalidInput):
                 await store.records.list(wanted)
-        assert await store.records.count(Wanted(kind=kind)) == 0
+        assert await store.records.count(RecordQuery(kind=kind)) == 0
 
 
 async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
@@ -359,11 +375,13 @@ async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
             Put(record=record("a", kind=other_kind)),
         )
         kinds = (record("x").kind, other_kind)
-        seen: list[Record] = []
+        seen: list[RecordRow] = []
         while page := await store.records.everything(after=seen[-1] if seen else None, limit=2):
             seen += page
         ours = [(each.kind, each.id) for each in seen if each.kind in kinds]
         assert ours == [(kinds[0], "a"), (kinds[0], "b"), (kinds[1], "a")]
         [first, second] = [each for each in seen if each.kind == kinds[0]]
-        assert await store.records.whole(*ours[0]) == Whole(record=first, content=None)
-        assert await store.records.whole(*ours[1]) == Whole(record=second, content=b"content")
+        assert await store.records.whole(*ours[0]) == RecordWithContent(record=first, content=None)
+        assert await store.records.whole(*ours[1]) == RecordWithContent(
+            record=second, content=b"content"
+        )

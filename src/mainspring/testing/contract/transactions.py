@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mainspring.core.errors import NotFound, SessionNotFound, StoreFailed
 from mainspring.core.ids import new_id
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene, texts
 from mainspring.testing.senders import TESTER
 
 
-def _record() -> Record:
-    return Record(
+def _record() -> RecordRow:
+    return RecordRow(
         kind=new_id("kind"), tenant="t", id="a", created=1, updated=1, body=b"{}", name="n"
     )
 

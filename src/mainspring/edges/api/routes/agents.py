@@ -9,22 +9,22 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.describing.agent_roster import Version
-from mainspring.service.describing.agents import AgentObject, Agents, CreateAgent, UpdateAgent
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.resources.agent_multiagent import Version
+from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 
 AgentLimit = Annotated[int, Meta(ge=1, le=100)]
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListAgents(Struct, frozen=True, kw_only=True):
     limit: AgentLimit = 20
     page: str | None = None
     include_archived: bool = False
-    created_at_gte: Moment | None = None
-    created_at_lte: Moment | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 class GetAgent(Struct, frozen=True, kw_only=True):
@@ -36,14 +36,14 @@ class ListVersions(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
-async def _nobody(_tenant: str, _agent_id: str) -> None:
+async def _ignore_archived(_tenant: str, _agent_id: str) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRoutes:
     agents: Agents
-    archived: Callable[[str, str], Awaitable[None]] = _nobody
+    archived: Callable[[str, str], Awaitable[None]] = _ignore_archived
     """Told of a tenant and its agent that was archived."""
 
     def routes(self) -> tuple[Route, ...]:
@@ -102,17 +102,17 @@ class AgentRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateAgent]) -> AgentObject:
+    async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.create(call.tenant, call.body)
 
-    async def list(self, call: Call[ListAgents, Nothing]) -> Page[AgentObject]:
+    async def list(self, call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
         query = call.query
         if call.who.agent_id is not None:  # the key is for that one only
             return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
         return await self.agents.page(
             call.tenant,
-            Listing(
+            ListQuery(
                 limit=query.limit,
                 page=query.page,
                 include_archived=query.include_archived,
@@ -121,19 +121,19 @@ class AgentRoutes:
             ),
         )
 
-    async def get(self, call: Call[GetAgent, Nothing]) -> AgentObject:
+    async def get(self, call: ApiCall[GetAgent, Empty]) -> AgentObject:
         return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
 
-    async def update(self, call: Call[Nothing, UpdateAgent]) -> AgentObject:
+    async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.update(call.tenant, call["agent_id"], call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> AgentObject:
+    async def archive(self, call: ApiCall[Empty, Empty]) -> AgentObject:
         agent = await self.agents.archive(call.tenant, call["agent_id"])
         await self.archived(call.tenant, agent.id)
         return agent
 
-    async def versions(self, call: Call[ListVersions, Nothing]) -> Page[AgentObject]:
+    async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
         query = call.query
         return await self.agents.versions(
             call.tenant, call["agent_id"], limit=query.limit, page=query.page

@@ -1,4 +1,4 @@
-"""`/v1/deployments`."""
+"""`/v1/deployments` and `/v1/deployment_runs`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.ids import AgentId
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.calendar.deployments import Deployments
-from mainspring.service.calendar.firing import Firing
-from mainspring.service.calendar.model import (
+from mainspring.core.ids import AgentId, DeploymentId
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.schedules.deployment_runner import DeploymentRunner
+from mainspring.service.schedules.deployment_runs import (
+    DeploymentRuns,
+    RunListing,
+    just_after,
+    just_before,
+)
+from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
     Deployment,
     DeploymentRun,
     UpdateDeployment,
 )
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
+from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListDeployments(Struct, frozen=True, kw_only=True):
@@ -31,14 +37,14 @@ class ListDeployments(Struct, frozen=True, kw_only=True):
     agent_id: AgentId | None = None
     status: Literal["active", "paused"] | None = None
     include_archived: bool = False
-    created_at_gte: Moment | None = None
-    created_at_lte: Moment | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentRoutes:
     deployments: Deployments
-    firing: Firing
+    firing: DeploymentRunner
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/deployments/{deployment_id}"
@@ -110,16 +116,16 @@ class DeploymentRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateDeployment]) -> Deployment:
+    async def create(self, call: ApiCall[Empty, CreateDeployment]) -> Deployment:
         return await self.deployments.create(call.tenant, call.body)
 
-    async def list(self, call: Call[ListDeployments, Nothing]) -> Page[Deployment]:
+    async def list(self, call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
         query = call.query
         if query.status is not None and query.include_archived:
             raise InvalidInput("status: cannot be combined with include_archived")
         return await self.deployments.page(
             call.tenant,
-            Listing(
+            ListQuery(
                 limit=query.limit,
                 page=query.page,
                 parent=query.agent_id,
@@ -130,20 +136,79 @@ class DeploymentRoutes:
             ),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Deployment:
+    async def get(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.get(call.tenant, call["deployment_id"])
 
-    async def update(self, call: Call[Nothing, UpdateDeployment]) -> Deployment:
+    async def update(self, call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
         return await self.deployments.update(call.tenant, call["deployment_id"], call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> Deployment:
+    async def archive(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.archive(call.tenant, call["deployment_id"])
 
-    async def pause(self, call: Call[Nothing, Nothing]) -> Deployment:
+    async def pause(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.pause(call.tenant, call["deployment_id"])
 
-    async def unpause(self, call: Call[Nothing, Nothing]) -> Deployment:
+    async def unpause(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.unpause(call.tenant, call["deployment_id"])
 
-    async def run(self, call: Call[Nothing, Nothing]) -> DeploymentRun:
+    async def run(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
         return await self.firing.run_now(call.tenant, call["deployment_id"])
+
+
+RunTimestamp = Annotated[datetime, Meta(tz=True)]
+
+
+class ListRuns(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+    deployment_id: DeploymentId | None = None
+    has_error: bool | None = None
+    trigger_type: Literal["schedule", "manual"] | None = None
+    created_at_gt: RunTimestamp | None = None
+    created_at_gte: RunTimestamp | None = None
+    created_at_lt: RunTimestamp | None = None
+    created_at_lte: RunTimestamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentRunRoutes:
+    runs: DeploymentRuns
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path="/v1/deployment_runs",
+                handle=self.list,
+                summary="List runs of deployments",
+                query=ListRuns,
+                answer=Page[DeploymentRun],
+            ),
+            Route(
+                method="GET",
+                path="/v1/deployment_runs/{deployment_run_id}",
+                handle=self.get,
+                summary="Look at a run of a deployment",
+                answer=DeploymentRun,
+            ),
+        )
+
+    async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
+        query = call.query
+        lower = [query.created_at_gte, query.created_at_gt and just_after(query.created_at_gt)]
+        upper = [query.created_at_lte, query.created_at_lt and just_before(query.created_at_lt)]
+        return await self.runs.page(
+            call.tenant,
+            RunListing(
+                limit=query.limit,
+                page=query.page,
+                deployment_id=query.deployment_id,
+                has_error=query.has_error,
+                trigger_type=query.trigger_type,
+                created_from=max((each for each in lower if each), default=None),
+                created_upto=min((each for each in upper if each), default=None),
+            ),
+        )
+
+    async def get(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
+        return await self.runs.get(call.tenant, call["deployment_run_id"])

@@ -7,15 +7,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.describing.environments import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.resources.environments import (
     CreateEnvironment,
     Environment,
     Environments,
     UpdateEnvironment,
 )
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class ListEnvironments(Struct, frozen=True, kw_only=True):
@@ -87,25 +87,25 @@ class EnvironmentRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateEnvironment]) -> Environment:
+    async def create(self, call: ApiCall[Empty, CreateEnvironment]) -> Environment:
         return await self.environments.create(call.tenant, call.body)
 
-    async def list(self, call: Call[ListEnvironments, Nothing]) -> Page[Environment]:
+    async def list(self, call: ApiCall[ListEnvironments, Empty]) -> Page[Environment]:
         query = call.query
         return await self.environments.page(
             call.tenant,
-            Listing(limit=query.limit, page=query.page, include_archived=query.include_archived),
+            ListQuery(limit=query.limit, page=query.page, include_archived=query.include_archived),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Environment:
+    async def get(self, call: ApiCall[Empty, Empty]) -> Environment:
         return await self.environments.get(call.tenant, call["environment_id"])
 
-    async def update(self, call: Call[Nothing, UpdateEnvironment]) -> Environment:
+    async def update(self, call: ApiCall[Empty, UpdateEnvironment]) -> Environment:
         return await self.environments.update(call.tenant, call["environment_id"], call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> Environment:
+    async def archive(self, call: ApiCall[Empty, Empty]) -> Environment:
         return await self.environments.archive(call.tenant, call["environment_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedEnvironment:
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedEnvironment:
         await self.environments.delete(call.tenant, call["environment_id"])
         return DeletedEnvironment(id=call["environment_id"])

@@ -1,20 +1,29 @@
-"""`/v1/sessions/{session_id}/events`: sent and listed. Following them is `streams`."""
+"""`/v1/sessions/{session_id}/events`: send, list and stream events; `threads/{thread_id}/stream`
+too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from aiohttp import web
+from msgspec import Meta, Struct
 
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.idempotency import IDEMPOTENCY_KEY
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.page import Page
-from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendEvents
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
+from mainspring.service.sessions.event_params import SendEvents
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.event_streams import EventStreams, StreamRequest
+from mainspring.service.sessions.preview_deltas import PreviewKind
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.wire_events import View, WireEvent
+from mainspring.service.sessions.wire_events import EventView, WireEvent
+from mainspring.service.storage.pagination import Page
 
 
 class SentEvents(Struct, frozen=True, kw_only=True):
@@ -24,7 +33,7 @@ class SentEvents(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class EventRoutes:
     sessions: Sessions
-    sending: Sending
+    sending: EventSender
     pages: EventPages
 
     def routes(self) -> tuple[Route, ...]:
@@ -54,7 +63,7 @@ class EventRoutes:
             ),
         )
 
-    async def send(self, call: Call[Nothing, SendEvents]) -> SentEvents:
+    async def send(self, call: ApiCall[Empty, SendEvents]) -> SentEvents:
         sent = await self.sending.send(
             call.who,
             call["session_id"],
@@ -63,11 +72,82 @@ class EventRoutes:
         )
         return SentEvents(data=sent)
 
-    async def list(self, call: Call[ListEvents, Nothing]) -> Page[WireEvent]:
+    async def list(self, call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
         row = await self.sessions.row(call.who, call["session_id"])
-        view = View(
+        view = EventView(
             session_id=row.id,
             main_thread_id=row.thread_id,
             is_internal="internal" in call.query.include,
         )
-        return await self.pages.page(sought(view, call.query), call.query.page)
+        return await self.pages.page(event_query(view, call.query), call.query.page)
+
+
+LAST_EVENT_ID_HEADER = "last-event-id"
+
+
+class StreamEvents(Struct, frozen=True, kw_only=True):
+    event_deltas: tuple[PreviewKind, ...] = ()
+    after: Annotated[int, Meta(ge=0)] | None = None
+    """Ours: begin behind this event; 0 for all of them. The header `Last-Event-ID` has precedence,
+    as a browser that reconnects sends both."""
+    include: tuple[Literal["internal"], ...] = ()
+    """Ours: events that the Managed Agents API has no word for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRoutes:
+    streams: EventStreams
+    find: Callable[[Principal, str], Awaitable[object]]
+    """Raises: NotFound: there is no such session for whoever asks."""
+    pace: StreamTiming = STREAM_TIMING
+
+    def routes(self) -> tuple[Route, ...]:
+        session = "/v1/sessions/{session_id}"
+        return (
+            Route(
+                method="GET",
+                path=f"{session}/events/stream",
+                handle=self.stream,
+                summary="Follow a session as it happens",
+                query=StreamEvents,
+                media_type="text/event-stream",
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{session}/threads/{{thread_id}}/stream",
+                handle=self.stream,
+                summary="Follow a thread of a session as it happens",
+                query=StreamEvents,
+                media_type="text/event-stream",
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+        )
+
+    async def stream(self, call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
+        await self.find(call.who, call["session_id"])
+        query = call.query
+        wish = StreamRequest(
+            tenant=call.tenant,
+            session_id=call["session_id"],
+            thread_id=call.path.get("thread_id"),
+            after=_cursor(call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
+            previews=frozenset(query.event_deltas),
+            is_internal="internal" in query.include,
+        )
+        async with self.streams.open(wish) as stream:
+            return await send_stream(
+                call.request, stream, self.pace, require_welcome=call.require_welcome
+            )
+
+
+def _cursor(last_event_id: str | None, after: int | None) -> int | None:
+    if not last_event_id:
+        return after
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= 18):
+        raise InvalidInput(
+            f"Last-Event-ID: {last_event_id[:40]!r} is no id of an event on this stream"
+        )
+    return int(last_event_id)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.access.keys import CreateKey, Key, Keys, NewKey
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.access.api_keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class ListKeys(Struct, frozen=True, kw_only=True):
@@ -65,19 +65,19 @@ class KeyRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateKey]) -> NewKey:
+    async def create(self, call: ApiCall[Empty, CreateKey]) -> NewKey:
         return await self.keys.create(call.who, call.body)
 
-    async def list(self, call: Call[ListKeys, Nothing]) -> Page[Key]:
+    async def list(self, call: ApiCall[ListKeys, Empty]) -> Page[Key]:
         query = call.query
         return await self.keys.page(
             call.tenant,
-            Listing(limit=query.limit, page=query.page, include_archived=query.include_revoked),
+            ListQuery(limit=query.limit, page=query.page, include_archived=query.include_revoked),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Key:
+    async def get(self, call: ApiCall[Empty, Empty]) -> Key:
         return await self.keys.get(call.tenant, call["key_id"])
 
-    async def revoke(self, call: Call[Nothing, Nothing]) -> Key:
+    async def revoke(self, call: ApiCall[Empty, Empty]) -> Key:
         call.who.require_human()
         return await self.keys.revoke(call.tenant, call["key_id"])

@@ -8,56 +8,56 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
-from mainspring.service.memory.memories import Memories, MemoryListing
-from mainspring.service.memory.memory import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memory_records import (
+    ContentDigest,
     CreateMemory,
-    Digest,
-    Memory,
+    MemoryObject,
     MemoryPrefix,
     MemoryVersion,
+    MemoryView,
     UpdateMemory,
-    View,
     actor_of,
 )
-from mainspring.service.memory.stores import (
+from mainspring.service.memory_stores.memory_stores import (
     CreateMemoryStore,
     MemoryStore,
     MemoryStores,
     UpdateMemoryStore,
 )
-from mainspring.service.memory.versions import MemoryVersions, VersionListing
+from mainspring.service.memory_stores.memory_versions import MemoryVersions, VersionListing
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 
-_ALL = "/v1/memory_stores"
-_ONE = f"{_ALL}/{{memory_store_id}}"
-_MEMORIES = f"{_ONE}/memories"
+_STORES = "/v1/memory_stores"
+_STORE = f"{_STORES}/{{memory_store_id}}"
+_MEMORIES = f"{_STORE}/memories"
 _MEMORY = f"{_MEMORIES}/{{memory_id}}"
-_VERSIONS = f"{_ONE}/memory_versions"
+_VERSIONS = f"{_STORE}/memory_versions"
 _VERSION = f"{_VERSIONS}/{{memory_version_id}}"
 
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListMemoryStores(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     page: str | None = None
     include_archived: bool = False
-    created_at_gte: Moment | None = None
-    created_at_lte: Moment | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 class BasicView(Struct, frozen=True, kw_only=True):
-    view: View = "basic"
+    view: MemoryView = "basic"
 
 
 class FullView(Struct, frozen=True, kw_only=True):
-    view: View = "full"
+    view: MemoryView = "full"
 
 
 class DeleteMemory(Struct, frozen=True, kw_only=True):
-    expected_content_sha256: Digest | None = None
+    expected_content_sha256: ContentDigest | None = None
 
 
 class DeletedMemoryStore(Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class MemoryStoreRoutes:
         return (
             Route(
                 method="POST",
-                path=_ALL,
+                path=_STORES,
                 handle=self.create,
                 summary="Make a memory store",
                 body=CreateMemoryStore,
@@ -87,7 +87,7 @@ class MemoryStoreRoutes:
             ),
             Route(
                 method="GET",
-                path=_ALL,
+                path=_STORES,
                 handle=self.list,
                 summary="List memory stores",
                 query=ListMemoryStores,
@@ -95,14 +95,14 @@ class MemoryStoreRoutes:
             ),
             Route(
                 method="GET",
-                path=_ONE,
+                path=_STORE,
                 handle=self.get,
                 summary="Look at a memory store",
                 answer=MemoryStore,
             ),
             Route(
                 method="POST",
-                path=_ONE,
+                path=_STORE,
                 handle=self.update,
                 summary="Change a memory store",
                 body=UpdateMemoryStore,
@@ -111,7 +111,7 @@ class MemoryStoreRoutes:
             ),
             Route(
                 method="POST",
-                path=f"{_ONE}/archive",
+                path=f"{_STORE}/archive",
                 handle=self.archive,
                 summary="Make a memory store read-only for good",
                 answer=MemoryStore,
@@ -119,7 +119,7 @@ class MemoryStoreRoutes:
             ),
             Route(
                 method="DELETE",
-                path=_ONE,
+                path=_STORE,
                 handle=self.delete,
                 summary="Delete a memory store with its memories and their versions",
                 answer=DeletedMemoryStore,
@@ -127,14 +127,14 @@ class MemoryStoreRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateMemoryStore]) -> MemoryStore:
+    async def create(self, call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
         return await self.stores.create(call.tenant, call.body)
 
-    async def list(self, call: Call[ListMemoryStores, Nothing]) -> Page[MemoryStore]:
+    async def list(self, call: ApiCall[ListMemoryStores, Empty]) -> Page[MemoryStore]:
         query = call.query
         return await self.stores.page(
             call.tenant,
-            Listing(
+            ListQuery(
                 limit=query.limit,
                 page=query.page,
                 include_archived=query.include_archived,
@@ -143,16 +143,16 @@ class MemoryStoreRoutes:
             ),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> MemoryStore:
+    async def get(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
         return await self.stores.get(call.tenant, call["memory_store_id"])
 
-    async def update(self, call: Call[Nothing, UpdateMemoryStore]) -> MemoryStore:
+    async def update(self, call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
         return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> MemoryStore:
+    async def archive(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
         return await self.stores.archive(call.tenant, call["memory_store_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedMemoryStore:
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
         await self.stores.delete(call.tenant, call["memory_store_id"])
         return DeletedMemoryStore(id=call["memory_store_id"])
 
@@ -174,7 +174,7 @@ class MemoryRoutes:
                 summary="Make a memory",
                 query=BasicView,
                 body=CreateMemory,
-                answer=Memory,
+                answer=MemoryObject,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -184,7 +184,7 @@ class MemoryRoutes:
                 handle=self.list,
                 summary="List memories, and folders of those that are deeper than asked for",
                 query=MemoryListing,
-                answer=Page[Memory | MemoryPrefix],
+                answer=Page[MemoryObject | MemoryPrefix],
                 for_worker_keys=True,
             ),
             Route(
@@ -193,7 +193,7 @@ class MemoryRoutes:
                 handle=self.get,
                 summary="Read a memory",
                 query=FullView,
-                answer=Memory,
+                answer=MemoryObject,
                 for_worker_keys=True,
             ),
             Route(
@@ -203,7 +203,7 @@ class MemoryRoutes:
                 summary="Change the content or the path of a memory",
                 query=BasicView,
                 body=UpdateMemory,
-                answer=Memory,
+                answer=MemoryObject,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -247,7 +247,7 @@ class MemoryRoutes:
             ),
         )
 
-    async def create(self, call: Call[BasicView, CreateMemory]) -> Memory:
+    async def create(self, call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
         return await self.memories.create(
             call.tenant,
             call["memory_store_id"],
@@ -256,15 +256,15 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
-    async def list(self, call: Call[MemoryListing, Nothing]) -> Page[Memory | MemoryPrefix]:
+    async def list(self, call: ApiCall[MemoryListing, Empty]) -> Page[MemoryObject | MemoryPrefix]:
         return await self.memories.page(call.tenant, call["memory_store_id"], call.query)
 
-    async def get(self, call: Call[FullView, Nothing]) -> Memory:
+    async def get(self, call: ApiCall[FullView, Empty]) -> MemoryObject:
         return await self.memories.get(
             call.tenant, call["memory_store_id"], call["memory_id"], view=call.query.view
         )
 
-    async def update(self, call: Call[BasicView, UpdateMemory]) -> Memory:
+    async def update(self, call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
         return await self.memories.update(
             call.tenant,
             call["memory_store_id"],
@@ -274,7 +274,7 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
-    async def delete(self, call: Call[DeleteMemory, Nothing]) -> DeletedMemory:
+    async def delete(self, call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
         await self.memories.delete(
             call.tenant,
             call["memory_store_id"],
@@ -284,10 +284,10 @@ class MemoryRoutes:
         )
         return DeletedMemory(id=call["memory_id"])
 
-    async def list_versions(self, call: Call[VersionListing, Nothing]) -> Page[MemoryVersion]:
+    async def list_versions(self, call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
         return await self.versions.page(call.tenant, call["memory_store_id"], call.query)
 
-    async def get_version(self, call: Call[FullView, Nothing]) -> MemoryVersion:
+    async def get_version(self, call: ApiCall[FullView, Empty]) -> MemoryVersion:
         return await self.versions.get(
             call.tenant,
             call["memory_store_id"],
@@ -295,7 +295,7 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
-    async def redact(self, call: Call[Nothing, Nothing]) -> MemoryVersion:
+    async def redact(self, call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(
             call.tenant,
             call["memory_store_id"],

@@ -1,4 +1,4 @@
-"""`/v1/sessions`."""
+"""`/v1/sessions` and the slash commands of a session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.core.sender import Origin
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.sessions.change import UpdateSession
-from mainspring.service.sessions.listing import ListSessions, TwoWayPage
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.runtime.slash_commands import SlashCommand
+from mainspring.service.sessions.session_commands import CommandResult, RunCommand, SessionCommands
+from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
+from mainspring.service.sessions.session_update import UpdateSession
+from mainspring.service.sessions.session_view import SessionObject
 from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
-from mainspring.service.sessions.view import SessionObject
+from mainspring.service.storage.pagination import Page
 
 
 class DeletedSession(Struct, frozen=True, kw_only=True):
@@ -96,7 +99,7 @@ class SessionRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateSession]) -> SessionObject:
+    async def create(self, call: ApiCall[Empty, CreateSession]) -> SessionObject:
         return await self.sessions.create(
             call.who,
             call.body,
@@ -104,21 +107,57 @@ class SessionRoutes:
             key=call.attempt_id,
         )
 
-    async def list(self, call: Call[ListSessions, Nothing]) -> TwoWayPage[SessionObject]:
+    async def list(self, call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
         return await self.sessions.page(call.who, call.query)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> SessionObject:
+    async def get(self, call: ApiCall[Empty, Empty]) -> SessionObject:
         return await self.sessions.get(call.who, call["session_id"])
 
-    async def update(self, call: Call[Nothing, UpdateSession]) -> SessionObject:
+    async def update(self, call: ApiCall[Empty, UpdateSession]) -> SessionObject:
         return await self.sessions.update(call.who, call["session_id"], call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> SessionObject:
+    async def archive(self, call: ApiCall[Empty, Empty]) -> SessionObject:
         return await self.sessions.archive(call.who, call["session_id"])
 
-    async def fork(self, call: Call[Nothing, ForkSession]) -> SessionObject:
+    async def fork(self, call: ApiCall[Empty, ForkSession]) -> SessionObject:
         return await self.sessions.fork(call.who, call["session_id"], call.body)
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedSession:
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSession:
         await self.sessions.delete(call.who, call["session_id"])
         return DeletedSession(id=call["session_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRoutes:
+    commands: SessionCommands
+
+    def routes(self) -> tuple[Route, ...]:
+        path = "/v1/sessions/{session_id}/commands"
+        return (
+            Route(
+                method="GET",
+                path=path,
+                handle=self.list,
+                summary="List the slash commands that a session knows",
+                answer=Page[SlashCommand],
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=path,
+                handle=self.give,
+                summary="Give a slash command to a session",
+                body=RunCommand,
+                answer=CommandResult,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+        )
+
+    async def list(self, call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
+        return await self.commands.page(call.who, call["session_id"])
+
+    async def give(self, call: ApiCall[Empty, RunCommand]) -> CommandResult:
+        return await self.commands.give(call.who, call["session_id"], call.body)

@@ -10,13 +10,17 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.api.attachment import attachment
-from mainspring.edges.api.multipart import MULTIPART, Form, read_form
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.runtime.skills.archive import Upload
-from mainspring.service.describing.skills import DisplayName, Skill, Skills, SkillVersion
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.file_transfer import MULTIPART, Form, attachment, read_form
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.runtime.skills.skill_upload import UploadedFile
+from mainspring.service.resources.skill_resources import (
+    DisplayName,
+    SkillObject,
+    Skills,
+    SkillVersion,
+)
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 _ZIP = "application/zip"
 
@@ -68,7 +72,7 @@ class SkillRoutes:
                 summary="Upload a skill",
                 upload=MULTIPART,
                 body=SkillForm,
-                answer=Skill,
+                answer=SkillObject,
                 role="operator",
             ),
             Route(
@@ -77,14 +81,14 @@ class SkillRoutes:
                 handle=self.list,
                 summary="List skills",
                 query=ListSkills,
-                answer=Page[Skill],
+                answer=Page[SkillObject],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get,
                 summary="Look at a skill",
-                answer=Skill,
+                answer=SkillObject,
             ),
             Route(
                 method="DELETE",
@@ -144,7 +148,7 @@ class SkillRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, Nothing]) -> Skill:
+    async def create(self, call: ApiCall[Empty, Empty]) -> SkillObject:
         form = await self._form(call.request)
         name = _display_name(form.field("display_name"))
         uploads = _uploads(form)
@@ -152,20 +156,20 @@ class SkillRoutes:
             form.fingerprint, lambda: self.skills.create(call.tenant, uploads, name)
         )
 
-    async def list(self, call: Call[ListSkills, Nothing]) -> Page[Skill]:
+    async def list(self, call: ApiCall[ListSkills, Empty]) -> Page[SkillObject]:
         query = call.query
         if query.source not in (None, "custom"):
             return Page(data=())
-        return await self.skills.page(call.tenant, Listing(limit=query.limit, page=query.page))
+        return await self.skills.page(call.tenant, ListQuery(limit=query.limit, page=query.page))
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Skill:
+    async def get(self, call: ApiCall[Empty, Empty]) -> SkillObject:
         return await self.skills.get(call.tenant, call["skill_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedSkill:
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSkill:
         await self.skills.delete(call.tenant, call["skill_id"])
         return DeletedSkill(id=call["skill_id"])
 
-    async def create_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
+    async def create_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
         form = await self._form(call.request)
         uploads = _uploads(form)
         return await call.once(
@@ -173,20 +177,20 @@ class SkillRoutes:
             lambda: self.skills.add_version(call.tenant, call["skill_id"], uploads),
         )
 
-    async def list_versions(self, call: Call[ListSkillVersions, Nothing]) -> Page[SkillVersion]:
+    async def list_versions(self, call: ApiCall[ListSkillVersions, Empty]) -> Page[SkillVersion]:
         query = call.query
         return await self.skills.versions(
             call.tenant, call["skill_id"], limit=query.limit, page=query.page
         )
 
-    async def get_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
+    async def get_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
         return await self.skills.version(call.tenant, call["skill_id"], call["version"])
 
-    async def download(self, call: Call[Nothing, Nothing]) -> web.Response:
+    async def download(self, call: ApiCall[Empty, Empty]) -> web.Response:
         version, archive = await self.skills.archive(call.tenant, call["skill_id"], call["version"])
         return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
 
-    async def delete_version(self, call: Call[Nothing, Nothing]) -> DeletedSkillVersion:
+    async def delete_version(self, call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
         gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
         return DeletedSkillVersion(id=gone.id)
 
@@ -195,11 +199,11 @@ class SkillRoutes:
         return await read_form(request, max_bytes=limits.max_bytes, max_parts=limits.max_files + 1)
 
 
-def _uploads(form: Form) -> list[Upload]:
+def _uploads(form: Form) -> list[UploadedFile]:
     parts = form.files("files")
     if not parts:
         raise InvalidInput("files: the files of the skill must be sent, in the field `files[]`")
-    return [Upload(path=part.filename or "", content=part.content) for part in parts]
+    return [UploadedFile(path=part.filename or "", content=part.content) for part in parts]
 
 
 def _display_name(given: str | None) -> str | None:

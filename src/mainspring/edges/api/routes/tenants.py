@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.service.access.tenants import (
     CreateTenant,
     Tenant,
@@ -14,8 +14,8 @@ from mainspring.service.access.tenants import (
     UpdateTenant,
     require_platform,
 )
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class ListTenants(Struct, frozen=True, kw_only=True):
@@ -89,26 +89,26 @@ class TenantRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateTenant]) -> Tenant:
+    async def create(self, call: ApiCall[Empty, CreateTenant]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.create(call.body)
 
-    async def list(self, call: Call[ListTenants, Nothing]) -> Page[Tenant]:
+    async def list(self, call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
         require_platform(call.who)
-        return await self.tenants.page(Listing(limit=call.query.limit, page=call.query.page))
+        return await self.tenants.page(ListQuery(limit=call.query.limit, page=call.query.page))
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Tenant:
+    async def get(self, call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.get(call["tenant_id"])
 
-    async def update(self, call: Call[Nothing, UpdateTenant]) -> Tenant:
+    async def update(self, call: ApiCall[Empty, UpdateTenant]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.update(call["tenant_id"], call.body)
 
-    async def disable(self, call: Call[Nothing, Nothing]) -> Tenant:
+    async def disable(self, call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.disable(call["tenant_id"])
 
-    async def enable(self, call: Call[Nothing, Nothing]) -> Tenant:
+    async def enable(self, call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.enable(call["tenant_id"])

@@ -7,19 +7,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.sessions.digest import Status
-from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
+from mainspring.service.sessions.session_digest import SessionStatus
+from mainspring.service.sessions.session_threads import ThreadObject, Threads
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.threads import ThreadObject, Threads
-from mainspring.service.sessions.wire_events import View, WireEvent
+from mainspring.service.sessions.wire_events import EventView, WireEvent
+from mainspring.service.storage.pagination import Limit, Page
 
 
 class ListThreads(Struct, frozen=True, kw_only=True):
     limit: Limit = 1000
     page: str | None = None
-    statuses: tuple[Status, ...] = ()
+    statuses: tuple[SessionStatus, ...] = ()
 
 
 class ListThreadEvents(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class ThreadRoutes:
             ),
         )
 
-    async def list(self, call: Call[ListThreads, Nothing]) -> Page[ThreadObject]:
+    async def list(self, call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
         query = call.query
         return await self.threads.page(
             call.who,
@@ -89,21 +89,21 @@ class ThreadRoutes:
             page=query.page,
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> ThreadObject:
+    async def get(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.get(call.who, call["session_id"], call["thread_id"])
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> ThreadObject:
+    async def archive(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
 
-    async def events(self, call: Call[ListThreadEvents, Nothing]) -> Page[WireEvent]:
+    async def events(self, call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
         thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
         standing = await self.sessions.find(call.who, thread.session_id)
-        view = View(
+        view = EventView(
             session_id=thread.session_id,
             main_thread_id=standing.row.thread_id,
             thread_id=thread.id,
             is_internal="internal" in call.query.include,
         )
         return await self.pages.page(
-            sought(view, ListEvents(limit=call.query.limit)), call.query.page
+            event_query(view, ListEvents(limit=call.query.limit)), call.query.page
         )

@@ -8,18 +8,18 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.mail.deliveries import Deliveries, Delivery, Status
-from mainspring.service.mail.outbox import Outbox
-from mainspring.service.mail.webhooks import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, DeliveryStatus
+from mainspring.service.webhooks.webhook_endpoints import (
     CreateWebhook,
     UpdateWebhook,
     Webhook,
     Webhooks,
     WebhookWithSecret,
 )
+from mainspring.service.webhooks.webhook_outbox import Outbox
 
 
 class ListWebhooks(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ListWebhooks(Struct, frozen=True, kw_only=True):
 class ListDeliveries(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     page: str | None = None
-    status: Status | None = None
+    status: DeliveryStatus | None = None
 
 
 class RotateSecret(Struct, frozen=True, kw_only=True):
@@ -167,44 +167,44 @@ class WebhookRoutes:
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateWebhook]) -> WebhookWithSecret:
+    async def create(self, call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
         return await self.webhooks.create(call.tenant, call.body)
 
-    async def list(self, call: Call[ListWebhooks, Nothing]) -> Page[Webhook]:
-        listing = Listing(limit=call.query.limit, page=call.query.page)
+    async def list(self, call: ApiCall[ListWebhooks, Empty]) -> Page[Webhook]:
+        listing = ListQuery(limit=call.query.limit, page=call.query.page)
         return await self.webhooks.page(call.tenant, listing)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Webhook:
+    async def get(self, call: ApiCall[Empty, Empty]) -> Webhook:
         return await self.webhooks.get(call.tenant, call["webhook_id"])
 
-    async def update(self, call: Call[Nothing, UpdateWebhook]) -> Webhook:
+    async def update(self, call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
         return await self.webhooks.update(call.tenant, call["webhook_id"], call.body)
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedWebhook:
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedWebhook:
         await self.webhooks.delete(call.tenant, call["webhook_id"])
         return DeletedWebhook(id=call["webhook_id"])
 
-    async def rotate(self, call: Call[Nothing, RotateSecret]) -> WebhookWithSecret:
+    async def rotate(self, call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
         old_for = timedelta(seconds=call.body.old_valid_seconds)
         return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
 
-    async def ping(self, call: Call[Nothing, Nothing]) -> Delivery:
+    async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
         made = await self.outbox.ping(call.tenant, call["webhook_id"])
         return await self.deliveries.attempt(call.tenant, made.id)
 
-    async def list_deliveries(self, call: Call[ListDeliveries, Nothing]) -> Page[Delivery]:
+    async def list_deliveries(self, call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
         webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
         query = call.query
         return await self.deliveries.page(
             call.tenant,
-            Listing(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
+            ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
         )
 
-    async def resend_dead(self, call: Call[Nothing, Nothing]) -> Resent:
+    async def resend_dead(self, call: ApiCall[Empty, Empty]) -> Resent:
         return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))
 
-    async def get_delivery(self, call: Call[Nothing, Nothing]) -> Delivery:
+    async def get_delivery(self, call: ApiCall[Empty, Empty]) -> Delivery:
         return await self.deliveries.get(call.tenant, call["delivery_id"])
 
-    async def resend(self, call: Call[Nothing, Nothing]) -> Delivery:
+    async def resend(self, call: ApiCall[Empty, Empty]) -> Delivery:
         return await self.deliveries.resend(call.tenant, call["delivery_id"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mainspring.harness.permissions.bash.command import Assignment, Command, Word
-from mainspring.harness.permissions.bash.names import names
+from mainspring.harness.permissions.bash.command import Assignment, Command, Word, word_set
 
 _VARIABLES = re.compile(
     r"""PATH|CDPATH|HOME|SHELL|ENV|IFS|PS[0-4]|PROMPT_.*|SHELLOPTS|BASH.*|GLOBIGNORE|EXECIGNORE
@@ -33,13 +32,13 @@ _HARMLESS_VALUE = re.compile(r"(?![/:.])(?!.*\.\.)[\w.@:+,/=*-]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTINGS = re.compile(r"[-+](?:[euxfhB]+|[euxfhB]*o)|pipefail|errexit|nounset|xtrace|noglob")
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_REDEFINING = names(
+_REDEFINING = word_set(
     """
     alias unalias enable bind complete compgen compopt fc history shopt let caller
     """
 )
-_DECLARING = names("declare typeset local export readonly unset getopts")
-_READING = names("read mapfile readarray")
+_DECLARING = word_set("declare typeset local export readonly unset getopts")
+_READING = word_set("read mapfile readarray")
 
 
 def changes_meaning(name: str) -> bool:
@@ -55,12 +54,12 @@ def is_harmless(assignment: Assignment) -> bool:
     return value is not None and _HARMLESS_VALUE.fullmatch(value) is not None
 
 
-def is_own(name: str) -> bool:
+def is_script_variable(name: str) -> bool:
     """Whether a text may set `name` for itself: by its looks, no program reads it."""
     return not changes_meaning(name) and re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
 
 
-def sets_little(command: Command) -> bool:
+def has_harmless_assignments(command: Command) -> bool:
     """Whether nothing in front of a command makes it another one."""
     return all(is_harmless(each) or _splits_lines(each, command) for each in command.assignments)
 

@@ -1,0 +1,98 @@
+"""What `mainspring insights` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import groupby
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen, plural, token_count
+from mainspring.edges.cli.session_lookup import open_existing_log
+from mainspring.runtime.insights.insight import Insight
+from mainspring.runtime.insights.insight_report import InsightReport, build_report
+
+_HEADINGS: dict[str, str] = {
+    "waste": "Waste",
+    "failure": "Repeated failures",
+    "missing_rule": "Missing rules",
+    "unused": "Unused tools and skills",
+}
+_MAX_PLACES = 3
+_MAX_EVENTS = 3
+_PROGRESS_STEP = 25
+"""Sessions between two notes of how far it is."""
+
+
+async def insights(settings: Settings, *, since: timedelta | None, limit: int, json: bool) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    moment = None if since is None else clock.now() - since
+    async with open_existing_log(settings) as log:
+        report = await build_report(log, since=moment, progress=_progress_printer(notes))
+    if notes.moves:
+        notes.raw("\r\x1b[K")
+    if json:
+        screen.json(msgspec.json.encode(report))
+        return 0
+    _print_report(screen, notes, report, limit)
+    return 0
+
+
+def _progress_printer(notes: Screen) -> Callable[[int, int], None]:
+    """Tells how far it is, at a terminal."""
+
+    def tell(sessions: int, events: int) -> None:
+        if notes.moves and sessions % _PROGRESS_STEP == 0:
+            notes.raw(f"\r{plural(sessions, 'session')}, {plural(events, 'event')} read")
+
+    return tell
+
+
+def _print_report(screen: Screen, notes: Screen, report: InsightReport, limit: int) -> None:
+    imported = f" ({report.imported} imported)" if report.imported else ""
+    screen.line(
+        (f"{plural(report.sessions, 'session')}{imported}", "bold"),
+        (
+            f"  {plural(report.events, 'event')}, {token_count(report.prompt_tokens)} tokens in,"
+            f" {token_count(report.output_tokens)} out",
+            "dim",
+        ),
+    )
+    for kind, group in groupby(report.insights, key=lambda each: each.kind):
+        every = list(group)
+        screen.line(("", ""))
+        screen.line((_HEADINGS[kind], "bold"))
+        for insight in every[:limit]:
+            _print_insight(screen, insight)
+        if len(every) > limit:
+            hint = f"--limit {len(every)} or --json shows all"
+            screen.whole((f"  and {len(every) - limit} more; {hint}", "dim"))
+    if not report.insights:
+        notes.whole(("nothing stands out", "dim"))
+
+
+def _print_insight(screen: Screen, insight: Insight) -> None:
+    tokens = f", about {token_count(insight.tokens)} tokens" if insight.tokens else ""
+    times = "once" if insight.count == 1 else f"{insight.count} times"
+    screen.whole((f"- {insight.title}", "yellow"), indent=2)
+    screen.whole(
+        (
+            f"{times}{tokens}, in {plural(insight.sessions, 'session')}: {_places_text(insight)}",
+            "dim",
+        ),
+        indent=4,
+    )
+    screen.whole(("do: ", "green"), (insight.action, ""), indent=4)
+
+
+def _places_text(insight: Insight) -> str:
+    shown = [
+        f"{short_id(place.session_id)} at {', '.join(map(str, place.events[:_MAX_EVENTS]))}"
+        for place in insight.places[:_MAX_PLACES]
+    ]
+    more = insight.sessions - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)

@@ -1,0 +1,285 @@
+"""`mainspring sessions rewind`, `snapshots` and `diff`."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
+from mainspring.core.sender import local_user
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen, StyledText, plural, short_time
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.rewind import (
+    Checkpoint,
+    RestorePoint,
+    RewindHistory,
+    preview_restore,
+    read_rewind_history,
+    restore,
+)
+from mainspring.wiring.session_snapshots import open_snapshots
+
+_STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
+_SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}
+_MAX_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindOptions:
+    to: int | None
+    turns: int | None
+    files_only: bool
+    is_dry_run: bool
+    yes: bool
+
+
+class FileChangeView(Struct, frozen=True):
+    path: str
+    change: FileChangeKind
+
+
+class SnapshotView(Struct, frozen=True, kw_only=True):
+    seq: int
+    time: datetime
+    turn: int
+    snapshot: str
+    files: int | None
+    """`None`: it was restored, and is counted where it was taken."""
+    changed: list[FileChangeView] | None
+    """Since the one before; `None` for the first, and if one of them is gone."""
+
+
+class RewindView(Struct, frozen=True, kw_only=True):
+    session_id: str
+    to: int
+    snapshot: str | None
+    changed: list[FileChangeView]
+    is_dry_run: bool
+    fork: str | None
+    undo: int | None
+    """The event to go back to, files only, to undo this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    past: RewindHistory
+    to: int
+    back: RestorePoint | None
+    """`None`: nothing is known of the files, and they stay as they are."""
+    changed: Sequence[FileChange]
+    """What becomes of the files."""
+    forks: bool
+    """Whether the conversation goes back, too."""
+
+
+async def rewind(settings: Settings, *, meant: str, wanted: RewindOptions, json: bool) -> int:
+    fork: str | None = None
+    undo: int | None = None
+    async with open_existing_log(settings) as log:
+        plan = await _make_plan(settings, log, meant, wanted)
+        if not wanted.is_dry_run:
+            if not wanted.yes and not _confirm_plan(settings, plan):
+                return 1
+            if plan.back is not None and plan.changed:
+                done = await restore(log, plan.past, plan.back)
+                plan, undo = replace(plan, changed=done.changed), done.left
+            if plan.forks:
+                fork = (
+                    await log.fork(
+                        plan.past.session_id, at=plan.to, sender=local_user(settings.user)
+                    )
+                ).id
+    if json:
+        view = RewindView(
+            session_id=plan.past.session_id,
+            to=plan.to,
+            snapshot=None if plan.back is None else plan.back.kept.snapshot,
+            changed=_change_views(plan.changed),
+            is_dry_run=wanted.is_dry_run,
+            fork=fork,
+            undo=undo,
+        )
+        Screen(settings).json(msgspec.json.encode(view))
+    elif wanted.is_dry_run:
+        _print_plan(Screen(settings), plan)
+    else:
+        _print_rewound(settings, plan, fork=fork, undo=undo)
+    return 0
+
+
+async def _make_plan(
+    settings: Settings, log: SessionLog, meant: str, wanted: RewindOptions
+) -> _Plan:
+    past = await read_rewind_history(log, await find_session(log, meant))
+    to = past.target(to=wanted.to, turns=wanted.turns)
+    kept = past.at(to)
+    if kept is None and wanted.files_only:
+        raise _no_snapshots_error(past)
+    back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
+    changed = await preview_restore(log, past, back)
+    return _Plan(past=past, to=to, back=back, changed=changed, forks=not wanted.files_only)
+
+
+def _no_snapshots_error(past: RewindHistory) -> InvalidInput:
+    return InvalidInput(f"session {past.session_id} has changed no files: there are no snapshots")
+
+
+def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
+    """
+    Raises:
+        InvalidInput: there is nobody to ask.
+    """
+    if not plan.changed:
+        return True  # a fork takes nothing away
+    if not sys.stdin.isatty():
+        refused = InvalidInput("this changes files, and there is no terminal to ask at")
+        refused.add_note("--yes says yes, --dry-run shows what would change")
+        raise refused
+    notes = Screen(settings, stderr=True)
+    _print_plan(notes, plan)
+    if typer.confirm("Go back?", err=True):
+        return True
+    notes.whole(("nothing was changed", "dim"))
+    return False
+
+
+def _print_plan(screen: Screen, plan: _Plan) -> None:
+    """What going back means."""
+    if plan.back is None:
+        screen.whole(("no snapshot: the files stay as they are", "dim"))
+    elif not plan.changed:
+        screen.whole(("the files are as they were", "dim"))
+    else:
+        _print_changes(screen, plan.changed)
+    if plan.forks:
+        screen.whole((f"the conversation goes on after event {plan.to}, in a fork", "dim"))
+
+
+def _print_changes(screen: Screen, changed: Sequence[FileChange]) -> None:
+    for each in changed[:_MAX_SHOWN]:
+        screen.line((f"{each.change:<10}", _STYLES[each.change]), (each.path, ""))
+    if len(changed) > _MAX_SHOWN:
+        screen.whole((f"... and {len(changed) - _MAX_SHOWN} more", "dim"))
+
+
+def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None) -> None:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    session = plan.past.session_id
+    if plan.changed:
+        told = f"{plural(len(plan.changed), 'file')} as after event {plan.to}"
+        screen.line(
+            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.changed)}", "dim")
+        )
+    else:
+        notes.whole(("the files are as they were: nothing was changed", "dim"))
+    if undo is not None:
+        command = f"mainspring sessions rewind {short_id(session)} --to {undo} --files-only"
+        notes.whole((f"undo: {command}", "dim"))
+    if fork is not None:
+        screen.line(("forked ", "green"), (fork, ""), (f"  from event {plan.to}", "dim"))
+        notes.whole((f"go on: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
+
+
+def _change_totals(changed: Iterable[FileChange]) -> str:
+    """`+2 ~1 -3`"""
+    counts = Counter(each.change for each in changed)
+    return " ".join(f"{sign}{counts[change]}" for change, sign in _SIGNS.items() if counts[change])
+
+
+def _change_views(changed: Iterable[FileChange]) -> list[FileChangeView]:
+    return [FileChangeView(each.path, each.change) for each in changed]
+
+
+async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    async with open_existing_log(settings) as log:
+        past = await read_rewind_history(log, await find_session(log, meant))
+        if not past.kept:
+            notes.whole((f"{past.session_id} has changed no files: there are no snapshots", ""))
+            return 0
+        found = await open_snapshots(settings, log, past)
+        changes = [
+            await _changes_since_previous(found, past, index) for index in range(len(past.kept))
+        ]
+    if json:
+        for kept, changed in zip(past.kept, changes, strict=True):
+            screen.json(msgspec.json.encode(_snapshot_view(kept, changed)))
+        return 0
+    now = clock.now()
+    heads = ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
+    rows = [_snapshot_row(*each, now) for each in zip(past.kept, changes, strict=True)]
+    screen.table(heads, rows)
+    hint = f"mainspring sessions rewind {short_id(past.session_id)} --to EVENT"
+    notes.whole((f"go back: {hint}", "dim"))
+    return 0
+
+
+async def _changes_since_previous(
+    found: Snapshots, past: RewindHistory, index: int
+) -> list[FileChange] | None:
+    if index == 0:
+        return None
+    try:
+        return await found.diff(past.kept[index - 1].snapshot, past.kept[index].snapshot)
+    except ToolEnvironmentError:
+        return None  # the log is here, and what it tells of is gone
+
+
+def _snapshot_view(kept: Checkpoint, changed: list[FileChange] | None) -> SnapshotView:
+    return SnapshotView(
+        seq=kept.seq,
+        time=kept.time,
+        turn=kept.turn,
+        snapshot=kept.snapshot,
+        files=kept.files,
+        changed=None if changed is None else _change_views(changed),
+    )
+
+
+def _snapshot_row(
+    kept: Checkpoint, changed: list[FileChange] | None, now: datetime
+) -> list[StyledText]:
+    files = "restored" if kept.files is None else f"{kept.files:>5}"
+    return [
+        (f"{kept.seq:>5}", "bold"),
+        (short_time(kept.time, now), ""),
+        (f"{kept.turn:>4}", ""),
+        (files, ""),
+        ("" if changed is None else _change_totals(changed), ""),
+    ]
+
+
+async def diff(
+    settings: Settings, *, meant: str, since: int | None, to: int | None, json: bool
+) -> int:
+    """What the session has changed; of an event, what was there after it."""
+    screen = Screen(settings)
+    async with open_existing_log(settings) as log:
+        past = await read_rewind_history(log, await find_session(log, meant))
+        older = past.at(past.target(to=since or 1, turns=None))
+        if older is None:
+            raise _no_snapshots_error(past)
+        newer = None if to is None else past.at(past.target(to=to, turns=None))
+        found = await open_snapshots(settings, log, past)
+        changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
+    if json:
+        for each in _change_views(changed):
+            screen.json(msgspec.json.encode(each))
+    elif changed:
+        for each in changed:
+            screen.line((f"{each.change:<10}", _STYLES[each.change]), (each.path, ""))
+    else:
+        Screen(settings, stderr=True).whole(("no file is different", "dim"))
+    return 0

@@ -1,0 +1,158 @@
+"""Prints the replies of slash commands. What they do is in `runtime.commands`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.printing import Screen, StyledText, dollars, pad, plural, token_count
+from mainspring.edges.cli.renderer import key_argument
+from mainspring.harness.context.xray import cached_share
+from mainspring.harness.limits import prompt_tokens
+from mainspring.runtime.command_results import (
+    AgentsResult,
+    ContextResult,
+    CostResult,
+    PendingCallsResult,
+    SkillsResult,
+    SlashCommandResult,
+    SubmittedResult,
+    TextResult,
+    ThreadView,
+)
+from mainspring.runtime.slash_commands import SlashCommand, similar_names
+
+KEY_BINDINGS = (
+    ("//", "a message that begins with one /"),
+    ("\\ at the end", "goes on in the next line, as an open ``` fence does"),
+    ("Alt-Enter", "a new line"),
+    ("Tab", "completes a command"),
+    ("Ctrl-C", "interrupts the reply; once more leaves"),
+    ("Ctrl-D", "leaves"),
+)
+
+
+def print_reply(notes: Screen, reply: SlashCommandResult) -> None:
+    match reply:
+        case SubmittedResult(text=text) | TextResult(text=text):
+            notes.whole((text, "dim"))
+        case CostResult():
+            notes.whole((_cost_text(reply), ""))
+        case ContextResult():
+            _print_context(notes, reply)
+        case AgentsResult():
+            _print_agents(notes, reply)
+        case SkillsResult():
+            _print_skills(notes, reply)
+        case PendingCallsResult():
+            _print_waiting(notes, reply)
+
+
+def print_help(notes: Screen, commands: Sequence[SlashCommand]) -> None:
+    rows = [(each.usage, each.about) for each in commands]
+    width = max(len(words) for words, _ in (*rows, *KEY_BINDINGS)) + 2
+    brought = [each.usage for each in commands if each.kind != "built-in"]
+    for words, about in rows:
+        style = "bold cyan" if words in brought else "bold"
+        notes.line(("  ", ""), pad((words, style), width), (truncate(about), ""))
+    for words, about in KEY_BINDINGS:
+        notes.line(("  ", ""), pad((words, "bold"), width), (about, "dim"))
+
+
+def print_unknown_command(notes: Screen, name: str, commands: Sequence[SlashCommand]) -> None:
+    meant = " or ".join(f"/{each}" for each in similar_names(name, commands))
+    hint = f"did you mean {meant}?" if meant else "/help lists what there is"
+    notes.whole((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
+
+
+def _cost_text(cost: CostResult) -> str:
+    share = cached_share(cost.usage) or 0
+    return (
+        f"{plural(cost.turns, 'turn')}, {token_count(prompt_tokens(cost.usage))} in"
+        f" ({share:.0%} cached), {token_count(cost.usage.output_tokens)} out,"
+        f" {dollars(Decimal(cost.cost_usd))}"
+    )
+
+
+def _print_context(notes: Screen, context: ContextResult) -> None:
+    found, window = context.parts, context.window
+    about = "" if found.is_measured else "about "
+    of = f" of {token_count(window)} ({found.total / window:.0%})" if window else ""
+    notes.whole(
+        (f"{about}{token_count(found.total)} tokens{of}", "bold"),
+        (f" in {plural(context.messages, 'message')}, {context.model}", "dim"),
+    )
+    for name, count in (
+        ("tools", found.tools),
+        ("system, static", found.system_static),
+        ("system, dynamic", found.system_dynamic),
+        ("history", found.history),
+        ("newest turn", found.newest),
+    ):
+        bar = "█" * round(30 * count / (found.total or 1))
+        notes.line(pad((f"  {name}", "dim"), 18), (f"{token_count(count):>6}  ", ""), (bar, "cyan"))
+
+
+def _print_agents(notes: Screen, agents: AgentsResult) -> None:
+    if not agents.types:
+        notes.whole(("this agent calls no subagents", "dim"))
+    for each in agents.types:
+        origin = "" if each.scope is None else f" ({each.scope})"
+        name: StyledText = (f"  {each.name}{origin}", "bold")
+        notes.line(pad(name, 22), (truncate(each.description), ""))
+    if agents.threads:
+        notes.whole((f"called in this session: {len(agents.threads)}", "dim"))
+        notes.table(
+            ("SUBAGENT", "STATUS", "TURNS", "COST", "ID", "TASK"),
+            [_thread_row(each) for each in agents.threads],
+        )
+
+
+def _thread_row(view: ThreadView) -> list[StyledText]:
+    status = "done" if view.status == "completed" else view.status.replace("_", " ")
+    return [
+        ("  " * view.depth + (view.agent or ""), "bold"),
+        (status, "green" if status == "done" else "yellow"),
+        (f"{view.turns:>5}", ""),
+        (dollars(Decimal(view.cost_usd)), ""),
+        (short_id(view.id), "dim"),
+        (truncate(view.description or ""), ""),
+    ]
+
+
+def _print_skills(notes: Screen, skills: SkillsResult) -> None:
+    if not skills.skills:
+        notes.whole(("this agent has no skills and no commands of its own", "dim"))
+    for each in skills.skills:
+        name = f"/{each.name}" if each.for_user else each.name
+        marks = ", ".join(
+            filter(
+                None,
+                (
+                    each.scope,
+                    "" if each.is_trusted else "not trusted: text only",
+                    "" if each.for_model else "only by you",
+                    "" if each.for_user else "only by the agent",
+                ),
+            )
+        )
+        notes.line(
+            pad((f"  {name}", "bold"), 22), (f"({marks}) ", "dim"), (truncate(each.description), "")
+        )
+
+
+def _print_waiting(notes: Screen, waiting: PendingCallsResult) -> None:
+    if not waiting.calls:
+        notes.whole(("nothing waits for you", "dim"))
+        return
+    for each in waiting.calls:
+        who = " > ".join((*each.path, each.name))
+        notes.line(
+            (f"  {each.number}  ", "bold yellow"),
+            (who, "bold"),
+            (f" {key_argument(each.input)}", ""),
+        )
+        if each.reason:
+            notes.whole((f"asked because {each.reason}", "dim"), indent=5)
+    notes.whole(("/approve 1 yes|no|always", "dim"))

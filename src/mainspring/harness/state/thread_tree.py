@@ -1,0 +1,260 @@
+"""All threads of a session as a fold of its log: parents and children, what each has spent
+including its children, and messages between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usage
+from mainspring.harness import limits
+from mainspring.harness.limits import Spending
+from mainspring.harness.state.session_state import SessionState
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
+
+ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
+
+
+@dataclass(slots=True)
+class SpendAccount:
+    """What a thread has spent, with all threads below it; the main one's is the session's."""
+
+    spent: Spending = field(default_factory=Spending)
+    usage: Usage = field(default_factory=Usage)
+
+    def apply(self, event: Event) -> None:
+        self.spent = limits.fold(self.spent, event.payload, event.time)
+        if isinstance(event.payload, ModelRequestEnded):
+            self.usage = add_usage(self.usage, event.payload.model_usage)
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """The tokens of both."""
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        cache_creation_input_tokens=one.cache_creation_input_tokens
+        + other.cache_creation_input_tokens,
+        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+    )
+
+
+@dataclass(slots=True)
+class ThreadNode:
+    """One thread among the others."""
+
+    thread: Thread
+    account: SpendAccount = field(default_factory=SpendAccount)
+    birth: events.ThreadCreated | None = None
+    """`None`: the main one."""
+    depth: int = 0
+    is_reported: bool = True
+    """Whether its parent has what its last run came to."""
+    is_put_away: bool = False
+    """It is not run again, and gets no messages."""
+    worktree: facts.WorktreeOpened | None = None
+    """Where it works, if not where all do."""
+
+    @property
+    def id(self) -> str:
+        return self.thread.id
+
+    @property
+    def parent_id(self) -> str | None:
+        return None if self.birth is None else self.birth.parent_thread_id
+
+    @property
+    def name(self) -> str | None:
+        return None if self.birth is None else self.birth.agent_name
+
+
+class ThreadTree:
+    def __init__(self, main_id: str) -> None:
+        self.main = ThreadNode(Thread(id=main_id))
+        self.members: dict[str, ThreadNode] = {main_id: self.main}
+        """By thread, in the order of their birth."""
+        self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
+        """By addressee and by the event that sent it: what has not been received."""
+        self._by_call: dict[str, ThreadNode] = {}
+
+    @classmethod
+    def of(cls, log: Iterable[Event], main_id: str) -> ThreadTree:
+        ensemble = cls(main_id)
+        for event in log:
+            ensemble.apply(event)
+        return ensemble
+
+    def apply(self, event: Event) -> None:
+        member = self.members.get(event.thread_id)
+        if member is None:
+            return  # a thread that nobody has announced: it is nobody's
+        member.thread.apply(event)
+        for each in self.upwards(member):
+            each.account.apply(event)
+        if _is_progress(event.payload):
+            self._encourage(member)
+        self._notice(member, event)
+
+    def upwards(self, member: ThreadNode) -> Iterator[ThreadNode]:
+        """It, who called it, and so on up to the main one."""
+        while True:
+            yield member
+            if member.parent_id is None:
+                return
+            member = self.members[member.parent_id]
+
+    def below(self, thread_id: str) -> list[ThreadNode]:
+        """Whom a thread has called, itself."""
+        return [each for each in self.members.values() if each.parent_id == thread_id]
+
+    def called_by(self, tool_use_id: str) -> ThreadNode | None:
+        """Who was born of a call."""
+        return self._by_call.get(tool_use_id)
+
+    def is_awaited(self, member: ThreadNode) -> bool:
+        """Whether a call of its parent's is open until it is done."""
+        birth = member.birth
+        if birth is None or birth.mode == "background" or birth.tool_use_id is None:
+            return False
+        parent = self.members.get(birth.parent_thread_id or "")
+        call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
+        return call is not None and not call.settled
+
+    def mail_for(self, thread_id: str) -> list[ThreadMessageReceived]:
+        """What was sent to a thread and is to be received, in the order it was sent."""
+        is_gone = thread_id in self.members and self.members[thread_id].is_put_away
+        return [] if is_gone else list(self._mail.get(thread_id, {}).values())
+
+    def undelivered(self) -> list[ThreadMessageReceived]:
+        """What was sent to threads that are put away: nobody reads it there."""
+        gone = (self._mail.get(each.id, {}) for each in self.members.values() if each.is_put_away)
+        return [letter for letters in gone for letter in letters.values()]
+
+    def addressee(self, payload: AnyPayload, thread_id: str) -> str:
+        """Which thread a client's event is for: an answer goes to whoever has asked."""
+        match payload:
+            case (
+                events.UserToolConfirmation(tool_use_id=asked)
+                | events.UserToolResult(tool_use_id=asked)
+                | events.UserCustomToolResult(custom_tool_use_id=asked)
+            ):
+                return self._asking(asked) or thread_id
+            case _:
+                return thread_id
+
+    def _asking(self, call_id: str) -> str | None:
+        for each in self.members.values():
+            if call_id in each.thread.round:
+                return each.id
+        return None
+
+    def _encourage(self, member: ThreadNode) -> None:
+        """Who waits for a thread gets on as it does, however often a crash comes between."""
+        while self.is_awaited(member) and member.parent_id is not None:
+            member = self.members[member.parent_id]
+            member.thread.tries.wakes = 0
+
+    def _notice(self, member: ThreadNode, event: Event) -> None:
+        """What an event means for others than the thread that it is of."""
+        match event.payload:
+            case events.ThreadCreated() as birth:
+                self._bear(member, birth)
+            case events.ThreadMessageSent() | ThreadMessageReceived() as letter:
+                self._carry(member, event.id, letter)
+            case events.ThreadStatusTerminated(session_thread_id=gone):
+                self._put_away(gone)
+            case events.AgentToolResult(tool_use_id=call_id):
+                self._settle(call_id)
+            case events.StatusRunning() | events.StatusIdle() as status:
+                _note_status(member, status)
+            case (
+                events.UserInterrupt() | facts.SessionForked() | facts.SessionReceived()
+            ) as why if member is self.main:
+                self._end_all(why, event.seq)
+            case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
+                _note_worktree(member, change)
+            case _:
+                pass
+
+    def _carry(self, member: ThreadNode, event_id: str, letter: ThreadMessage) -> None:
+        if isinstance(letter, events.ThreadMessageSent):
+            self._send(member, event_id, letter)
+        elif letter.sent_id is not None:
+            self._mail.get(member.id, {}).pop(letter.sent_id, None)
+
+    def _put_away(self, thread_id: str) -> None:
+        if (member := self.members.get(thread_id)) is not None:
+            member.is_put_away = True
+            member.thread.interrupt()
+
+    def _end_all(
+        self, why: events.UserInterrupt | facts.SessionForked | facts.SessionReceived, seq: int
+    ) -> None:
+        """An interrupt that names no thread is for all of them, and for what they were sent; of
+        what was under way when a session was forked or moved nothing goes on."""
+        for each in self.members.values():
+            if isinstance(why, events.UserInterrupt):
+                if why.session_thread_id is None:
+                    each.thread.interrupt()
+                    each.thread.interrupted |= bool(self._mail.get(each.id))
+            elif each is not self.main:
+                each.thread.disown(seq)
+                each.thread.interrupted = bool(each.thread.unsettled())
+                each.worktree = None
+                each.thread.transcript.is_answered = True
+                each.is_reported = True
+
+    def _bear(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
+        shared = self.main.thread.gear  # what a person says and allows is for all of them
+        gear = SessionState(permissions=shared.permissions, prompts=shared.prompts)
+        thread = Thread(id=birth.session_thread_id, gear=gear)
+        if birth.is_fork:
+            thread.transcript = parent.thread.transcript.branch()
+            gear.loaded = parent.thread.gear.loaded
+        member = ThreadNode(thread, birth=birth, depth=parent.depth + 1)
+        if self.members.setdefault(member.id, member) is member and birth.tool_use_id is not None:
+            self._by_call[birth.tool_use_id] = member
+
+    def _send(self, sender: ThreadNode, event_id: str, sent: events.ThreadMessageSent) -> None:
+        if sent.to_session_thread_id == sender.parent_id:
+            sender.is_reported = True
+        self._mail.setdefault(sent.to_session_thread_id, {})[event_id] = ThreadMessageReceived(
+            from_session_thread_id=sender.id,
+            from_agent_name=sender.name,
+            content=sent.content,
+            sent_id=event_id,
+        )
+
+    def _settle(self, call_id: str) -> None:
+        called = self.called_by(call_id)
+        if called is not None and called.birth is not None and called.birth.mode != "background":
+            called.is_reported = True
+
+
+def _note_worktree(member: ThreadNode, change: facts.WorktreeOpened | facts.WorktreeClosed) -> None:
+    if isinstance(change, facts.WorktreeOpened):
+        member.worktree = change
+    elif change.outcome != "kept":
+        member.worktree = None
+
+
+def _is_progress(payload: AnyPayload) -> bool:
+    match payload:
+        case ModelRequestEnded(is_error=is_error, purpose=None):
+            return not is_error
+        case events.AgentToolResult() | events.AgentMcpToolResult():
+            return True
+        case _:
+            return False
+
+
+def _note_status(member: ThreadNode, status: events.StatusRunning | events.StatusIdle) -> None:
+    if isinstance(status, events.StatusRunning):
+        member.is_reported = member.birth is None
+    elif status.reason in INTERRUPTED_REASONS:
+        member.is_reported = True  # whoever has stopped it wants to hear nothing of it

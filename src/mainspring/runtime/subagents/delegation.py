@@ -1,0 +1,119 @@
+"""A tool call that a subagent carries out: the thread is spawned, run or found, and its result
+becomes the result of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mainspring.core import ids
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.events import ThreadCreated
+from mainspring.core.tool import Call, ToolResult, Traits
+from mainspring.harness.state.thread_tree import ThreadNode
+from mainspring.runtime.subagents.supervisor import SubagentSupervisor
+from mainspring.runtime.subagents.thread_factory import FORK
+from mainspring.runtime.subagents.thread_report import report_result
+
+DELEGATION_TRAITS = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
+_STARTED_MESSAGE = (
+    "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
+    " else, or stop and wait. send_message reaches it, stop_agent ends it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationRequest:
+    """Who is to be called, and for what."""
+
+    kind: str
+    prompt: str
+    description: str = ""
+    model: str | None = None
+    is_background: bool = False
+    is_apart: bool = False
+
+
+async def delegate(
+    crew: SubagentSupervisor,
+    member: ThreadNode,
+    call: Call,
+    wanted: DelegationRequest,
+    *facts: KnownPayload,
+) -> ToolResult:
+    """Have it done by a new thread, whose log begins with `facts`; by the same one if the call is
+    made again."""
+    child = crew.ensemble.called_by(call.id)
+    if child is None and member.depth >= crew.lead.max_depth:
+        return refuse("Subagents of subagents cannot call others: do it yourself.")
+    if child is None and crew.is_full:
+        return limit_reached(crew)
+    try:
+        birth = _created_event(call, member, wanted)
+        child = child or await crew.bear(member, birth, wanted.prompt, *facts)
+    except ToolEnvironmentError as error:
+        return refuse(str(error))
+    if child.birth is not None and child.birth.mode == "background":
+        crew.set_to_work(child)
+        return ToolResult.text(_STARTED_MESSAGE.format(name=wanted.kind, thread_id=child.id))
+    await crew.wait_for(child)
+    if waiting := crew.waiting_for(child):
+        return ToolResult((), waits_for=tuple(waiting))
+    return report_result(child, crew.lodgings.told(child))
+
+
+def limit_reached(crew: SubagentSupervisor) -> ToolResult:
+    """Nobody more may be set to work for now."""
+    most = crew.lead.max_at_once
+    return refuse(
+        f"{most} subagents are at work already: wait until one has ended, or do it yourself."
+    )
+
+
+def refuse(why: str) -> ToolResult:
+    return ToolResult.text(why, ok=False, error="failed")
+
+
+def _created_event(call: Call, parent: ThreadNode, wanted: DelegationRequest) -> ThreadCreated:
+    return ThreadCreated(
+        session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
+        agent_name=wanted.kind,
+        parent_thread_id=parent.id,
+        tool_use_id=call.id,
+        mode="background" if wanted.is_background else "foreground",
+        is_fork=wanted.kind == FORK,
+        model=wanted.model,
+        isolation="worktree" if wanted.is_apart else "shared",
+        description=wanted.description or None,
+    )
+
+
+def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
+    """The schema of an input that names somebody, and more."""
+    to = {"type": "string", "description": "Its id, as you were told it; or its type, if one."}
+    return {
+        "type": "object",
+        "properties": {"to": to, **more},
+        "required": ["to", *more],
+        "additionalProperties": False,
+    }
+
+
+def find_agent(
+    crew: SubagentSupervisor, member: ThreadNode, given: Mapping[str, object]
+) -> ThreadNode | ToolResult:
+    """Who it is, or that it is nobody."""
+    wanted = str(given.get("to") or "")
+    if not wanted:
+        return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
+    below = crew.ensemble.below(member.id)
+    meant = [each for each in below if wanted in (each.id, each.name)]
+    if any(each.is_put_away for each in meant):
+        return refuse(f"{wanted!r} was put away by a user, and is not to be reached any more.")
+    if len(meant) == 1 or (meant and meant[-1].id == wanted):
+        return meant[-1]
+    known = ", ".join(f"{each.id} ({each.name})" for each in below) or "none yet"
+    what = "is not clear" if meant else "is nobody that you have called"
+    return refuse(f"{wanted!r} {what}. You have called: {known}.")

@@ -1,0 +1,388 @@
+"""Supervises the subagent threads of a running session: spawns them, runs them, reports their
+results and stops them. Their state is in the log; only what runs in this process is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+from anyio.abc import TaskGroup
+
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.events import StatusIdle, ThreadCreated, ThreadMessageSent, UserInterrupt
+from mainspring.core.facts import ThreadStopped
+from mainspring.harness import hook_events
+from mainspring.harness.crash_recovery import closing_events
+from mainspring.harness.loop import run
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
+from mainspring.harness.stop_reasons import Ended, stop_reason
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.log.task_groups import retry_unavailable, run_in_background, unwrap_single_error
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.subagents.thread_factory import ThreadFactory
+from mainspring.runtime.subagents.thread_report import report_text
+from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, with_worktree_note
+
+
+@dataclass(slots=True)
+class _RunningThread:
+    """A thread that is run in this process, or is about to be."""
+
+    desk: ThreadContext | None = None
+    left: anyio.Event | None = None
+
+
+class SubagentSupervisor:
+    """`Others` for every desk of the session. Open it with `open_crew`."""
+
+    def __init__(self, seating: ThreadFactory, group: TaskGroup) -> None:
+        self._seating = seating
+        self._record = seating.office.record
+        self._group = group
+        self._posts: dict[str, _RunningThread] = {}
+        self._expected: set[str] = set()
+        """Who is being born."""
+        self._news = anyio.Event()
+        self._has_run = False
+        """Whether a thread was run beside the main one."""
+        self.lodgings = ThreadWorktrees(
+            worktrees=seating.kit.worktrees,
+            session_id=seating.office.session_id,
+            note=self._note,
+        )
+
+    @property
+    def ensemble(self) -> ThreadTree:
+        return self._record.ensemble
+
+    def main_desk(self) -> ThreadContext:
+        return self._seating.main_desk(self)
+
+    def is_live(self, thread_id: str) -> bool:
+        return thread_id in self._posts
+
+    @property
+    def lead(self) -> Agent:
+        """The main thread's agent."""
+        return self._seating.agent
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more may be called; the main thread does not count."""
+        return len(self._posts.keys() | self._expected) > self.lead.max_at_once
+
+    def is_answerable(self, call: OpenCall) -> bool:
+        called = self.ensemble.called_by(call.id)
+        return called is not None and self._can_go_on(called)
+
+    def abandon(self, call: OpenCall) -> None:
+        called = self.ensemble.called_by(call.id)
+        if called is not None and self.ensemble.is_awaited(called):
+            self._close(called)
+
+    def attend(self, events: Iterable[Event]) -> None:
+        """Something came from outside: who has been stopped, and who can go on."""
+        came = [event.payload for event in events]
+        if any(isinstance(each, UserInterrupt) and not each.session_thread_id for each in came):
+            self._halt_all()
+        if came:
+            self._tend()
+
+    def desk_of(self, member: ThreadNode) -> ThreadContext | None:
+        """Where a thread sits, if it is run in this process."""
+        post = self._posts.get(member.id)
+        return None if post is None else post.desk
+
+    async def bear(
+        self, parent: ThreadNode, birth: ThreadCreated, prompt: str, *facts: KnownPayload
+    ) -> ThreadNode:
+        """The thread of a call, with its task; the same one if the call is made again. `facts` are
+        what its log has to know besides.
+
+        Raises:
+            HandsError: there is no place for it to work in.
+        """
+        known = self.ensemble.members.get(birth.session_thread_id)
+        if known is not None:
+            return known
+        self._expected.add(birth.session_thread_id)
+        try:
+            lodging = await self.lodgings.found_for(birth, is_within=self._is_within(parent))
+            self._note(parent.id, birth)
+            born = self.ensemble.members[birth.session_thread_id]
+            task = self._seating.task_of(born, parent, with_worktree_note(prompt, lodging))
+            self._note(born.id, *lodging, task, *facts)
+            await self._record.commit()
+        finally:
+            self._expected.discard(birth.session_thread_id)  # it takes its post now, or never
+        return born
+
+    async def wait_for(self, member: ThreadNode) -> None:
+        """Run a thread here and now, until it ends or waits."""
+        self._posts[member.id] = _RunningThread()
+        await self._work(member)
+
+    def set_to_work(self, member: ThreadNode) -> None:
+        """Run a thread beside all others; its parent gets a message when it ends."""
+        if member.id not in self._posts:
+            self._posts[member.id] = _RunningThread()
+            self._has_run = True
+            self._group.start_soon(self._in_background, member)
+
+    def send(self, sender: ThreadNode, to: ThreadNode, text: str) -> None:
+        """Put a message into a thread's mail, and see that it is read."""
+        content = (TextBlock(text),)
+        self._note(
+            sender.id,
+            ThreadMessageSent(to_session_thread_id=to.id, to_agent_name=to.name, content=content),
+        )
+        self._tend()
+
+    async def stop(self, member: ThreadNode, by: ThreadNode) -> None:
+        """End a thread and all below it, as they are; what it was sent, it need not answer."""
+        mail = self.ensemble.mail_for(member.id)
+        self._note(member.id, *mail, ThreadStopped(by_session_thread_id=by.id))
+        post = self._posts.get(member.id)
+        if post is None:
+            self._close(member)
+        else:
+            post.left = post.left or anyio.Event()
+            _cancel(post)
+            await post.left.wait()
+        for each in self.ensemble.below(member.id):
+            if self.is_live(each.id) or each.thread.unsettled() or self._can_go_on(each):
+                await self.stop(each, by)
+        await self._record.commit()
+
+    def waiting_for(self, member: ThreadNode) -> list[str]:
+        """Calls of a thread, and of all below it, that people must answer."""
+        found: list[str] = []
+        for call in member.thread.unsettled():
+            called = self.ensemble.called_by(call.id)
+            if called is not None and self.ensemble.is_awaited(called):
+                found += self.waiting_for(called)
+            elif call.wants_answer:
+                found.append(call.id)
+        return [*found, *self.waiting_below(member.id)]
+
+    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
+        apart = filter(self._is_apart, self.ensemble.below(thread_id))
+        return tuple(call_id for each in apart for call_id in self.waiting_for(each))
+
+    def has_called(self, thread_id: str) -> bool:
+        apart = filter(self._is_apart, self.ensemble.below(thread_id))
+        return any(each.thread.running or not each.is_reported for each in apart)
+
+    async def stay(self, thread_id: str) -> bool:
+        self._tend()
+        is_alone = not any(each.id in self._posts for each in self.ensemble.below(thread_id))
+        if is_alone and not self.ensemble.mail_for(thread_id):
+            return False
+        await self._until_news(thread_id)
+        return True
+
+    async def conduct(self, main: ThreadContext) -> Ended | None:
+        """Run the main thread, and go on until all threads have ended or wait."""
+        self._posts[main.thread.id] = _RunningThread(main)
+        async with run_in_background(partial(retry_unavailable, self._heed)):
+            self._tend()
+            ended = await run(main)
+            while self._is_busy(main):
+                await self._until_news(main.thread.id)
+                ended = await run(main) or ended
+            return await self._with_all_that_waits(main, ended)
+
+    async def _heed(self) -> None:
+        """Listen for interrupts of single threads, for all of them: each would be woken by every
+        commit of any other."""
+
+        def heed(thread_id: str) -> bool:
+            post = self._posts.get(thread_id)
+            if post is not None and post.desk is not None and thread_id != self._main:
+                post.desk.halted.set()  # it takes the interrupt in itself
+            return False
+
+        await self._record.writer.hear("user.interrupt", is_for=heed)
+
+    def _is_busy(self, main: ThreadContext) -> bool:
+        self._tend()
+        return len(self._posts) > 1 or bool(self.ensemble.mail_for(main.thread.id))
+
+    async def _until_news(self, own: str) -> None:
+        """Until a thread has ended or this one is interrupted, or something came for it; the main
+        one hears for those who do not listen themselves, too."""
+        if self.ensemble.mail_for(own):
+            return
+        news, desk = self._news, self._posts[own].desk
+        hear = partial(
+            self._record.writer.hear,
+            is_for=lambda each: each == own or not self.is_live(each),
+            addressee=self.ensemble.addressee,
+        )
+        async with anyio.create_task_group() as first:
+
+            async def until(happens: Callable[[], Awaitable[object]]) -> None:
+                await happens()
+                first.cancel_scope.cancel()
+
+            if own == self._main:
+                first.start_soon(until, partial(retry_unavailable, hear))
+            first.start_soon(until, news.wait)
+            if desk is not None:
+                first.start_soon(until, desk.halted.wait)
+
+    @property
+    def _main(self) -> str:
+        return self.ensemble.main.id
+
+    async def _with_all_that_waits(self, main: ThreadContext, ended: Ended | None) -> Ended | None:
+        """Threads beside the main one may wait for people when it does not."""
+        if ended is None and not self._has_run:
+            return None
+        waiting = self.waiting_below(self._main)
+        known = ended.waiting_for if ended is not None else ()
+        if not waiting or set(waiting) <= set(known):
+            return ended
+        whole = Ended("requires_action", waiting_for=(*known, *waiting))
+        await main.note_idle(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
+        return whole
+
+    def _is_apart(self, member: ThreadNode) -> bool:
+        """Neither the main thread nor one that another's call waits for."""
+        return member.birth is not None and not self.ensemble.is_awaited(member)
+
+    def _tend(self) -> None:
+        """Set to work who can go on, and have those report who could not before a crash."""
+        for member in list(self.ensemble.members.values()):
+            if not self._is_apart(member) or member.id in self._posts:
+                continue
+            if member.thread.running or self._can_go_on(member) or self._is_untidy(member):
+                self.set_to_work(member)
+            else:
+                self._report(member)
+
+    def _can_go_on(self, member: ThreadNode) -> bool:
+        thread = member.thread
+        is_open = thread.last_reason in (None, "requires_action")  # else it has come to an end
+        return (
+            thread.interrupted
+            or (is_open and not thread.is_answered and not thread.unsettled())
+            or bool(self.ensemble.mail_for(member.id))
+            or any(call.is_answered or self.is_answerable(call) for call in thread.unsettled())
+        )
+
+    def _is_untidy(self, member: ThreadNode) -> bool:
+        """Whether nobody has looked yet what it left in its worktree."""
+        is_known = member.worktree is None or member.id in self.lodgings.changed
+        return not is_known and _has_ended(member) and not member.is_reported
+
+    async def _in_background(self, member: ThreadNode) -> None:
+        await self._work(member)
+        self._report(member)
+        await self._record.commit()
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def _work(self, member: ThreadNode) -> None:
+        post = self._posts[member.id]
+        try:
+            if await self._is_lodged(member):
+                await self._run(member, post)
+                if _has_ended(member) and not self.has_others_below(member):
+                    await self.lodgings.tidy(member)
+        finally:
+            self._posts.pop(member.id, None)
+            if post.left is not None:
+                post.left.set()
+
+    async def _is_lodged(self, member: ThreadNode) -> bool:
+        """Whether it has a place to work in; if not, it ends, and its parent is told why."""
+        try:
+            await self.lodgings.lodge(member, is_within=self._is_within(self._parent(member)))
+        except ToolEnvironmentError as error:
+            self._give_up(member, error)
+            return False
+        return True
+
+    async def _run(self, member: ThreadNode, post: _RunningThread) -> None:
+        is_first = not member.thread.running and member.thread.turns == 0
+        async with AsyncExitStack() as seat:
+            try:
+                desk = await seat.enter_async_context(self._seating.seated(member, self))
+            except (ToolEnvironmentError, InvalidInput) as error:
+                return self._give_up(member, error)
+            post.desk = desk
+            if is_first and member.name is not None:
+                await desk.ask_hooks(hook_events.subagent_started(member.name))
+            await run(desk)
+
+    def _give_up(self, member: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
+        """There is no desk for a thread: if it had something to do, that ends, and its parent is
+        told why."""
+        self._note(member.id, *self.ensemble.mail_for(member.id))
+        if self._close(member):
+            why = f"{member.name} {member.id} cannot go on: {error}"
+            self.send(member, self._parent(member), why)
+
+    def _is_within(self, member: ThreadNode) -> bool:
+        """Whether a thread works in a worktree: its own, or that of who has called it."""
+        return any(each.worktree is not None for each in self.ensemble.upwards(member))
+
+    def has_others_below(self, member: ThreadNode) -> bool:
+        """Whether a thread is at work that this one has called, or one that was called by it."""
+        others = [self.ensemble.members[each] for each in self._posts if each != member.id]
+        return any(each is member for other in others for each in self.ensemble.upwards(other))
+
+    def _report(self, member: ThreadNode) -> None:
+        """Silence is for those who wait, and for those whom somebody has stopped."""
+        if _has_ended(member) and not member.is_reported and member.parent_id is not None:
+            report = report_text(member, self.lodgings.told(member))
+            self.send(member, self._parent(member), report)
+
+    def _parent(self, member: ThreadNode) -> ThreadNode:
+        """Who has called a thread that is not the main one."""
+        return self.ensemble.members[member.parent_id or self._main]
+
+    def _halt_all(self) -> None:
+        for thread_id, post in self._posts.items():
+            if thread_id != self._main:
+                _cancel(post)
+
+    def _close(self, member: ThreadNode) -> bool:
+        """End a thread that nobody runs, in the log; false if it has ended before."""
+        thread = member.thread
+        if not thread.running and thread.is_answered and not thread.unsettled():
+            return False
+        for call in thread.unsettled():
+            self.abandon(call)
+        self._note(member.id, *closing_events(thread))
+        return True
+
+    def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
+        for event in self._record.writer.stage(*payloads, thread_id=thread_id):
+            self._record.take(event)
+
+
+def _has_ended(member: ThreadNode) -> bool:
+    """Whether its last run has ended, and for nobody to wait for."""
+    return member.thread.last_reason not in (None, "requires_action")
+
+
+def _cancel(post: _RunningThread) -> None:
+    if post.desk is not None and post.desk.thread.interrupted:
+        post.desk.halted.set()
+
+
+@asynccontextmanager
+async def open_supervisor(seating: ThreadFactory) -> AsyncGenerator[SubagentSupervisor, None]:
+    """Threads run beside each other for as long as the block lasts."""
+    with unwrap_single_error():
+        async with anyio.create_task_group() as group:
+            yield SubagentSupervisor(seating, group)

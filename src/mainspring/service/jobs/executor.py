@@ -1,0 +1,151 @@
+"""Doing jobs, so many at once: take, do, settle. Where jobs are kept is a `Queue`'s."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+from anyio import CancelScope, Event
+
+from mainspring.core.errors import MainspringError, StoreFailed
+from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
+from mainspring.service.jobs.dispatcher import ATTEMPTS, Backoff, FailureHandler, Job, JobHandler
+
+_LOG = logging.getLogger("mainspring.worker")
+_STORE_SECONDS = 1.0
+_SETTLE_SECONDS = 10.0
+
+
+class WorkersLost(MainspringError):
+    """Every worker that did the job died of it, or with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedJob:
+    """A job that is ours to do, until it is finished or postponed."""
+
+    job: Job
+    attempt: int
+    """From 1."""
+    ticket: int = 0
+    """What the queue knows it by."""
+
+
+class JobQueue(Protocol):
+    async def take(self) -> ClaimedJob | None:
+        """What is due and whose turn it is."""
+        ...
+
+    async def finish(self, taken: ClaimedJob) -> None: ...
+
+    async def postpone(self, taken: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+        """Give it back, to be done after so long by whoever takes it."""
+        ...
+
+    async def changed(self) -> None:
+        """Return when there may be something to take."""
+        ...
+
+
+class JobExecutor:
+    def __init__(
+        self, queue: JobQueue, do: JobHandler, *, on_failed: FailureHandler | None, backoff: Backoff
+    ) -> None:
+        self._queue = queue
+        self._do = do
+        self._on_failed = on_failed or _ignore_failure
+        self._backoff = backoff
+
+    async def run(self, *, concurrency: int, closing: Event) -> None:
+        self._closing = closing
+        self._free = anyio.Semaphore(concurrency)
+        with unwrap_single_error():
+            async with anyio.create_task_group() as group:
+                while (taken := await self._next()) is not None:
+                    group.start_soon(self._labor, taken)
+
+    async def _next(self) -> ClaimedJob | None:
+        """The next job, with a lane to do it in; `None` once it is time to close."""
+        await self._unless_closing(self._free.acquire)
+        while not self._closing.is_set():
+            taken: ClaimedJob | None = None
+            try:
+                with CancelScope(shield=True):  # what is taken is not lost on the way here
+                    taken = await self._queue.take()
+            except StoreFailed as error:
+                _LOG.warning("cannot look for jobs: %s", error)
+                await self._unless_closing(lambda: anyio.sleep(_STORE_SECONDS))
+                continue
+            if taken is not None:
+                return taken
+            await self._unless_closing(self._queue.changed)
+        return None
+
+    async def _unless_closing(self, wait: Callable[[], Awaitable[None]]) -> None:
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                await self._closing.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            await wait()
+            group.cancel_scope.cancel()
+
+    async def _labor(self, taken: ClaimedJob) -> None:
+        try:
+            await self._attempt(taken)
+        except anyio.get_cancelled_exc_class():
+            await self._settle(lambda: self._postponed(taken, 0.0))
+            raise
+        finally:
+            self._free.release()
+
+    async def _attempt(self, taken: ClaimedJob) -> None:
+        try:
+            if taken.attempt > ATTEMPTS:
+                raise WorkersLost(f"{taken.job.name}: its worker died, {ATTEMPTS} times")
+            with unwrap_single_error():
+                await self._do(taken.job)
+        except StoreFailed as error:
+            if not error.retryable:
+                return await self._failed(taken, error)
+            await self._settle(lambda: self._postponed(taken, _STORE_SECONDS))
+        except Exception as error:  # noqa: BLE001 (a job may fail in any way; the worker goes on)
+            await self._failed(taken, error)
+        else:
+            await self._settle(lambda: self._queue.finish(taken))
+
+    async def _failed(self, taken: ClaimedJob, error: Exception) -> None:
+        _LOG.warning(
+            "%s failed (attempt %d): %s", taken.job.name, taken.attempt, type(error).__name__
+        )
+        if taken.attempt < ATTEMPTS:
+            seconds = self._backoff(taken.attempt)
+            await self._settle(
+                lambda: self._queue.postpone(taken, seconds=seconds, is_failure=True)
+            )
+            return
+        try:
+            await self._on_failed(taken.job, error)
+        except Exception:  # noqa: BLE001 (whatever it is, the job is over)
+            _LOG.exception("%s: nobody could be told that it failed", taken.job.name)
+        await self._settle(lambda: self._queue.finish(taken))
+
+    async def _postponed(self, taken: ClaimedJob, seconds: float) -> None:
+        await self._queue.postpone(taken, seconds=seconds, is_failure=False)
+
+    async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """A store that stays away is no loss: the queue finds what was left unsettled."""
+        with CancelScope(shield=True), anyio.move_on_after(_SETTLE_SECONDS):
+            try:
+                await retry_unavailable(settle)
+            except StoreFailed as error:
+                _LOG.warning("cannot settle a job: %s", error)
+
+
+async def _ignore_failure(_job: Job, _error: Exception) -> None:
+    pass

@@ -1,0 +1,114 @@
+"""How schedules and triggers start a session and send messages to it, once each: the port and
+its implementation over the session services.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import NotFound
+from mainspring.core.sender import Origin
+from mainspring.service.access.principal import Principal
+from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
+from mainspring.service.schedules.deployment_types import InitialEvent
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.resource_types import ResourceParams
+from mainspring.service.sessions.session_record import ListCostBudget
+from mainspring.service.sessions.sessions import CreateSession, Sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStartRequest:
+    """A session that is to be there."""
+
+    key: str
+    """Whose session it is: the same key, the same session, however often it is ordered."""
+    agent: AgentReference
+    environment_id: str
+    origin: Origin
+    """The deployment or trigger that orders it."""
+    title: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    vault_ids: tuple[str, ...] = ()
+    resources: tuple[ResourceParams, ...] = ()
+    """With their tokens."""
+    budget: ListCostBudget | None = None
+    initial_events: tuple[InitialEvent, ...] = ()
+    deployment_id: str | None = None
+
+
+class SessionStarter(Protocol):
+    async def start(self, tenant: str, order: SessionStartRequest) -> str:
+        """The id of the session, made now or when it was ordered before, with the initial events
+        sent to it once.
+
+        Raises:
+            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be made, now or ever.
+        """
+        ...
+
+    async def send(
+        self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
+    ) -> None:
+        """A message of the trigger `origin`; sent once, however often with this key.
+
+        Raises:
+            NotFound, SessionNotFound: there is no such session any more.
+            InvalidInput: it takes none, being archived or terminated.
+        """
+        ...
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool:
+        """Whether it works; not when it is idle, ended or gone."""
+        ...
+
+
+_PRINCIPAL_NAME = "schedules and triggers"
+
+
+class ServiceSessionStarter:
+    def __init__(self, sessions: Sessions, sending: EventSender) -> None:
+        self._sessions = sessions
+        self._sending = sending
+
+    async def start(self, tenant: str, order: SessionStartRequest) -> str:
+        made = await self._sessions.create(
+            _principal(tenant, order.origin),
+            CreateSession(
+                agent=AgentParams(id=order.agent.id, version=order.agent.version),
+                environment_id=order.environment_id,
+                title=order.title,
+                metadata=order.metadata,
+                vault_ids=order.vault_ids,
+                resources=order.resources,
+                budget=order.budget,
+                initial_events=order.initial_events,
+            ),
+            origin=order.origin,
+            deployment_id=order.deployment_id,
+            key=order.key,
+        )
+        return made.id
+
+    async def send(
+        self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
+    ) -> None:
+        said = SendMessage(content=(TextBlock(text),))
+        await self._sending.send(_principal(tenant, origin), session_id, [said], key=key)
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool:
+        try:
+            session = await self._sessions.get(_principal(tenant), session_id)
+        except NotFound:
+            return False
+        return session.status in ("running", "rescheduling")
+
+
+def _principal(tenant: str, origin: Origin | None = None) -> Principal:
+    system = "schedule" if origin is None else origin.id
+    return Principal(
+        tenant=tenant, key_id="schedule", role="user", name=_PRINCIPAL_NAME, system=system
+    )

@@ -1,0 +1,209 @@
+"""The policy and hooks a session starts with. They are pinned in its log, so editing a settings
+file does not affect it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.config import Settings
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import PermissionUpdate, PermissionUpdated
+from mainspring.core.facts import ContextAdded, PolicyAdopted
+from mainspring.core.lazy_module import LazyModule
+from mainspring.harness.permissions.grant_state import GrantState, apply
+from mainspring.harness.permissions.path_rules import absolute_path
+from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule, is_guarded
+from mainspring.harness.permissions.rule_descriptions import mode_notice
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.sandbox_environment import SessionPaths
+
+if TYPE_CHECKING:
+    from mainspring.wiring import plugin_hooks, session_hooks
+else:
+    plugin_hooks = LazyModule("mainspring.wiring.plugin_hooks")
+    session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
+
+
+class PinnedPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    policy: Policy
+    hooks: tuple[msgspec.Raw, ...] = ()
+    """Each as its own JSON: what they mean is `wiring.hooks`'."""
+    is_trusted: bool = False
+    """Whether the project's own hooks may run."""
+    hook_roots: tuple[str, ...] = ()
+    """Folders whose files hooks run only as somebody has vouched for them; the workspace first."""
+    hook_files: dict[str, str] = {}
+    """Those files, by absolute path: their hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRules:
+    adopted: PinnedPolicy
+    loaded: LoadedPolicy
+    """What the files say now: settings of the sandbox are always the current ones."""
+    facts: tuple[KnownPayload, ...]
+    warnings: tuple[str, ...]
+
+
+async def pin_policy(
+    settings: Settings, opening: SetupRequest, places: SessionPaths, wish: RunOptions
+) -> SessionRules:
+    """Those that the session has, or those that the files have now.
+
+    Raises:
+        InvalidInput: a file cannot be understood.
+    """
+    home, workspace = Path(settings.home), places.workspace
+    protected = _protected_paths(opening, places)
+    loaded = await to_thread.run_sync(
+        lambda: load_policy(workspace, home=home, only_managed=wish.is_served, agent=wish.agent)
+    )
+    if opening.thread.gear.policy is not None:
+        return await _read_pinned(opening, loaded, wish, protected)
+    brought, vouched = loaded.hooks, dict(loaded.scripts)
+    roots = [str(workspace), *map(os.path.realpath, [wish.agent] if wish.agent else [])]
+    if not wish.is_served:
+        for each in await to_thread.run_sync(_plugin_and_skill_hooks, settings, opening, loaded):
+            brought += each.settings
+            roots += each.roots
+            vouched |= each.scripts
+    kept_hooks, odd = session_hooks.read_hooks(brought) if brought else ((), ())
+    protected += tuple(loaded.scripts) if kept_hooks else ()
+    policy = replace(
+        loaded.policy,
+        mode=wish.mode or loaded.policy.mode,
+        protected=protected,
+        rules=(*loaded.policy.rules, *wish.rules),
+    )
+    adopted = PinnedPolicy(
+        policy=policy,
+        hooks=kept_hooks,
+        is_trusted=loaded.is_trusted,
+        hook_roots=tuple(dict.fromkeys(roots)) if kept_hooks else (),
+        hook_files=vouched if kept_hooks else {},
+    )
+    kept = await opening.writer.put_blob(
+        msgspec.json.encode(adopted), media_type="application/json"
+    )
+    mode = policy.mode or "default"
+    facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
+    if mode == "plan":
+        facts.append(_mode_message(mode))
+    facts += _allowed_path_facts(opening, policy, wish)
+    warnings = (*loaded.warnings, *odd)
+    return SessionRules(adopted=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
+
+
+def _plugin_and_skill_hooks(
+    settings: Settings, opening: SetupRequest, loaded: LoadedPolicy
+) -> list[plugin_hooks.TrustedHooks]:
+    """Those of plugins, and those of skills."""
+    disabled = loaded.preferences.disabled_plugins
+    folder = Path(loaded.policy.workspace)
+    of_plugins = plugin_hooks.trusted_plugin_hooks(settings, folder, disabled)
+    skills = {skill.file: skill for skill in opening.agent.skills if skill.hooks}
+    return [of_plugins, plugin_hooks.trusted_skill_hooks(settings, folder, skills.values())]
+
+
+def _mode_message(mode: Mode) -> ContextAdded:
+    return ContextAdded(text=mode_notice(mode), source="mode")
+
+
+def _protected_paths(opening: SetupRequest, places: SessionPaths) -> tuple[str, ...]:
+    """What is protected in this session besides: what the git configuration names, and the files of
+    skills that somebody has vouched for as they are."""
+    named = (str(places.workspace / each) for each in places.watched)
+    agent = opening.agent
+    called = (each.own.skills for each in agent.subagents if each.own is not None)
+    skills = (
+        skill.folder
+        for skill in (*agent.skills, *(skill for several in called for skill in several))
+        if skill.is_trusted and skill.kind == "skill" and skill.file
+    )
+    return tuple(dict.fromkeys((*named, *skills)))
+
+
+async def _read_pinned(
+    opening: SetupRequest, loaded: LoadedPolicy, wish: RunOptions, protected: tuple[str, ...]
+) -> SessionRules:
+    assert opening.thread.gear.policy is not None
+    adopted = await read_pinned_policy(opening.log, opening.thread.gear.policy, loaded)
+    known = dict.fromkeys((*adopted.policy.protected, *protected))
+    adopted = replace(adopted, policy=replace(adopted.policy, protected=tuple(known)))
+    if wish.is_served:  # the client may have given the session other tools meanwhile
+        lasting = [rule for rule in adopted.policy.rules if rule.scope != "session"]
+        policy = replace(adopted.policy, rules=(*lasting, *wish.rules))
+        adopted = replace(adopted, policy=policy)
+    facts: tuple[KnownPayload, ...] = ()
+    if wish.mode is not None and wish.mode != _mode_of(opening, adopted):
+        update = PermissionUpdate(type="setMode", mode=wish.mode)
+        facts = (PermissionUpdated(updates=(update,), by="operator"), _mode_message(wish.mode))
+    facts += _allowed_path_facts(opening, adopted.policy, wish)
+    return SessionRules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
+
+
+def _allowed_path_facts(
+    opening: SetupRequest, policy: Policy, wish: RunOptions
+) -> tuple[KnownPayload, ...]:
+    """What the caller lets file tools change although it is protected, if the session does not know
+    it yet.
+
+    Raises:
+        InvalidInput: it is not one protected file under its own name.
+    """
+    known = reduce(apply, opening.thread.gear.permissions, GrantState()).allowed_protected
+    paths = tuple(map(partial(_protected_file, policy), wish.allow_protected))
+    if known.issuperset(paths):
+        return ()
+    update = PermissionUpdate(type="allowProtected", paths=paths)
+    return (PermissionUpdated(updates=(update,), by="operator"),)
+
+
+def _protected_file(policy: Policy, path: str) -> str:
+    whole = absolute_path(path, cwd=policy.workspace, home=policy.home)
+    if os.path.realpath(whole) != whole:
+        raise InvalidInput(f"--allow-protected {path}: it is a link, or goes through one")
+    if os.path.isdir(whole):
+        raise InvalidInput(f"--allow-protected {path}: it is a folder; name each file in it")
+    if not is_guarded(policy, whole):
+        raise InvalidInput(f"--allow-protected {path}: it is not protected")
+    return whole
+
+
+def with_rules(adopted: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPolicy:
+    """For as long as the session runs; what it keeps is without them."""
+    policy = replace(adopted.policy, rules=(*adopted.policy.rules, *more))
+    return replace(adopted, policy=policy) if more else adopted
+
+
+def _mode_of(opening: SetupRequest, adopted: PinnedPolicy) -> Mode:
+    """The one that the session is in, as its log tells it."""
+    standing = reduce(apply, opening.thread.gear.permissions, GrantState())
+    return standing.mode or adopted.policy.mode or "default"
+
+
+async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy) -> PinnedPolicy:
+    """What a session began with, from the blob that its log names."""
+    adopted = msgspec.json.decode(await log.blob(digest), type=PinnedPolicy)
+    # an operator's new prohibition holds at once; it can only make things stricter
+    known = {rule.text for rule in adopted.policy.rules if rule.behavior != "allow"}
+    new = tuple(
+        rule
+        for rule in loaded.policy.rules
+        if rule.scope == "managed" and rule.behavior != "allow" and rule.text not in known
+    )
+    return replace(adopted, policy=replace(adopted.policy, rules=(*new, *adopted.policy.rules)))

@@ -1,0 +1,224 @@
+"""The hooks of a session: read from what its settings say, and made ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from mainspring.capabilities.hooks.command import HookEnvironment
+from mainspring.capabilities.hooks.config import HookConfig, Scope, for_subagent, parse_hooks
+from mainspring.capabilities.hooks.handlers import HandlerPorts
+from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
+from mainspring.capabilities.hooks.scripts import Scripts
+from mainspring.config import Settings
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import HookRan
+from mainspring.core.lru_cache import LruCache
+from mainspring.core.tool import Traits
+from mainspring.harness.permissions.call_analysis import analyze_call, location_after
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import PolicyRule
+from mainspring.harness.permissions.rule import forbids, parse_rule
+from mainspring.harness.permissions.tool_names import ALIASES
+from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.settings.settings_file import Preferences
+from mainspring.wiring.model_question import AskModel
+from mainspring.wiring.pinned_policy import PinnedPolicy
+from mainspring.wiring.policy_loader import HookSettings
+
+_HOOK_RAN = str(HookRan.__struct_config__.tag)
+_TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
+_PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHookPorts:
+    """What hooks of one thread reach."""
+
+    settings: Settings
+    preferences: Preferences
+    ask: AskModel
+    overheard: list[KnownPayload]
+    """Gets what the models cost that hooks ask."""
+    transcripts: LruCache[str, TranscriptFiles]
+    """Of the sessions that ran before in this process: they know what is written."""
+    folder: Path
+    """Where transcripts are."""
+    warn: Callable[[str], None]
+
+
+async def attach_hooks(
+    stack: AsyncExitStack,
+    adopted: PinnedPolicy,
+    opening: SetupRequest,
+    gates: PermissionEngine,
+    ports: SessionHookPorts,
+) -> None:
+    """Have the gates ask the session's hooks, and keep a transcript for them to read, for as long
+    as the stack is open."""
+    ran = await _recorded_hook_runs(opening, adopted)
+    transcript = _open_transcript(opening, ports)
+    runner = _hook_runner(adopted, opening, gates, ports, ran, transcript)
+    if runner.has_hooks and opening.subagent is None:
+        await stack.enter_async_context(transcript.kept())
+    gates.hooks = await stack.enter_async_context(runner)
+    for warning in runner.warnings:
+        ports.warn(warning)
+
+
+def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
+    """Whether the operator's settings let the hooks of this file run."""
+    plugin = None if config.folder is None else config.folder.plugin
+    if config.scope == "managed":
+        return True
+    if preferences.is_without_hooks or plugin in preferences.disabled_plugins:
+        return False
+    if preferences.managed_hooks_only:
+        return plugin is not None and plugin in preferences.managed_plugins
+    return plugin is not None or "hooks" not in preferences.plugins_only
+
+
+async def _recorded_hook_runs(opening: SetupRequest, adopted: PinnedPolicy) -> set[tuple[str, str]]:
+    """Event and handler of the hooks that have run in this session, if one of them is to run
+    only once."""
+    if not any(b'"once":true' in bytes(each) for each in adopted.hooks):
+        return set()
+    events = await opening.log.read(opening.writer.session_id, types=[_HOOK_RAN])
+    payloads = [event.payload for event in events]
+    return {
+        (each.hook_event, each.handler)
+        for each in payloads
+        if isinstance(each, HookRan) and each.outcome == "ok"
+    }
+
+
+def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
+    """As the log keeps them, and what is odd about them.
+
+    Raises:
+        InvalidInput: those of a settings file cannot be understood.
+    """
+    configs: list[HookConfig] = []
+    warnings: list[str] = []
+    for each in said:
+        if each.scope != "session":
+            try:
+                configs.append(_parse_config(each, each.scope))
+            except InvalidInput as error:
+                if each.folder is None and each.subagent is None:
+                    raise
+                # a part that somebody else has written does not stop the rest
+                warnings.append(f"{error}; none of its hooks run")
+    kept = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
+    warnings += [warning for config in configs for warning in config.warnings]
+    return kept, tuple(warnings)
+
+
+def _parse_config(said: HookSettings, scope: Scope) -> HookConfig:
+    config = parse_hooks({"hooks": said.hooks}, scope=scope, source=said.source)
+    if said.subagent is not None:
+        config = for_subagent(config, said.subagent)
+    return msgspec.structs.replace(config, folder=said.folder)
+
+
+def _open_transcript(opening: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
+    session_id = opening.writer.session_id
+    if (known := ports.transcripts.get(session_id)) is not None:
+        return known
+    made = TranscriptFiles(
+        opening.log,
+        ports.folder,
+        session_id=session_id,
+        main_thread=opening.writer.thread_id,
+        warn=ports.warn,
+    )
+    ports.transcripts.put(session_id, made)
+    return made
+
+
+def _hook_runner(
+    adopted: PinnedPolicy,
+    opening: SetupRequest,
+    gates: PermissionEngine,
+    ports: SessionHookPorts,
+    ran: Collection[tuple[str, str]],
+    transcript: TranscriptFiles,
+) -> HookRunner:
+    """Runs those that come from a trusted place; enter it before it is asked anything."""
+    agent = opening.subagent
+
+    def told() -> Mapping[str, object]:
+        about = {
+            "session_id": opening.writer.session_id,
+            "transcript_path": transcript.path(opening.writer.thread_id),
+            "cwd": adopted.policy.workspace,
+            "permission_mode": gates.mode,
+        }
+        if agent is None:
+            return about
+        thread_id = opening.thread.id
+        return {
+            **about,
+            "agent_id": thread_id,
+            "agent_type": agent,
+            "agent_transcript_path": transcript.path(thread_id),
+        }
+
+    async def prepare() -> None:
+        await transcript.update(opening.writer.staged)
+
+    def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
+        place = location_after(gates.thread.gear.commands, gates.place())
+        judged = analyze_call(tool, given, Traits(), place)
+        roots = adopted.policy.roots(PolicyRule(text=text, behavior="ask"))
+        return forbids(parse_rule(text), judged, roots, "ask")
+
+    async def answer(prompt: str, _model: str | None) -> str:
+        said, facts = await ports.ask(
+            "Answer with the JSON that is asked for, and nothing else.", prompt
+        )
+        ports.overheard.extend(facts)
+        return said
+
+    configs = [msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks]
+    permitted = [config for config in configs if is_permitted(config, ports.preferences)]
+    for config in configs:
+        if config.hooks and config not in permitted:
+            ports.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
+    env = ports.preferences.hook_env
+    return HookRunner(
+        [config for config in permitted if config.subagent in (None, agent)],
+        HookSession(
+            told=told,
+            matches_rule=matches_rule,
+            prepare=prepare,
+            ran_before=ran,
+            active_skills=lambda: [each.name for each in gates.thread.gear.skills],
+            warn=ports.warn,
+        ),
+        HandlerPorts(
+            surroundings=HookEnvironment(
+                project=Path(adopted.policy.workspace),
+                environment={**ports.settings.environment, **env},
+                also_passed=frozenset(env),
+                scripts=Scripts(
+                    roots=adopted.hook_roots or (adopted.policy.workspace,),
+                    files=adopted.hook_files,
+                ),
+            ),
+            ask=answer,
+        ),
+        policy=HookPolicy(
+            trusted=frozenset(
+                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES) if adopted.is_trusted else _TRUSTED_SCOPES
+            ),
+            fail_open=bool(adopted.policy.hooks_fail_open),
+            aliases=ALIASES,
+        ),
+    )
