@@ -43,7 +43,7 @@ async def measure() -> list[Measure]:
             store=str(place / "mainspring.db"), environ={"MAINSPRING_VAULT": str(place / "vault")}
         )
         async with open_service(settings) as house:
-            records = house.ground.store.records
+            records = house.infrastructure.store.records
             key = await ensure_first_key(records)
             api = Api(all_routes(house), doorkeeper=Authenticator(records))
             async with (
@@ -51,7 +51,7 @@ async def measure() -> list[Measure]:
                 aiohttp.ClientSession(url, headers={"x-api-key": key or ""}) as http,
             ):
                 session_id = await _session(http)
-                await _fill(house.ground.log, session_id)
+                await _fill(house.infrastructure.log, session_id)
                 return await _pages(http, session_id)
 
 

@@ -276,14 +276,14 @@ class _Hosted:
                 handle=self.make,
                 summary="Make sessions",
                 body=_Count,
-                answer=list[str],
+                response_type=list[str],
             ),
             Route(
                 method="POST",
                 path="/bench/appends",
                 handle=self.append,
                 summary="Append to all of them, now and then",
-                answer=int,
+                response_type=int,
             ),
         )
 
@@ -321,7 +321,7 @@ async def _serve(folder: Path) -> None:
         premises = SessionDependencies(
             agents=agents,
             environments=environments,
-            around=ResourceLookups(seal=_Unsealed()),
+            lookups=ResourceLookups(seal=_Unsealed()),
             wake=_unwoken,
         )
         sessions = Sessions(log, premises)

@@ -80,7 +80,7 @@ class Settings:
     """Who runs this process, as the system knows them."""
 
     @property
-    def place(self) -> str:
+    def store_label(self) -> str:
         """The store, fit to be shown."""
         return without_password(self.store) if is_postgres(self.store) else self.store
 

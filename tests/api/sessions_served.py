@@ -193,7 +193,7 @@ async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
         premises = SessionDependencies(
             agents=agents,
             environments=Environments(records),
-            around=around,
+            lookups=around,
             wake=worker.wake,
             notify=notify,
         )

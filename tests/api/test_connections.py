@@ -34,7 +34,7 @@ async def _answer(_call: ApiCall[Empty, Said]) -> Said:
 @asynccontextmanager
 async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int], None]:
     route = Route(
-        method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, answer=Said
+        method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, response_type=Said
     )
     app = Api([route], doorkeeper=Tags(), limits=limits).application()
     async with http_server(app, limits=limits) as url:

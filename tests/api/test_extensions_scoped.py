@@ -23,13 +23,13 @@ async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
 
 
 async def key(api: Whole, asked: CreateKey) -> str:
-    return (await Keys(api.house.ground.store.records).create(BOSS, asked)).key
+    return (await Keys(api.house.infrastructure.store.records).create(BOSS, asked)).key
 
 
 async def test_the_runs_of_hooks_are_listed_in_pages_as_they_happened(api: Whole):
     session_id = api.ids["acme"]["session_id"]
     outcomes = ("ok", "blocked", "failed", "timed_out", "ok")
-    async with hold_session(api.house.ground.log, session_id) as writer:
+    async with hold_session(api.house.infrastructure.log, session_id) as writer:
         for number, outcome in enumerate(outcomes):
             await writer.append(
                 HookRan(hook_event="PreToolUse", handler=f"hook {number}", outcome=outcome)

@@ -55,7 +55,7 @@ async def scene(tmp_path: Path) -> AsyncGenerator[Scene, None]:
         listed = await api.ask(
             "GET", f"/v1/sessions/{session['id']}/threads", key=api.keys["acme", "admin"]
         )
-        keys = Keys(api.house.ground.store.records)
+        keys = Keys(api.house.infrastructure.store.records)
         ids = api.ids["acme"]
         only = CreateKey(name="only", role="admin", agent_id=agent["id"])
         more = CreateKey(

@@ -226,8 +226,8 @@ async def test_every_answer_forbids_to_keep_it_and_to_guess_what_it_is(api: Whol
 async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     """Even if nothing happens in the session."""
     passed = 0.0
-    records = api.house.ground.store.records
-    talk = api.house.talk
+    records = api.house.infrastructure.store.records
+    talk = api.house.sessions
     door = Authenticator(records, monotonic=lambda: passed)
     routes = StreamRoutes(talk.streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05))
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
@@ -251,7 +251,7 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
 
 
 async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
-    records, talk = api.house.ground.store.records, api.house.talk
+    records, talk = api.house.infrastructure.store.records, api.house.sessions
     routes = StreamRoutes(talk.streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01))
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
@@ -311,7 +311,7 @@ async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(api: W
 
 
 async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole):
-    ids, records = api.ids[MINE], api.house.ground.store.records
+    ids, records = api.ids[MINE], api.house.infrastructure.store.records
     made = await api.make(
         MINE,
         "/v1/mainspring/triggers",
@@ -324,15 +324,15 @@ async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole)
         },
     )
     await Tenants(records).disable(MINE)
-    now = api.house.talk.sessions.clock()
+    now = api.house.sessions.sessions.clock()
     headers = signed_headers("msg_1", b"{}", secrets=[made["secret"]], now=now)
     with anyio.fail_after(20):
         fired = f"/v1/mainspring/triggers/{made['id']}/fire"
         async with api.http.post(fired, data=b"{}", headers=headers) as response:
             assert response.status == 401
-    assert await api.house.gatehouse.halts.is_stopped(MINE, ids["agent_id"])
-    assert not await api.house.gatehouse.halts.is_stopped(THEIRS, ids["agent_id"])
-    run = await api.house.calendar.firing.run_now(MINE, ids["deployment_id"])
+    assert await api.house.access.halts.is_stopped(MINE, ids["agent_id"])
+    assert not await api.house.access.halts.is_stopped(THEIRS, ids["agent_id"])
+    run = await api.house.schedules.firing.run_now(MINE, ids["deployment_id"])
     assert run.error is not None
     assert run.error.type == "organization_disabled_error"
     await Tenants(records).enable(MINE)

@@ -105,7 +105,7 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
         store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
     )
     async with open_service(settings) as house:
-        records = house.ground.store.records
+        records = house.infrastructure.store.records
         root = await ensure_first_key(records)
         assert root is not None
         for tenant in TENANTS:
@@ -126,7 +126,7 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
                     routes,
                     doorkeeper=door,
                     witness=witness,
-                    repeated=house.gatehouse.repeated,
+                    repeated=house.access.repeated,
                 ).application()
             ) as url,
             aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
@@ -143,7 +143,9 @@ async def _looked() -> None:
 
 async def _key(house: Service, tenant: str, role: Role) -> str:
     who = Principal(tenant=tenant, key_id="cli", role="admin", name="olga")
-    made = await Keys(house.ground.store.records).create(who, CreateKey(name=role, role=role))
+    made = await Keys(house.infrastructure.store.records).create(
+        who, CreateKey(name=role, role=role)
+    )
     return made.key
 
 
@@ -196,7 +198,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
     elsewhere = await make("/v1/sessions", agent=agent["id"], environment_id=environment["id"])
-    await api.house.talk.work.offer(tenant, environment["id"], elsewhere["id"])
+    await api.house.sessions.work.offer(tenant, environment["id"], elsewhere["id"])
     offered, *_ = (await _get(api, tenant, work))["data"]
     approval = await _ask(api, tenant, session["id"], thread["id"], agent["id"])
     return {
@@ -230,7 +232,7 @@ async def _get(api: Whole, tenant: str, path: str) -> Any:  # noqa: ANN401 (JSON
 
 
 async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_id: str) -> Approval:
-    return await api.house.talk.approvals.keeper.drawer.put(
+    return await api.house.sessions.approvals.keeper.drawer.put(
         tenant,
         Approval(
             id=ids.new_id("appr"),
@@ -252,7 +254,7 @@ async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_i
 
 
 async def _park(api: Whole, tenant: str, session_id: str) -> None:
-    drawer = Repository(api.house.ground.store.records, PARKED, ParkedSession)
+    drawer = Repository(api.house.infrastructure.store.records, PARKED, ParkedSession)
     now = clock.now()
     parked = ParkedSession(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
     await drawer.put(tenant, parked)

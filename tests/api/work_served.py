@@ -98,7 +98,7 @@ class Runner:
         cast = map_session(part)
         workspace.mkdir(parents=True, exist_ok=True)
         async with self.locks[session_id]:
-            self.wishes[session_id] = cast.wish
+            self.wishes[session_id] = cast.options
             runtime = Runtime(self.log, self.shelf, outfit=self.outfit)
             await Session(runtime, cast.agent, session_id).run()
         await self._offer(tenant, record)
@@ -220,7 +220,7 @@ async def site(
         premises = SessionDependencies(
             agents=agents,
             environments=environments,
-            around=ResourceLookups(seal=seal, memory_store=store_name),
+            lookups=ResourceLookups(seal=seal, memory_store=store_name),
             wake=runner.wake,
         )
         sessions = Sessions(log, premises)

@@ -107,7 +107,7 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
 ):
     log, main = await played(tmp_path)
     settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-    teller = EventRenderer(settings, is_live=False, crew=SubagentTree(main))
+    teller = EventRenderer(settings, is_live=False, subagents=SubagentTree(main))
     for event in log:
         teller.event(event)
     teller.close()
@@ -134,7 +134,7 @@ async def test_what_one_in_the_background_reports_is_told_in_a_line(
         session = await runtime.start(LEAD, "begin")
         row = await session.log.session(session.id)
         settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-        teller = EventRenderer(settings, own={""}, crew=SubagentTree(row.thread_id))
+        teller = EventRenderer(settings, own={""}, subagents=SubagentTree(row.thread_id))
         await session.run(teller.delta, tell=teller.event)
         teller.close()
     told = capsys.readouterr()

@@ -41,7 +41,7 @@ class Sessions:
 
     async def work(self, name: str, **sandbox: object) -> SandboxSession:
         """The hands of a session, after they have done something."""
-        hands = await self.bench.hands(name, self.places(name), read_environment(sandbox))
+        hands = await self.bench.open_session(name, self.places(name), read_environment(sandbox))
         ran = await hands.run(ExecRequest(key=f"{name}-work", argv=("true",)))
         assert ran.status == 0
         return hands
@@ -70,11 +70,11 @@ async def test_of_idle_sandboxes_the_newest_is_kept_and_used_again(sessions: Ses
     for name in ("a", "b"):
         await sessions.work(name)
     assert await only(sessions, "a", "b")
-    await sessions.bench.rest("b")
-    await sessions.bench.rest("a")
+    await sessions.bench.release("b")
+    await sessions.bench.release("a")
     assert await only(sessions, "a", gone=("b",))
     first = await sessions.work("a")
-    await sessions.bench.rest("a")
+    await sessions.bench.release("a")
     assert await sessions.work("a") is first
 
 
@@ -82,7 +82,7 @@ async def test_a_sandbox_at_work_is_kept_however_many_rest(sessions: Sessions):
     await sessions.work("busy")
     for name in ("a", "b"):
         await sessions.work(name)
-        await sessions.bench.rest(name)
+        await sessions.bench.release(name)
     assert await only(sessions, "busy", "b", gone=("a",))
 
 
@@ -90,7 +90,7 @@ async def test_a_session_whose_sandbox_is_gone_gets_another(sessions: Sessions):
     first = await sessions.work("a", **NETWORKED)
     for name in ("a", "b"):
         await sessions.work(name)
-        await sessions.bench.rest(name)
+        await sessions.bench.release(name)
     assert await only(sessions, "b", gone=("a",))
     again = await sessions.work("a", **NETWORKED)
     assert again is not first
@@ -103,7 +103,7 @@ async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions
     await hands.services.start("web", ExecRequest(key="web", argv=("sleep", "600")))
     for name in ("a", "b"):
         await sessions.work(name)
-        await sessions.bench.rest(name)
+        await sessions.bench.release(name)
     assert await hands.services.output("web") is None
 
 
@@ -124,5 +124,5 @@ async def test_nothing_is_kept_when_the_bench_is_left(settings: Settings):
             sessions = Sessions(settings, bench)
             for name in ("a", "b"):
                 await sessions.work(name)
-            await bench.rest("a")
+            await bench.release("a")
         assert await only(sessions, gone=("a", "b"))

@@ -84,10 +84,10 @@ class Stage:
         seen = None if session.owner is None else (session.owner, session.epoch)
         writer = await self.log.hold(self.session_id, owner="worker", instead_of=seen)
         log = await self.log.read(self.session_id)
-        record = EventSink(writer=writer, ensemble=ThreadTree.of(log, writer.thread_id))
+        record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
         desk = ThreadContext(
-            record=record,
-            thread=record.ensemble.main.thread,
+            event_sink=record,
+            thread=record.thread_tree.main.thread,
             model=self.model,
             facts=self.facts,
             prefix=PromptPrefix(
@@ -103,11 +103,11 @@ class Stage:
             aliases=self.aliases,
             snapshots=self.snapshots,
             limits=self.limits,
-            gates=self.gates,
+            authorizer=self.gates,
             emit=self.emit or self.deltas.append,
             new_id=ids.new_id,
         )
-        desk.load(desk.thread.gear.loaded)
+        desk.load(desk.thread.session_state.loaded_tools)
         return desk
 
     async def play(self, *payloads: ClientPayload | str) -> Ended | None:

@@ -25,7 +25,7 @@ def heard(*deltas: Delta) -> tuple[ReplyAnnouncer, list[Delta]]:
     numbers = count(1)
     announcer = ReplyAnnouncer(told.append, lambda: f"sevt_{next(numbers)}")
     for delta in deltas:
-        announcer.hear(delta)
+        announcer.on_delta(delta)
     return announcer, told
 
 

@@ -213,13 +213,15 @@ async def test_summaries_are_paid_for(tmp_path: Path):
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         desk = await play.desk()
-        assert desk.account.spent.reservations == {}
+        assert desk.spend_account.spent.reservations == {}
         ends = [
             event.payload
             for event in await play.events()
             if isinstance(event.payload, ModelRequestEnded)
         ]
-        assert desk.account.usage.output_tokens == sum(e.model_usage.output_tokens for e in ends)
+        assert desk.spend_account.usage.output_tokens == sum(
+            e.model_usage.output_tokens for e in ends
+        )
         assert any(end.purpose == "summary" for end in ends)
 
 

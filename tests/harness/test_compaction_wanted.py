@@ -85,4 +85,4 @@ async def test_an_interrupt_takes_back_what_was_asked_for(tmp_path: Path):
         await play.play("read them")
         await play.play(CompactionRequested(), UserInterrupt())
         assert kept([event.payload for event in await play.events()]) == []
-        assert (await play.desk()).thread.wanted_compaction is None
+        assert (await play.desk()).thread.pending_compaction is None

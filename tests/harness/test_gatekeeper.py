@@ -37,7 +37,7 @@ async def asked(hooks: Changing) -> Decision:
     gates = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", rules=rules),
-        place=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
+        location=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
         is_sandboxed=True,
         hooks=hooks,
@@ -88,7 +88,7 @@ async def test_no_hook_lets_a_protected_path_be_changed(
     gates = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", mode="bypassPermissions"),
-        place=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
+        location=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
         is_sandboxed=True,
         is_headless=is_headless,

@@ -72,4 +72,4 @@ def test_a_tree_of_files_is_read_once_alike_and_without_leaving_it(
         assert not {rule.source for rule in found.scoped} & set(sources)
         everything = [rendered, *(rule.text for rule in found.scoped)]
         assert not any("SECRET" in text for text in everything)
-        assert all(oddity.file for oddity in found.oddities)
+        assert all(oddity.file for oddity in found.issues)

@@ -149,7 +149,7 @@ def check_folds(events: Sequence[Event], live: Thread) -> None:
     for event in events:
         thread.apply(event)
         encoded(thread)
-        assert all(not call.settled for call in thread.unsettled())
+        assert all(not call.settled for call in thread.unsettled_calls())
     assert encoded(thread) == encoded(live)
     assert encoded(fold(events, thread_id=live.id)) == encoded(live)
     assert (thread.round, thread.running, thread.turns) == (live.round, live.running, live.turns)

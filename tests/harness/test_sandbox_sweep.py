@@ -127,7 +127,7 @@ class Sweep:
         events = await log.read(order.session_id)
         thread_id = (await log.session(order.session_id)).thread_id
         workspace = Path(order.workspace)
-        snapshot = fold(events, thread_id=thread_id).gear.snapshot
+        snapshot = fold(events, thread_id=thread_id).session_state.snapshot
         assert snapshot is not None
         kept = WorkspaceSnapshots(FolderWorkspace(workspace), order.places.snapshots)
         assert await kept.diff(snapshot) == [], "the newest snapshot is of something else"

@@ -114,7 +114,7 @@ async def test_a_program_that_fails_has_said_no(
 
 async def test_a_failure_says_how_it_failed(project: Project):
     outcomes = [
-        (await gate(project, text, timeout=timeout)).ran[0].outcome
+        (await gate(project, text, timeout=timeout)).hook_runs[0].outcome
         for text, timeout in [("exit 0", 20), ("exit 2", 20), ("exit 1", 20), ("sleep 60", 0.1)]
     ]
     assert outcomes == ["ok", "blocked", "failed", "timed_out"]

@@ -102,7 +102,7 @@ async def test_a_function_is_a_hook(project: Project):
     runner = project.runner(python=[no_sudo])
     ruling = await runner.run(before("bash", command="sudo ls"))
     assert (ruling.permission, ruling.blocked, ruling.reason) == ("deny", True, "no sudo")
-    assert [fact.handler for fact in ruling.ran] == ["python: no_sudo"]
+    assert [fact.handler for fact in ruling.hook_runs] == ["python: no_sudo"]
     assert (await runner.run(before("bash", command="ls"))).blocked is False
     assert await runner.run(before("read")) == EMPTY_HOOK_RESULT
 

@@ -127,7 +127,7 @@ async def test_a_server_that_never_answers_closes_the_gate(project: Project):
 
     async with serving(serve) as url:
         ruling = await asked(project, url, timeout=0.2)
-    assert (ruling.permission, ruling.ran[0].outcome) == ("deny", "timed_out")
+    assert (ruling.permission, ruling.hook_runs[0].outcome) == ("deny", "timed_out")
 
 
 async def test_an_answer_without_end_closes_the_gate(project: Project):

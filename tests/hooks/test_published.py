@@ -18,15 +18,15 @@ async def test_a_command_validator_stops_what_its_author_did_not_want(project: P
     ruling = await runner.run(before("bash", command="rm -rf build"))
     assert ruling.permission == "deny"
     assert ruling.reason == "• rm -rf is not allowed here"
-    assert [fact.outcome for fact in ruling.ran] == ["blocked"]
-    assert ruling.ran[0].tool_use_id == "toolu_1"
+    assert [fact.outcome for fact in ruling.hook_runs] == ["blocked"]
+    assert ruling.hook_runs[0].tool_use_id == "toolu_1"
 
 
 async def test_a_command_validator_lets_other_commands_pass(project: Project):
     runner = project.runner(project.install("validator"), policy=TRUSTING)
     ruling = await runner.run(before("bash", command="ls"))
     assert (ruling.permission, ruling.blocked) == (None, False)
-    assert [fact.outcome for fact in ruling.ran] == ["ok"]
+    assert [fact.outcome for fact in ruling.hook_runs] == ["ok"]
 
 
 @pytest.mark.parametrize(("path", "blocked"), [(".env", True), ("main.py", False)])
@@ -67,7 +67,7 @@ async def test_notifications_and_sounds_are_played(project: Project):
 async def test_a_player_that_is_not_there_bothers_nobody_but_is_reported(project: Project):
     runner = project.runner(project.install("sounds"), policy=TRUSTING)
     ruling = await runner.run(at("Stop", stop_hook_active=False))
-    assert (ruling.blocked, [fact.outcome for fact in ruling.ran]) == (False, ["failed"])
+    assert (ruling.blocked, [fact.outcome for fact in ruling.hook_runs]) == (False, ["failed"])
     assert "exited with 127" in ruling.messages[0]
 
 

@@ -40,7 +40,7 @@ async def test_failures_close_gates_and_are_only_reported_elsewhere(
     runner = project.runner(configured(event, command("exit 1")))
     ruling = await runner.run(at(event))
     assert ruling.blocked is (event in GATE_EVENTS)
-    assert [fact.outcome for fact in ruling.ran] == ["failed"]
+    assert [fact.outcome for fact in ruling.hook_runs] == ["failed"]
     if event not in GATE_EVENTS:
         assert ruling.messages == ("hook exit 1 exited with 1",)
 
@@ -85,7 +85,7 @@ async def test_hooks_run_at_the_same_time(project: Project):
     runner = project.runner(configured("PostToolUse", first, second))
     with anyio.fail_after(30):
         ruling = await runner.run(at("PostToolUse", "bash"))
-    assert [fact.outcome for fact in ruling.ran] == ["ok", "ok"]
+    assert [fact.outcome for fact in ruling.hook_runs] == ["ok", "ok"]
 
 
 async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Project):
@@ -160,7 +160,7 @@ async def test_a_condition_is_about_calls_only(project: Project):
 async def test_once_is_once_also_after_a_restart(project: Project):
     config = configured("PreToolUse", command("echo x >> ran", once=True))
     runner = project.runner(config)
-    ran = (await runner.run(before())).ran
+    ran = (await runner.run(before())).hook_runs
     assert await runner.run(before()) == EMPTY_HOOK_RESULT
     session = HookSession(told=project.told, ran_before=[(f.hook_event, f.handler) for f in ran])
     assert await project.runner(config, session=session).run(before()) == EMPTY_HOOK_RESULT
@@ -187,7 +187,7 @@ async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
         configured("PreToolUse", command("sleep 60", timeout=50)), policy=policy
     )
     with anyio.fail_after(30):
-        assert (await runner.run(before())).ran[0].outcome == "timed_out"
+        assert (await runner.run(before())).hook_runs[0].outcome == "timed_out"
 
 
 async def test_what_cannot_be_told_closes_the_gate(project: Project):
@@ -201,7 +201,7 @@ async def test_a_hook_cannot_be_told_another_event_by_its_fields(project: Projec
     runner = project.runner(configured("SessionStart", command("cat")))
     ruling = await runner.run(at("SessionStart", hook_event_name="Stop"))
     assert ruling.messages == ()
-    assert [fact.outcome for fact in ruling.ran] == ["ok"]
+    assert [fact.outcome for fact in ruling.hook_runs] == ["ok"]
 
 
 async def later(runner: HookRunner, occasion: HookEvent) -> HookResult:
@@ -209,7 +209,7 @@ async def later(runner: HookRunner, occasion: HookEvent) -> HookResult:
     with anyio.fail_after(30):
         while True:
             ruling = await runner.run(occasion)
-            if any("async" in fact.handler for fact in ruling.ran):
+            if any("async" in fact.handler for fact in ruling.hook_runs):
                 return ruling
 
 
@@ -264,7 +264,7 @@ async def test_without_anyone_to_wake_it_is_read_when_the_session_goes_on(projec
         await runner.run(at("PostToolUse", "bash"))
         ruling = await later(runner, before())
     assert (ruling.context, ruling.blocked) == (("failed",), False)
-    assert [fact.outcome for fact in ruling.ran] == ["ok", "ok"]
+    assert [fact.outcome for fact in ruling.hook_runs] == ["ok", "ok"]
 
 
 async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(project: Project):
@@ -273,7 +273,7 @@ async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(proje
     with anyio.fail_after(30):
         async with project.runner(config) as runner:
             for _ in range(18):
-                facts.extend((await runner.run(at("Notification"))).ran)
+                facts.extend((await runner.run(at("Notification"))).hook_runs)
     assert [fact.reason for fact in facts] == ["was not started: 16 are running already"]
 
 
@@ -281,6 +281,6 @@ async def test_a_runner_that_is_not_open_starts_nothing_in_the_background(projec
     config = configured("PreToolUse", command("echo x >> ran", **{"async": True}))
     runner = project.runner(config)
     assert (await runner.run(before())).blocked is False
-    [fact] = (await runner.run(at("Stop"))).ran
+    [fact] = (await runner.run(at("Stop"))).hook_runs
     assert fact.outcome == "failed"
     assert lines(project) == []

@@ -92,11 +92,11 @@ async def _run(scene: Scene, session: Session) -> None:
 async def _rewind(scene: Scene, settings: Settings, runtime: Runtime, session: Session) -> None:
     """Both ways that `sessions rewind` goes: the files of an earlier state, and what differs."""
     past = await read_rewind_history(runtime.log, await runtime.log.session(session.id))
-    if not past.kept:
+    if not past.checkpoints:
         return
     try:
         snapshots = await open_snapshots(settings, runtime.log, past)
-        kept = scene.random.choice(past.kept).snapshot
+        kept = scene.random.choice(past.checkpoints).snapshot
         await snapshots.diff(kept)
         await snapshots.restore(kept)
         scene.counts["rewound"] += 1

@@ -218,7 +218,7 @@ async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
     async with KeeperSandbox(broken, bubblewrap) as sandbox:
         with pytest.raises(SandboxFailed, match=r"missing: No such file"):
             await sh(sandbox, "touch made")
-        assert await sandbox.found("sh") is None
+        assert await sandbox.find_result("sh") is None
     assert not list(site.workspace.iterdir())
 
 

@@ -104,10 +104,10 @@ def is_ours(pid: int, site: SandboxSpec) -> bool:
 async def test_the_same_key_never_runs_twice(sandbox: KeeperSandbox, site: SandboxSpec):
     wanted = ExecRequest(key="k", argv=("sh", "-c", "echo x >> effects; echo said"))
     first, again = await sandbox.run(wanted), await sandbox.run(wanted)
-    assert first == again == await sandbox.found("k")
+    assert first == again == await sandbox.find_result("k")
     assert (site.workspace / "effects").read_text() == "x\n"
     await sandbox.forget("k")
-    assert await sandbox.found("k") is None
+    assert await sandbox.find_result("k") is None
 
 
 async def test_who_asks_for_a_running_program_joins_it(sandbox: KeeperSandbox, site: SandboxSpec):
@@ -159,7 +159,7 @@ async def test_cancelling_kills_the_program_and_is_on_record(
             group.start_soon(sandbox.run, ExecRequest(key="k", argv=("sh", "-c", ONCE)))
             await passed(site, "begun")
             group.cancel_scope.cancel()
-    ran = await sandbox.found("k")
+    ran = await sandbox.find_result("k")
     assert ran is not None
     assert (ran.status, ran.stopped, ran.stdout.head) == (137, "cancelled", b"out\n")
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
@@ -178,10 +178,10 @@ async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
     collected: list[ExecResult | None] = []
 
     async def collect():
-        collected.append(await sandbox.found("effect"))
+        collected.append(await sandbox.find_result("effect"))
         collected.append(await sandbox.run(ExecRequest(key="effect", argv=("sh", "-c", ONCE))))
         await sandbox.close()
-        collected.append(await sandbox.found("effect"))  # from its files alone
+        collected.append(await sandbox.find_result("effect"))  # from its files alone
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -209,7 +209,7 @@ async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
             await passed(site, "begun")
             os.kill(keeper_of(site), signal.SIGKILL)
         assert (await sandbox.run(wanted)).stopped == "lost"
-        found = await sandbox.found("k")
+        found = await sandbox.find_result("k")
         await gone(lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)])
     assert found is not None
     assert found.stopped == "lost"
@@ -238,9 +238,9 @@ async def test_nothing_is_proved_by_what_is_missing_after_the_machine_went_down(
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
     await sh(sandbox, "true")
-    assert await sandbox.found("never") is None
+    assert await sandbox.find_result("never") is None
     (site.state / "boot").write_text("another boot")
-    found = await sandbox.found("never")
+    found = await sandbox.find_result("never")
     assert found is not None
     assert found.stopped == "lost"
 
@@ -290,7 +290,7 @@ async def test_closing_ends_all_that_runs(site: SandboxSpec, bubblewrap: Bubblew
     await sandbox.begin(ExecRequest(key="k", argv=("sleep", "8643")))
     await sandbox.close()
     assert not processes("bwrap", str(site.workspace))
-    ran = await sandbox.found("k")
+    ran = await sandbox.find_result("k")
     assert ran is not None
     assert ran.stopped == "cancelled"
 

@@ -141,8 +141,8 @@ async def test_of_what_agents_of_a_session_are_told_about_a_tool_the_strictest_h
             multiagent={"type": "coordinator", "agents": [scout, other]},
         )
         alone = await described(agents, name="alone", tools=[toolset("always_allow")])
-        wish = cast(await snapshot_agent(agents, WHO, lead), tmp_path).wish
-        alone_wish = cast(await snapshot_agent(agents, WHO, alone), tmp_path).wish
+        wish = cast(await snapshot_agent(agents, WHO, lead), tmp_path).options
+        alone_wish = cast(await snapshot_agent(agents, WHO, alone), tmp_path).options
     rules = {rule.text: rule.behavior for rule in wish.rules}
     assert (rules["Write"], rules["Bash"]) == ("ask", "allow")
     assert rules["WebFetch(domain:b.example)"] == "allow"
@@ -167,6 +167,6 @@ async def test_what_is_not_to_be_had_is_said(tmp_path: Path):
             },
             AgentWithOverrides,
         )
-        notes = cast(await snapshot_agent(agents, WHO, choice), tmp_path).wish.notes
+        notes = cast(await snapshot_agent(agents, WHO, choice), tmp_path).options.notes
     assert any("xlsx" in note for note in notes)
     assert any("advisor" in note for note in notes)

@@ -62,7 +62,7 @@ async def test_what_is_archived_deleted_or_foreign_is_not_used(desk: Desk):
     await desk.credentials.delete("acme", vault, two.credential_id)
     assert await desk.ready.usable("acme", [vault]) == []
     with pytest.raises(InvalidInput, match="archived"):
-        await desk.credentials.opened("acme", vault, one.credential_id)
+        await desk.credentials.unseal("acme", vault, one.credential_id)
     other = await desk.vault(variable("A", "value-of-a"))
     assert (await desk.vaults.active("acme", other)).id == other
     await desk.vaults.archive("acme", other)
@@ -77,7 +77,7 @@ async def test_a_sealed_secret_opens_for_its_own_credential_and_tenant_only(desk
     vault = await desk.vault(variable("A", "value-of-a"), variable("B", "value-of-b"))
     [one, two] = await desk.ready.usable("acme", [vault])
     stolen = await desk.records.content(KIND, one.credential_id)
-    opened = await desk.credentials.opened("acme", vault, two.credential_id)
+    opened = await desk.credentials.unseal("acme", vault, two.credential_id)
     seal = AesSeal(bytes(32))
     context = msgspec.json.encode(("vault credential", "acme", one.credential_id)).decode()
     assert b"value-of-a" in seal.unseal(stolen, context)

@@ -78,7 +78,7 @@ async def test_many_who_ask_at_once_make_one_exchange(desk: Desk, oauth: Provide
 async def test_processes_that_ask_at_once_make_one_exchange(desk: Desk, oauth: Provider):
     vault = await desk.vault(oauth_of(oauth))
     [usable] = await desk.ready.usable("acme", [vault])
-    stale = await desk.credentials.opened("acme", vault, usable.credential_id)
+    stale = await desk.credentials.unseal("acme", vault, usable.credential_id)
     tokens: list[str] = []
 
     async def ask() -> None:  # with locks of its own, as another process has
@@ -96,7 +96,7 @@ async def test_processes_that_ask_at_once_make_one_exchange(desk: Desk, oauth: P
 async def test_an_exchange_whose_process_died_is_taken_over(desk: Desk, oauth: Provider):
     vault = await desk.vault(oauth_of(oauth))
     [usable] = await desk.ready.usable("acme", [vault])
-    opened = await desk.credentials.opened("acme", vault, usable.credential_id)
+    opened = await desk.credentials.unseal("acme", vault, usable.credential_id)
     await desk.credentials.claim(opened, desk.time.now + timedelta(seconds=30))
     desk.time.now += timedelta(hours=2)
     with anyio.fail_after(10):
@@ -106,7 +106,7 @@ async def test_an_exchange_whose_process_died_is_taken_over(desk: Desk, oauth: P
 async def test_a_change_during_an_exchange_loses_neither(desk: Desk, oauth: Provider):
     vault = await desk.vault(oauth_of(oauth))
     [usable] = await desk.ready.usable("acme", [vault])
-    opened = await desk.credentials.opened("acme", vault, usable.credential_id)
+    opened = await desk.credentials.unseal("acme", vault, usable.credential_id)
 
     async def renamed_meanwhile(post: TokenRequest) -> HttpReply:
         reply = await desk.asker(post)

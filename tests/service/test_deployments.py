@@ -302,7 +302,7 @@ async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(work
 
 async def test_an_archived_agent_takes_its_deployments_with_it(works_: Works):
     made = [await deployed(works_) for _ in range(3)]
-    await works_.deployments.archive_those_of(TENANT, "agent_1")
+    await works_.deployments.archive_for_agent(TENANT, "agent_1")
     for each in made:
         assert (await works_.deployments.get(TENANT, each.id)).archived_at
 
@@ -317,7 +317,7 @@ async def test_an_archived_deployment_stays_as_it_is(works_: Works):
     with pytest.raises(InvalidInput, match="archived"):
         await works_.firing.run_now(TENANT, made.id)
     with pytest.raises(InvalidInput, match="archived"):
-        await works_.deployments.ask_run(TENANT, made.id)
+        await works_.deployments.request_run(TENANT, made.id)
 
 
 async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was_told(
@@ -326,7 +326,7 @@ async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was
     made = await deployed(works_)
     await works_.deployments.pause(TENANT, made.id)
     works_.jobs.waiting.clear()  # asked for without an engine, as the command line does
-    run_id = await works_.deployments.ask_run(TENANT, made.id)
+    run_id = await works_.deployments.request_run(TENANT, made.id)
     works_.jobs.waiting.clear()
     await works_.firing.sweep()
     await works_.fire_due()

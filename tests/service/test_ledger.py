@@ -130,7 +130,7 @@ async def test_a_new_day_begins_with_nothing_spent_and_old_calls_are_settled_on_
     await ledger.settle("rsrv_1", Decimal("0.5"))
     assert await ledger.spent_usd("acme", "tenant", "acme") == 1
     time.pass_(95 * 86400)
-    await ledger.tidy()
+    await ledger.delete_expired()
     time.pass_(-96 * 86400)
     assert await ledger.spent_usd("acme", "tenant", "acme") == 0
 
@@ -202,7 +202,7 @@ async def test_sessions_stop_when_the_budget_of_the_key_that_made_them_is_reache
         asked = CreateKey(name="ci", daily_budget_usd=Decimal(3))
         key = await Keys(records).create(person("default"), asked)
         ledger = DailyBudgetLedger(records)
-        runtime.models, runtime.purse = Dear(), ledger.purse("default", key.id)
+        runtime.models, runtime.purse = Dear(), ledger.budget("default", key.id)
         results: list[Result] = []
         for _ in range(6):
             result = await (await runtime.start(Agent(name="clerk"), "go")).run()

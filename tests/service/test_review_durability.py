@@ -90,7 +90,7 @@ async def test_a_job_that_could_not_be_taken_is_taken_later(tmp_path: Path):
         records.is_locked = True
         with pytest.raises(StoreUnavailable):
             await dispatcher.take()
-        await dispatcher.look_around()
+        await dispatcher.poll()
         taken = await dispatcher.take()
         assert taken is not None
         assert taken.job == job("a")
@@ -151,7 +151,7 @@ async def test_that_a_session_was_parked_is_passed_on_while_it_is_held(tmp_path:
 
     async with shop(tmp_path, Scripted(), run=fail) as at:
         session_id = await at.session("hi")
-        at.worker.when_parked(after)
+        at.worker.on_parked(after)
         wake = Job(task="wake", key=session_id, tenant=TENANT)
         for _ in range(5):
             await at.worker.parking.failed(wake, InvalidInput("two tools called 'add'"))
@@ -167,12 +167,12 @@ async def house_in(folder: Path) -> AsyncGenerator[Service]:
 
 
 async def created(house: Service) -> str:
-    agent = await house.shelves.agents.create(
+    agent = await house.resources.agents.create(
         TENANT, CreateAgent(name="helper", model="claude-opus-5-5")
     )
-    environment = await house.shelves.environments.create(TENANT, CreateEnvironment(name="ci"))
+    environment = await house.resources.environments.create(TENANT, CreateEnvironment(name="ci"))
     asked = CreateSession(agent=agent.id, environment_id=environment.id)
-    return (await house.talk.sessions.create(WHO, asked, origin=Origin(type="api"))).id
+    return (await house.sessions.sessions.create(WHO, asked, origin=Origin(type="api"))).id
 
 
 class DyingLog(SessionLog):
@@ -200,22 +200,22 @@ async def test_whoever_dies_over_a_fork_leaves_nothing_that_cannot_be_deleted(
 ):
     async with house_in(tmp_path) as house:
         session_id = await created(house)
-        log = DyingLog(house.ground.store)
+        log = DyingLog(house.infrastructure.store)
         log.is_forked = is_forked
-        sessions = Sessions(log, house.talk.sessions.premises)
+        sessions = Sessions(log, house.sessions.sessions.premises)
         with pytest.raises(Crash):
             await sessions.fork(WHO, session_id, ForkSession())
-        for each in (await house.talk.sessions.page(WHO, ListSessions())).data:
-            await house.talk.sessions.delete(WHO, each.id)
-        assert await house.ground.log.sessions() == []
+        for each in (await house.sessions.sessions.page(WHO, ListSessions())).data:
+            await house.sessions.sessions.delete(WHO, each.id)
+        assert await house.infrastructure.log.sessions() == []
 
 
 async def test_a_fork_that_cannot_be_leaves_no_record(tmp_path: Path):
     async with house_in(tmp_path) as house:
         session_id = await created(house)
         with pytest.raises(InvalidInput):
-            await house.talk.sessions.fork(WHO, session_id, ForkSession(at=99))
-        assert await house.ground.store.records.count(RecordQuery(kind=SESSION)) == 1
+            await house.sessions.sessions.fork(WHO, session_id, ForkSession(at=99))
+        assert await house.infrastructure.store.records.count(RecordQuery(kind=SESSION)) == 1
 
 
 class Away(Dispatcher):
@@ -244,21 +244,23 @@ class Away(Dispatcher):
 async def test_what_was_taken_is_not_refused_because_nobody_could_be_woken(tmp_path: Path):
     async with house_in(tmp_path) as house:
         session_id = await created(house)
-        lonely = build_service(replace(house.ground, dispatcher=Away()))
-        await lonely.talk.sending.send(WHO, session_id, [SendMessage(content=(TextBlock("once"),))])
-        assert len(await house.ground.store.pending(session_id)) == 1
-        assert await house.ground.store.runnable() == [session_id]
+        lonely = build_service(replace(house.infrastructure, dispatcher=Away()))
+        await lonely.sessions.sending.send(
+            WHO, session_id, [SendMessage(content=(TextBlock("once"),))]
+        )
+        assert len(await house.infrastructure.store.pending(session_id)) == 1
+        assert await house.infrastructure.store.runnable() == [session_id]
 
 
 async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
     async with house_in(tmp_path) as house:
         session_id = await created(house)
-        parking = house.talk.parking
+        parking = house.sessions.parking
         wake = Job(task="wake", key=session_id, tenant=TENANT)
         for _ in range(5):
             await parking.failed(wake, InvalidInput("broken"))
         assert [each.id for each in (await parking.page(TENANT, ListQuery())).data] == [session_id]
-        await house.talk.sessions.delete(WHO, session_id)
+        await house.sessions.sessions.delete(WHO, session_id)
         assert (await parking.page(TENANT, ListQuery())).data == []
         with pytest.raises(NotFound):
             await parking.unpark(TENANT, session_id)
@@ -283,12 +285,12 @@ async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
             asked_at=clock.now(),
             may_answer=MayAnswer(role="user", four_eyes=False),
         )
-        await house.talk.approvals.keeper.drawer.put(TENANT, asked)
-        await house.talk.sessions.archive(WHO, session_id)
-        assert (await house.talk.approvals.get(WHO, asked.id)).status == "void"
-        await house.talk.sessions.delete(WHO, session_id)
+        await house.sessions.approvals.keeper.drawer.put(TENANT, asked)
+        await house.sessions.sessions.archive(WHO, session_id)
+        assert (await house.sessions.approvals.get(WHO, asked.id)).status == "void"
+        await house.sessions.sessions.delete(WHO, session_id)
         with pytest.raises(NotFound):
-            await house.talk.approvals.get(WHO, asked.id)
+            await house.sessions.approvals.get(WHO, asked.id)
 
 
 class OneTopic:

@@ -23,10 +23,10 @@ async def test_a_credential_that_was_taken_away_is_not_used_in_the_next_run(tmp_
     credential = Credential(name="API_KEY", value="a-secret-value", hosts=("example.com",))
     with anyio.fail_after(60):
         async with SandboxPool(settings) as bench:
-            before = await bench.hands("s1", places, environment, (credential,))
+            before = await bench.open_session("s1", places, environment, (credential,))
             assert "API_KEY" in before.variables
-            await bench.rest("s1")
-            assert await bench.hands("s1", places, environment, (credential,)) is before
-            await bench.rest("s1")
-            after = await bench.hands("s1", places, environment, ())
+            await bench.release("s1")
+            assert await bench.open_session("s1", places, environment, (credential,)) is before
+            await bench.release("s1")
+            after = await bench.open_session("s1", places, environment, ())
             assert "API_KEY" not in after.variables

@@ -331,7 +331,7 @@ async def test_what_stopped_long_ago_is_forgotten(tmp_path: Path):
         await here.queue.stop("acme", here.env, work.id, force=True)
         await here.offer("sesn_2")
         here.now += RETENTION
-        await here.queue.tidy()
+        await here.queue.delete_expired()
         assert [each.data.id for each in await here.all()] == ["sesn_2"]
 
 

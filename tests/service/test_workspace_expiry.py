@@ -58,11 +58,15 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         told.append((notice.type, notice.id))
 
     async with open_service(settings) as house, SandboxPool(settings) as bench:
-        records, sessions, log = house.ground.store.records, house.talk.sessions, house.ground.log
-        agent = await house.shelves.agents.create(
+        records, sessions, log = (
+            house.infrastructure.store.records,
+            house.sessions.sessions,
+            house.infrastructure.log,
+        )
+        agent = await house.resources.agents.create(
             "acme", CreateAgent(name="clerk", model="claude-opus-5-5")
         )
-        place = await house.shelves.environments.create("acme", CreateEnvironment(name="here"))
+        place = await house.resources.environments.create("acme", CreateEnvironment(name="here"))
         asked = CreateSession(agent=agent.id, environment_id=place.id)
         made = [
             (await sessions.create(person(), asked, origin=Origin(type="api", id="key_1"))).id

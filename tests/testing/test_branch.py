@@ -49,7 +49,7 @@ async def search(_: Call) -> ToolResult:
 @asynccontextmanager
 async def outfit(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
     tools = [echo(), echo("far"), replace(echo("tool_search"), run=search)]
-    yield Toolbox(gates=Hooked(), tools=tools, deferred=frozenset({"far"}))
+    yield Toolbox(authorizer=Hooked(), tools=tools, deferred=frozenset({"far"}))
 
 
 async def recorded(runtime: Runtime) -> tuple[Session, Scripted]:

@@ -45,7 +45,7 @@ class Hooked(AllowAll):
 
 
 def adds(*texts: str) -> HookResult:
-    return HookResult(context=texts, ran=(RAN,))
+    return HookResult(context=texts, hook_runs=(RAN,))
 
 
 async def test_what_hooks_added_is_added_again_where_it_was(tmp_path: Path):

@@ -93,9 +93,9 @@ async def test_only_files_of_the_workspace_are_published(shop: Shop, path: str):
 
 
 def test_gates_see_where_the_files_are(shop: Shop):
-    judged = shop.tool.judged({"path": "a", "paths": ["b/../c"]})
+    judged = shop.tool.normalize_input({"path": "a", "paths": ["b/../c"]})
     assert judged == {"path": str(shop.folder / "a"), "paths": [str(shop.folder / "c")]}
-    assert shop.tool.judged({"path": "../x"}) == {"path": "../x"}
+    assert shop.tool.normalize_input({"path": "../x"}) == {"path": "../x"}
 
 
 async def test_all_or_none_are_published(shop: Shop):

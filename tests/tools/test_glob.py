@@ -55,7 +55,10 @@ async def test_a_search_begins_where_it_is_told(desk: FileDesk):
     assert "leads out" in await desk.fail("glob", pattern="*", path="..")
     assert "not for this session" in await desk.fail("glob", pattern="*", path=".mainspring")
     root = desk.root.resolve()
-    assert desk.tools["glob"].judged({"pattern": "*"}) == {"pattern": "*", "path": str(root)}
+    assert desk.tools["glob"].normalize_input({"pattern": "*"}) == {
+        "pattern": "*",
+        "path": str(root),
+    }
 
 
 async def test_no_more_than_a_thousand_are_listed(desk: FileDesk):

@@ -145,7 +145,7 @@ async def test_gates_see_an_absolute_path_that_means_what_it_says(desk: FileDesk
     root = desk.root.resolve()
     (root / "other/deep").mkdir(parents=True)
     (root / "link").symlink_to("other/deep")
-    judged = desk.tools["read"].judged
+    judged = desk.tools["read"].normalize_input
     assert judged({"file_path": "./link/new"}) == {"file_path": f"{root}/link/new"}
     assert judged({"file_path": "link/../new"}) == {"file_path": f"{root}/other/new"}
     assert judged({"file_path": "../x", "view_range": None}) == {

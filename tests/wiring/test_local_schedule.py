@@ -29,7 +29,7 @@ async def followed(settings: Settings) -> tuple[ScheduleStatus | None, int]:
     with anyio.fail_after(60):
         async with open_service(settings) as house:
             following = await sync_schedule(house, settings)
-            listed = await house.calendar.deployments.page(TENANT, ListQuery())
+            listed = await house.schedules.deployments.page(TENANT, ListQuery())
             return following, len(listed.data)
 
 

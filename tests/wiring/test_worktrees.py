@@ -197,8 +197,8 @@ async def test_of_a_session_that_is_gone_only_branches_with_work_are_left(
     await worktrees.open("idle")
     opened = await worktrees.open("busy")
     (opened.path / "a.txt").write_text("not lost\n")
-    await worktrees.put_away()
-    await worktrees.put_away()
+    await worktrees.remove_all()
+    await worktrees.remove_all()
     assert left_over(worktrees) == ["mainspring/busy"]
     assert git(workspace, "show", "mainspring/busy:a.txt") == "not lost"
 

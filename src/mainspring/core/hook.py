@@ -61,7 +61,7 @@ class HookResult:
     interrupt: bool = False
     retry: bool = False
     """The model may be told that the denied call can be tried again."""
-    ran: tuple[HookRan, ...] = ()
+    hook_runs: tuple[HookRan, ...] = ()
 
 
 EMPTY_HOOK_RESULT = HookResult()

@@ -90,7 +90,7 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def found(self, key: str) -> ExecResult | None:
+    async def find_result(self, key: str) -> ExecResult | None:
         """What became of a program after a crash; `None` if it was never started."""
         ...
 

@@ -83,7 +83,7 @@ class Tool:
     """What is wrong with an input, in words for the model."""
     objection: Callable[[Call], Awaitable[str | None]] | None = None
     """What is wrong with a well-formed call as things stand, in words for the model."""
-    judged: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
+    normalize_input: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
     """The input as gates are to see it: paths absolute. The log keeps what was asked."""
     preview: Callable[[Call], Awaitable[str | None]] | None = None
     """What a call would do, in words or as a diff, without doing it."""

@@ -48,7 +48,7 @@ class Authorizer(Protocol):
         """A person has said yes: do the rules say no by now? No hook is asked again."""
         ...
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
         """Something happens that hooks may want to know of, or have a say in."""
         ...
 
@@ -79,7 +79,7 @@ class AllowAll:
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         return None
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
         return EMPTY_HOOK_RESULT
 
     async def after_round(self, thread: Thread) -> Ended | None:

@@ -33,10 +33,10 @@ def recovery_events(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
 def closing_events(thread: Thread) -> list[KnownPayload]:
     """What ends a thread that nobody runs any more, as if a user had interrupted it."""
     unanswered = ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled")
-    ended = Ended("interrupted_tools" if thread.unsettled() else "interrupted_streaming")
+    ended = Ended("interrupted_tools" if thread.unsettled_calls() else "interrupted_streaming")
     return [
         *_close_request(thread),
-        *(result_event(call, unanswered) for call in thread.unsettled()),
+        *(result_event(call, unanswered) for call in thread.unsettled_calls()),
         StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason),
     ]
 
@@ -83,6 +83,6 @@ def _reserved_usage(thread: Thread) -> Usage:
 def _close_calls(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
     return [
         fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
-        for call in thread.unsettled()
+        for call in thread.unsettled_calls()
         if call.started and call.kind == "tool" and not call.in_doubt
     ]

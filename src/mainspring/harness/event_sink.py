@@ -20,24 +20,24 @@ def ignore_event(_: Event) -> None:
 @dataclass(slots=True, kw_only=True)
 class EventSink:
     writer: Writer
-    ensemble: ThreadTree
-    tell: Callable[[Event], None] = ignore_event
+    thread_tree: ThreadTree
+    on_event: Callable[[Event], None] = ignore_event
     """Hears of every event of this run, in order, once it is durable."""
     _waiting: list[Event] = field(default_factory=list[Event], init=False)
-    _kept: set[str] = field(default_factory=set[str], init=False)
-    _keeping: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _stored: set[str] = field(default_factory=set[str], init=False)
+    _store_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Of an event that has its place in the log: what it means for the threads."""
-        self.ensemble.apply(event)
+        self.thread_tree.apply(event)
         self._waiting.append(event)
 
-    async def keep(self, digest: str, content: bytes) -> None:
+    async def store_blob(self, digest: str, content: bytes) -> None:
         """A blob of JSON that the log refers to; of threads that begin alike, once."""
-        async with self._keeping:  # whoever comes second goes on when it is there
-            if digest not in self._kept:
+        async with self._store_lock:  # whoever comes second goes on when it is there
+            if digest not in self._stored:
                 await self.writer.put_blob(content, media_type="application/json")
-                self._kept.add(digest)
+                self._stored.add(digest)
 
     async def commit(self) -> None:
         """Write what is staged, whichever thread's it is.
@@ -54,4 +54,4 @@ class EventSink:
         told = [event for event in self._waiting if event.seq <= durable]
         del self._waiting[: len(told)]
         for event in told:
-            self.tell(event)
+            self.on_event(event)

@@ -38,7 +38,7 @@ FEEDBACK_IN_A_ROW = 3
 
 async def run(desk: ThreadContext) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
-    async with open_speculative_reads() as desk.early:
+    async with open_speculative_reads() as desk.speculative_reads:
         stopped = await receive(desk)
         ended = _begin(desk) or stopped
         if ended is None and not desk.thread.running:
@@ -63,7 +63,7 @@ async def _run(desk: ThreadContext, ended: Ended | None) -> Ended:
             ended = None
     ended = _with_waiting_children(desk, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
-        await desk.ask_hooks(hook_events.stop_failed(ended.reason, ended.detail))
+        await desk.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
     await desk.note_idle(
         StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
     )
@@ -72,7 +72,9 @@ async def _run(desk: ThreadContext, ended: Ended | None) -> Ended:
 
 def _with_waiting_children(desk: ThreadContext, ended: Ended) -> Ended:
     """Who is done, but for others whom it has called and who wait for people, waits with them."""
-    asking = desk.others.waiting_below(desk.thread.id) if ended.reason == "completed" else ()
+    asking = (
+        desk.siblings.pending_calls_below(desk.thread.id) if ended.reason == "completed" else ()
+    )
     return Ended("requires_action", waiting_for=asking) if asking else ended
 
 
@@ -80,13 +82,13 @@ def _begin(desk: ThreadContext) -> Ended | None:
     """Start a run, or take over one that a crash left open."""
     thread = desk.thread
     if not thread.running:
-        if not thread.is_answered or thread.wanted_compaction or _is_answerable(desk):
+        if not thread.is_answered or thread.pending_compaction or _is_answerable(desk):
             desk.note(StatusRunning())
         return None
     # who only waits for others makes no progress, and need not
-    is_waiting = thread.is_answered and not thread.unsettled() and thread.open_request is None
-    is_patient = is_waiting and desk.others.has_called(thread.id)
-    attempt = 1 if is_patient else thread.tries.wakes + 1
+    is_waiting = thread.is_answered and not thread.unsettled_calls() and thread.open_request is None
+    is_patient = is_waiting and desk.siblings.has_unfinished_children(thread.id)
+    attempt = 1 if is_patient else thread.retries.wakes + 1
     desk.note(
         fact.SessionWoken(
             owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
@@ -102,7 +104,7 @@ def _is_answerable(desk: ThreadContext) -> bool:
     """Idle, and somebody has answered a call that it waits for, or stopped it."""
     thread = desk.thread
     return thread.interrupted or any(
-        call.is_answered or desk.others.is_answerable(call) for call in thread.unsettled()
+        call.is_answered or desk.siblings.is_answerable(call) for call in thread.unsettled_calls()
     )
 
 
@@ -122,7 +124,7 @@ async def _has_new_input(desk: ThreadContext, ended: Ended) -> bool:
         return (
             thread.interrupted
             or any(call.settled or call.is_answered for call in calls)
-            or any(map(desk.others.is_answerable, thread.unsettled()))
+            or any(map(desk.siblings.is_answerable, thread.unsettled_calls()))
         )
     return False
 
@@ -134,7 +136,7 @@ async def _has_news(desk: ThreadContext) -> bool:
     stopped = await receive_during_run(desk)
     while stopped is None and thread.is_answered:
         await desk.commit()
-        if not await desk.others.stay(thread.id):
+        if not await desk.siblings.wait_for_children(thread.id):
             return False
         stopped = await receive_during_run(desk)
         if thread.interrupted:
@@ -146,10 +148,10 @@ async def _next_step(desk: ThreadContext) -> Step | None:
     thread = desk.thread
     if thread.interrupted:
         return _interrupt(desk)
-    if thread.unsettled():
+    if thread.unsettled_calls():
         return await run_round(desk)
-    if thread.wanted_compaction is not None:
-        return await compact_on_request(desk, thread.wanted_compaction)
+    if thread.pending_compaction is not None:
+        return await compact_on_request(desk, thread.pending_compaction)
     if thread.repetition.due == "stop":
         return _end_loop(desk)
     if thread.repetition.due == "nudge":
@@ -172,10 +174,10 @@ def _end_loop(desk: ThreadContext) -> Ended:
 
 def _interrupt(desk: ThreadContext) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
-    desk.halted = anyio.Event()  # it has been heard
-    open_calls = desk.thread.unsettled()
+    desk.interrupt_requested = anyio.Event()  # it has been heard
+    open_calls = desk.thread.unsettled_calls()
     for call in open_calls:
-        desk.others.abandon(call)
+        desk.siblings.abandon(call)
         settle(desk, call, ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled"))
     if desk.thread.redirected:
         return Continue("inbox_message")
@@ -184,10 +186,10 @@ def _interrupt(desk: ThreadContext) -> Step:
 
 async def _stop(desk: ThreadContext) -> Step:
     """The model says it is done."""
-    feedback = desk.thread.tries.stop_feedback
+    feedback = desk.thread.retries.stop_feedback
     if feedback < FEEDBACK_IN_A_ROW:
         last = desk.thread.transcript.last_words()
-        ruling = await desk.ask_hooks(
+        ruling = await desk.run_hooks(
             hook_events.stopping(is_again=feedback > 0, last_message=last, agent=desk.subagent),
             is_context=False,
         )
@@ -195,9 +197,9 @@ async def _stop(desk: ThreadContext) -> Step:
             return Ended("stop_hook_prevented", ruling.stop)
         if ruling.blocked:
             return Continue("stop_hook_feedback", ruling.reason or "A hook says: go on.")
-        verdict = await desk.gates.before_stop(desk.thread)
+        verdict = await desk.authorizer.before_stop(desk.thread)
         if verdict is not None:
             return verdict
-    if more := continuation(desk.account.spent, desk.limits):
+    if more := continuation(desk.spend_account.spent, desk.limits):
         return Continue("budget_continuation", more)
     return Ended("completed")

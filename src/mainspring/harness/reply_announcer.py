@@ -37,12 +37,12 @@ class ReplyAnnouncer:
         self._coming: list[_PendingEvent] = []
         self._is_open = False
 
-    def hear(self, delta: Delta) -> None:
+    def on_delta(self, delta: Delta) -> None:
         match delta:
             case TextDelta(text=text):
-                self._grow("agent.message", text)
+                self._append_text("agent.message", text)
             case ThinkingDelta(text=text):
-                self._grow("agent.thinking", text)
+                self._append_text("agent.thinking", text)
             case ToolInputDelta():
                 self._is_open = False
             case FailedOver():  # another model begins anew
@@ -50,7 +50,7 @@ class ReplyAnnouncer:
             case _:
                 pass
 
-    def _grow(self, kind: Kind, text: str) -> None:
+    def _append_text(self, kind: Kind, text: str) -> None:
         if not self._is_open or self._coming[-1].kind != kind:
             self._coming.append(_PendingEvent(self._new_event_id(), kind))
             self._is_open = True

@@ -34,12 +34,12 @@ async def receive_during_run(desk: ThreadContext) -> Ended | None:
 async def receive(desk: ThreadContext) -> Ended | None:
     """Take in what clients have sent; hooks see every message before the model does."""
     ended: Ended | None = None
-    for event in await desk.listen():
+    for event in await desk.receive_inbox():
         if isinstance(event.payload, PermissionUpdated):
             _note_mode(desk, event.payload)
         if isinstance(event.payload, UserMessage):
             text = plain_text(event.payload.content)
-            ruling = await desk.ask_hooks(hook_events.prompt_submitted(text))
+            ruling = await desk.run_hooks(hook_events.prompt_submitted(text))
             if ruling.blocked:
                 desk.note(fact.MessageWithheld(event_id=event.id, reason=ruling.reason))
                 ended = Ended("hook_stopped", ruling.reason)
@@ -63,7 +63,9 @@ async def until_interrupted(desk: ThreadContext, work: Callable[[], Awaitable[No
     """Do `work`; True if the user stopped it before it was done."""
     is_interrupted = False
     own = desk.thread.id
-    hear = partial(desk.writer.hear, "user.interrupt", is_for=lambda thread_id: thread_id == own)
+    hear = partial(
+        desk.writer.wait_for_inbox, "user.interrupt", is_for=lambda thread_id: thread_id == own
+    )
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
 
@@ -73,9 +75,9 @@ async def until_interrupted(desk: ThreadContext, work: Callable[[], Awaitable[No
                 is_interrupted = True
                 group.cancel_scope.cancel()
 
-            if not desk.is_heard_for:
+            if not desk.is_watched:
                 group.start_soon(stop, partial(retry_unavailable, hear))
-            group.start_soon(stop, desk.halted.wait)
+            group.start_soon(stop, desk.interrupt_requested.wait)
             await work()
             is_interrupted = False
             group.cancel_scope.cancel()

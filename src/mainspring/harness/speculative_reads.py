@@ -26,7 +26,7 @@ class SpeculativeCall:
     call: Call
     scope: anyio.CancelScope
     decision: Decision | None = None
-    outcome: ToolResult | None = None
+    result: ToolResult | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
     finished: anyio.Event = field(default_factory=anyio.Event)
 
@@ -63,7 +63,7 @@ class SpeculativeReads:
                 begun.decision = None if decision.gate == "grant" else decision
                 begun.decided.set()
                 if begun.may_run:
-                    begun.outcome = await perform()
+                    begun.result = await perform()
             begun.decided.set()
             begun.finished.set()
 
@@ -77,7 +77,7 @@ class SpeculativeReads:
     def close(self) -> None:
         self._is_closed = True
 
-    def known(self, use: ToolUse) -> Call | None:
+    def matching_call(self, use: ToolUse) -> Call | None:
         """What was begun for a part of the reply, if that is still what the reply says."""
         begun = self._by_use.get(use.id)
         if begun is None or (begun.use.name, begun.use.input) != (use.name, use.input):
@@ -91,7 +91,7 @@ class SpeculativeReads:
         await begun.decided.wait()
         return begun.decision
 
-    async def outcome(self, call_id: str) -> ToolResult | None:
+    async def result(self, call_id: str) -> ToolResult | None:
         """What it has given; `None` if it was not begun, or was not allowed to run."""
         begun = self._by_call.get(call_id)
         if begun is None:
@@ -101,9 +101,9 @@ class SpeculativeReads:
         except anyio.get_cancelled_exc_class():
             begun.scope.cancel()
             raise
-        return begun.outcome
+        return begun.result
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """The round is over, or there will be none."""
         for begun in self._by_call.values():
             begun.scope.cancel()
@@ -119,4 +119,4 @@ async def open_speculative_reads() -> AsyncGenerator[SpeculativeReads, None]:
         async with anyio.create_task_group() as group:
             early = SpeculativeReads(group)
             yield early
-            early.forget()
+            early.discard()

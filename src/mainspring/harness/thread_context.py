@@ -39,7 +39,7 @@ class SiblingThreads(Protocol):
         """Whether a thread is being run now, and so listens itself."""
         ...
 
-    def attend(self, events: Iterable[Event]) -> None:
+    def on_inbox(self, events: Iterable[Event]) -> None:
         """A desk has taken in what came from outside: whom does it concern?"""
         ...
 
@@ -47,16 +47,16 @@ class SiblingThreads(Protocol):
         """Whether a thread that this call waits for could go on: somebody has answered it."""
         ...
 
-    def has_called(self, thread_id: str) -> bool:
+    def has_unfinished_children(self, thread_id: str) -> bool:
         """Whether somebody whom this thread has called, and does not wait for, is not done."""
         ...
 
-    async def stay(self, thread_id: str) -> bool:
+    async def wait_for_children(self, thread_id: str) -> bool:
         """Wait until there may be news for a thread that has nothing to do but hear from those
         whom it has called; False at once, if none of them is at work."""
         ...
 
-    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
+    def pending_calls_below(self, thread_id: str) -> tuple[str, ...]:
         """Calls that people must answer, of those whom this thread has called."""
         ...
 
@@ -71,19 +71,19 @@ class NoSiblings:
     def is_live(self, thread_id: str) -> bool:
         return False
 
-    def attend(self, events: Iterable[Event]) -> None:
+    def on_inbox(self, events: Iterable[Event]) -> None:
         return None
 
     def is_answerable(self, call: OpenCall) -> bool:
         return False
 
-    def has_called(self, thread_id: str) -> bool:
+    def has_unfinished_children(self, thread_id: str) -> bool:
         return False
 
-    async def stay(self, thread_id: str) -> bool:
+    async def wait_for_children(self, thread_id: str) -> bool:
         return False
 
-    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
+    def pending_calls_below(self, thread_id: str) -> tuple[str, ...]:
         return ()
 
     def abandon(self, call: OpenCall) -> None:
@@ -103,7 +103,7 @@ class NamedModel:
 
 @dataclass(slots=True, kw_only=True)
 class ThreadContext:
-    record: EventSink
+    event_sink: EventSink
     """The session's, which all its desks write to."""
     thread: Thread
     model: Model
@@ -116,66 +116,66 @@ class ThreadContext:
     """Names of tools that the model must load with `tool_search` before it can call them."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other names that models use for our tools -> ours."""
-    box: SandboxInfo | None = None
+    sandbox_info: SandboxInfo | None = None
     """What tools run programs in."""
     snapshots: Snapshots | None = None
-    overheard: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    pending_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
     """What the hands have done besides, and the log does not know yet."""
     limits: Limits = field(default_factory=Limits)
-    above: Sequence[BudgetTier] = ()
+    parent_tiers: Sequence[BudgetTier] = ()
     """What those who have called this thread may spend, with all below them."""
-    purse: Budget = field(default_factory=Budget)
-    gates: Authorizer = field(default_factory=AllowAll)
+    budget: Budget = field(default_factory=Budget)
+    authorizer: Authorizer = field(default_factory=AllowAll)
     emit: Callable[[Delta], None] = ignore_delta
     """Where tokens go as they come; they are not kept."""
     new_id: Callable[[str], str]
     price: Callable[[str, Usage], Decimal] | None = None
     """What a call of a model costs; without it, the facts' price is taken."""
-    early: SpeculativeReads | None = None
+    speculative_reads: SpeculativeReads | None = None
     """Calls that begin before their reply has ended."""
-    others: SiblingThreads = field(default_factory=NoSiblings)
+    siblings: SiblingThreads = field(default_factory=NoSiblings)
     subagent: str | None = None
     """Its name, if this is not the main thread's desk."""
     skill_called: Callable[[str | None], SkillUsed | None] = lambda _: None
     """What it means that a user has called a skill by its name."""
     before_idle: Callable[[], Awaitable[None]] | None = None
     """What is done once the thread has ended, before anybody can see that it is idle."""
-    is_heard_for: bool = False
+    is_watched: bool = False
     """Somebody else listens for interrupts of this thread, and sets `halted`."""
-    halted: anyio.Event = field(default_factory=anyio.Event)
+    interrupt_requested: anyio.Event = field(default_factory=anyio.Event)
     """Set when the thread is interrupted by what another one has heard."""
     open_model: Callable[[str], NamedModel] | None = None
     """A model by the name that a skill gives it."""
-    _own: tuple[NamedModel, Effort] = field(init=False)
+    _agent_model: tuple[NamedModel, Effort] = field(init=False)
     """The agent's own model and effort."""
 
     def __post_init__(self) -> None:
         self.prefix = redact_prefix(self.prefix, self.writer.scrubbed)
         own = NamedModel(self.prefix.model, self.model, self.facts)
-        self._own = own, self.prefix.effort
+        self._agent_model = own, self.prefix.effort
 
-    def tune(self) -> None:
+    def select_model(self) -> None:
         """Take the model and the effort that hold for the next request."""
-        own, effort = self._own
-        wanted = skill_model(self.thread.gear)
+        own, effort = self._agent_model
+        wanted = skill_model(self.thread.session_state)
         named = own if wanted is None or self.open_model is None else self.open_model(wanted)
         self.model, self.facts = named.model, named.facts
-        effort = effective_effort(self.thread.gear, effort)
+        effort = effective_effort(self.thread.session_state, effort)
         if (named.name, effort) != (self.prefix.model, self.prefix.effort):
             self.prefix = msgspec.structs.replace(self.prefix, model=named.name, effort=effort)
 
     @property
     def writer(self) -> Writer:
-        return self.record.writer
+        return self.event_sink.writer
 
     @property
-    def account(self) -> SpendAccount:
-        return self.record.ensemble.members[self.thread.id].account
+    def spend_account(self) -> SpendAccount:
+        return self.event_sink.thread_tree.nodes[self.thread.id].account
 
     @property
     def tiers(self) -> list[BudgetTier]:
         """Whose limits hold for it: its own, then those of all above it."""
-        return [BudgetTier(self.account, self.limits), *self.above]
+        return [BudgetTier(self.spend_account, self.limits), *self.parent_tiers]
 
     def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
         """Record facts. They are durable after the next `commit`, which every effect waits for."""
@@ -183,12 +183,12 @@ class ThreadContext:
         self._apply(events)
         return events
 
-    def note_overheard(self) -> None:
-        overheard, self.overheard[:] = [*self.overheard], []
+    def note_pending_facts(self) -> None:
+        overheard, self.pending_facts[:] = [*self.pending_facts], []
         self.note(*overheard)
 
     async def commit(self) -> None:
-        await self.record.commit()
+        await self.event_sink.commit()
 
     async def note_idle(self, idle: StatusIdle) -> None:
         if self.before_idle is not None:
@@ -197,24 +197,24 @@ class ThreadContext:
         self.note(idle)
         await self.commit()
 
-    async def listen(self) -> list[Event]:
+    async def receive_inbox(self) -> list[Event]:
         """Take in what clients have sent, and other threads; between tool rounds, never inside
         one. What is for a thread that does not listen itself now, is taken in for it."""
-        record, own = self.record, self.thread.id
+        record, own = self.event_sink, self.thread.id
         events = await self.writer.stage_inbox(
-            record.ensemble.addressee,
-            lambda thread_id: thread_id == own or not self.others.is_live(thread_id),
+            record.thread_tree.addressee,
+            lambda thread_id: thread_id == own or not self.siblings.is_live(thread_id),
         )
         self._apply(events)
-        self.others.attend(events)
-        return [*events, *self.note(*record.ensemble.mail_for(own))]
+        self.siblings.on_inbox(events)
+        return [*events, *self.note(*record.thread_tree.messages_for(own))]
 
-    async def ask_hooks(self, occasion: HookEvent, *, is_context: bool = True) -> HookResult:
+    async def run_hooks(self, occasion: HookEvent, *, is_context: bool = True) -> HookResult:
         """Tell hooks what happens, and note what they did; `is_context`: and what they want the
         model to know, unless the caller tells it."""
-        ruling = await self.gates.tell(self.thread, occasion)
-        self.note_overheard()
-        self.note(*ruling.ran)
+        ruling = await self.authorizer.run_hooks(self.thread, occasion)
+        self.note_pending_facts()
+        self.note(*ruling.hook_runs)
         if ruling.updates:
             self.note(
                 PermissionUpdated(
@@ -228,7 +228,7 @@ class ThreadContext:
 
     def _apply(self, events: Iterable[Event]) -> None:
         for event in events:
-            self.record.take(event)
+            self.event_sink.apply(event)
             if isinstance(event.payload, ToolsLoaded):
                 self.load(event.payload.names)
 

@@ -25,7 +25,7 @@ def find_tool(desk: ThreadContext, name: str) -> Tool | None:
 
 def normalized_call(call: Call, tool: Tool) -> Call:
     """As gates and hooks see it: whole paths, where the log has what was asked."""
-    return replace(call, input=tool.judged(call.input))
+    return replace(call, input=tool.normalize_input(call.input))
 
 
 def call_hash(name: str, given: Mapping[str, object], preview: str | None = None) -> str:

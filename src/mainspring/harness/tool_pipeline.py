@@ -127,7 +127,7 @@ def input_error(desk: ThreadContext, tool: Tool, given: Mapping[str, object]) ->
     if (raw := given.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
     name, wrong = tool.spec.name, tool.invalid(given) or redacted_input_error(tool, given)
-    if wrong and name in desk.deferred and name not in desk.thread.gear.loaded:
+    if wrong and name in desk.deferred and name not in desk.thread.session_state.loaded_tools:
         return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
     return wrong
 
@@ -177,7 +177,7 @@ def _hand_to_client(desk: ThreadContext, call: OpenCall) -> CallPlan:
 
 
 async def _judge(desk: ThreadContext, call: OpenCall, tool: Tool) -> Decision:
-    early = desk.early
+    early = desk.speculative_reads
     if early is not None and (decision := await early.decision(call.id)) is not None:
         return decision
     return await authorize_call(desk, attempt_of(desk, call, call.input), tool)
@@ -185,7 +185,9 @@ async def _judge(desk: ThreadContext, call: OpenCall, tool: Tool) -> Decision:
 
 async def authorize_call(desk: ThreadContext, call: Call, tool: Tool) -> Decision:
     """What the gates say to a call."""
-    return await desk.gates.authorize(normalized_call(call, tool), tool, tool.traits(call.input))
+    return await desk.authorizer.authorize(
+        normalized_call(call, tool), tool, tool.traits(call.input)
+    )
 
 
 def _with_valid_input(desk: ThreadContext, tool: Tool, decision: Decision) -> Decision:
@@ -225,7 +227,7 @@ async def _take_answer(desk: ThreadContext, call: OpenCall, tool: Tool) -> Decis
     assert call.answer is not None
     if call.answer.result == "allow":
         asked = normalized_call(attempt_of(desk, call, call.input), tool)
-        forbidden = desk.gates.still_forbidden(asked, tool.traits(call.input))
+        forbidden = desk.authorizer.still_forbidden(asked, tool.traits(call.input))
         if forbidden is not None:
             await _note_decision(desk, call, tool, forbidden)
             return forbidden
@@ -252,7 +254,7 @@ async def _deny(
 ) -> CallPlan:
     asked = attempt_of(desk, call, call.input)
     denied = hook_events.permission_denied(normalized_call(asked, tool), call.reason)
-    ruling = await desk.ask_hooks(denied, is_context=False)
+    ruling = await desk.run_hooks(denied, is_context=False)
     told = [denial_text(call.reason), *ruling.context]
     is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
@@ -291,7 +293,7 @@ def _refuse(call: OpenCall, why: str, error: Failure) -> AnsweredCall:
 def begin_speculative(desk: ThreadContext, use: ToolUse) -> None:
     """Start a call whose input is complete, if it only reads and nothing before it must come
     first."""
-    early = desk.early
+    early = desk.speculative_reads
     if early is None or early.is_closed:
         return
     tool = None if use.name in desk.custom_tools else find_tool(desk, use.name)
@@ -312,7 +314,9 @@ def begin_speculative(desk: ThreadContext, use: ToolUse) -> None:
 async def execute(desk: ThreadContext, work: ToolRound, ready: ReadyCall) -> ToolResult:
     """Run a call that was noted as started, and make of its outcome what the model reads."""
     call = attempt_of(desk, ready.call, ready.call.input)
-    outcome = await desk.early.outcome(call.id) if desk.early is not None else None
+    outcome = (
+        await desk.speculative_reads.result(call.id) if desk.speculative_reads is not None else None
+    )
     if outcome is None:
         outcome = await _perform(ready.tool, call)
     if outcome.waits_for:
@@ -338,7 +342,7 @@ async def _after_hooks(
     desk: ThreadContext, work: ToolRound, ready: ReadyCall, call: Call, outcome: ToolResult
 ) -> ToolResult:
     done = hook_events.after_tool(normalized_call(call, ready.tool), outcome)
-    ruling = await desk.ask_hooks(done, is_context=False)
+    ruling = await desk.run_hooks(done, is_context=False)
     if ruling.stop is not None:
         work.stops.append(ruling.stop)
     if ruling.updated_output is not None:
@@ -374,5 +378,5 @@ async def _cap_result(
 
 def settle(desk: ThreadContext, call: OpenCall, outcome: ToolResult) -> None:
     """Give a call its one result, with what it did besides."""
-    desk.note_overheard()
+    desk.note_pending_facts()
     desk.note(*outcome.facts, result_event(call, outcome))

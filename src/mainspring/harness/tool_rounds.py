@@ -80,7 +80,7 @@ def _groups(desk: ThreadContext) -> list[list[OpenCall]]:
     """Neighbours that are all safe together; any other alone."""
     groups: list[list[OpenCall]] = []
     was_safe = False
-    for call in desk.thread.unsettled():
+    for call in desk.thread.unsettled_calls():
         is_safe = _is_concurrent(desk, call)
         if is_safe and was_safe:
             groups[-1].append(call)
@@ -112,20 +112,20 @@ async def _after_round(desk: ThreadContext, work: ToolRound, waiting: Sequence[O
     if waiting:
         own = [call for call in waiting if call.id not in work.waits]
         if asking := [call.name for call in own if call.kind == "tool"]:
-            await desk.ask_hooks(hook_events.waiting_for_permission(asking))
+            await desk.run_hooks(hook_events.waiting_for_permission(asking))
         below = [each for ids in work.waits.values() for each in ids]
         return Ended("requires_action", waiting_for=(*(call.id for call in own), *below))
     settled: list[dict[str, object]] = [
         {"tool_use_id": call.id, "tool_name": call.name, "tool_input": dict(call.input)}
         for call in desk.thread.round.values()
     ]
-    ruling = await desk.ask_hooks(hook_events.after_batch(settled))
+    ruling = await desk.run_hooks(hook_events.after_batch(settled))
     stops = [*work.stops, *filter(None, [ruling.stop])]
     if ruling.blocked:
         stops.append(ruling.reason or "a hook said so")
     if stops:
         return Ended("hook_stopped", "; ".join(stops))
-    return await desk.gates.after_round(desk.thread) or Continue("next_turn")
+    return await desk.authorizer.after_round(desk.thread) or Continue("next_turn")
 
 
 def _has_effects(desk: ThreadContext) -> bool:
@@ -140,7 +140,7 @@ def _has_effects(desk: ThreadContext) -> bool:
 
 async def _snapshot_before_effects(desk: ThreadContext) -> None:
     """Before the first effect: there must be something to go back to."""
-    if desk.thread.gear.snapshot is None:
+    if desk.thread.session_state.snapshot is None:
         await _take_snapshot(desk)
 
 
@@ -155,7 +155,7 @@ async def _take_snapshot(desk: ThreadContext) -> None:
         detail = ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
         desk.note(SessionFailed(error=detail))
         return
-    if snapshot != desk.thread.gear.snapshot:
+    if snapshot != desk.thread.session_state.snapshot:
         desk.note(fact.WorkspaceSnapshotted(snapshot=snapshot, files=files))
 
 
@@ -171,7 +171,7 @@ async def _run_group(desk: ThreadContext, work: ToolRound, group: Sequence[Ready
                     desk.writer.session_id, call.id, ready.tool.spec.name, call.input
                 ),
                 attempt=call.attempts + 1,
-                sandbox=None if desk.box is None else desk.box.label,
+                sandbox=None if desk.sandbox_info is None else desk.sandbox_info.label,
             )
         )
     await desk.commit()

@@ -58,14 +58,14 @@ CONTINUE_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class ReplyInterrupted:
-    said: str
+    text: str
     """What had come by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFailed:
     error: ProviderFailed
-    said: str
+    text: str
     """What had come by then, and was paid for."""
 
 
@@ -83,21 +83,21 @@ class OpenRequest:
 
 async def take_turn(desk: ThreadContext) -> Step | None:
     """Ask the model once. `None`: look at the thread again."""
-    desk.tune()
+    desk.select_model()
     if (made := await compact_if_needed(desk)) is not None:
         return made
     tokens = desk.input_tokens()
-    cap = _output_cap(desk, tokens, is_escalated=desk.thread.tries.escalated)
+    cap = _output_cap(desk, tokens, is_escalated=desk.thread.retries.escalated)
     reserved = reserve(desk.tiers, desk.facts, input_tokens=tokens, output_tokens=cap)
     if isinstance(reserved, Ended):
         return reserved
     asked = OpenRequest(
         desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap, _announcer(desk)
     )
-    if (refused := await desk.purse.reserve(asked.reservation_id, reserved)) is not None:
+    if (refused := await desk.budget.reserve(asked.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
     step = await _ask(desk, asked, tokens, reserved)
-    await desk.purse.settle(asked.reservation_id, asked.cost_usd)
+    await desk.budget.settle(asked.reservation_id, asked.cost_usd)
     return step
 
 
@@ -109,7 +109,7 @@ async def _ask(
     if status is not None and status != thread.status:
         desk.note(fact.ContextStatus(text=status))
     if thread.prefix != desk.prefix.digest:
-        await desk.record.keep(desk.prefix.digest, desk.prefix.encoded)
+        await desk.event_sink.store_blob(desk.prefix.digest, desk.prefix.encoded)
     request_id = desk.new_id(ids.REQUEST)
     desk.note(
         fact.BudgetReserved(
@@ -173,7 +173,7 @@ async def _stream(
 ) -> Reply | ReplyInterrupted | ReplyFailed:
     _drop_speculative(desk)  # what an earlier attempt had begun was asked for by another reply
     hearing = _ReplyReader(desk, request, asked.announcer)
-    is_interrupted = await until_interrupted(desk, hearing.listen)
+    is_interrupted = await until_interrupted(desk, hearing.read)
     said = "".join(hearing.said)
     if hearing.reply is not None:
         return hearing.reply
@@ -185,8 +185,8 @@ async def _stream(
 
 
 def _drop_speculative(desk: ThreadContext) -> None:
-    if desk.early is not None:
-        desk.early.forget()
+    if desk.speculative_reads is not None:
+        desk.speculative_reads.discard()
 
 
 class _ReplyReader:
@@ -200,17 +200,17 @@ class _ReplyReader:
         self._request = request
         self._announcer = announcer
 
-    async def listen(self) -> None:
+    async def read(self) -> None:
         try:
             async with aclosing(self._desk.model.stream(self._request)) as deltas:
                 async for delta in deltas:
-                    self._take(delta)
+                    self._on_delta(delta)
         except ProviderFailed as failed:
             self.error = failed
 
-    def _take(self, delta: Delta | Reply) -> None:
+    def _on_delta(self, delta: Delta | Reply) -> None:
         if not isinstance(delta, Reply):
-            self._announcer.hear(delta)
+            self._announcer.on_delta(delta)
         match delta:
             case Reply():
                 self.reply = delta
@@ -258,7 +258,7 @@ def _end(
 
 
 def _record(desk: ThreadContext, asked: OpenRequest, reply: Reply) -> Step | None:
-    tries = desk.thread.tries
+    tries = desk.thread.retries
     is_cut = reply.reason == "max_tokens"
     if is_cut and not tries.escalated and _can_escalate(desk, asked):
         _end(desk, asked, reply.usage, model=reply.model, stop_reason="max_tokens", is_error=True)
@@ -267,7 +267,11 @@ def _record(desk: ThreadContext, asked: OpenRequest, reply: Reply) -> Step | Non
     has_calls = reply.reason in ("tool_use", "end_turn")
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     for part in content:
-        begun = desk.early.known(part) if desk.early and isinstance(part, ToolUse) else None
+        begun = (
+            desk.speculative_reads.matching_call(part)
+            if desk.speculative_reads and isinstance(part, ToolUse)
+            else None
+        )
         told = asked.announcer.event_ids(part) if begun is None else (begun.id,)
         desk.note(_as_payload(desk, part), event_ids=told)
     _end(desk, asked, reply.usage, model=reply.model, stop_reason=reply.reason)

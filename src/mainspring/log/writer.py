@@ -147,7 +147,7 @@ class Writer:
         """What is neither in the log nor staged."""
         return [item for item in pending if item.position not in self._heard]
 
-    async def hear(
+    async def wait_for_inbox(
         self,
         *types: str,
         is_for: Callable[[str], bool],

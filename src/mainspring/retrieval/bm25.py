@@ -30,7 +30,7 @@ class Bm25Index:
         total = sum(document.length for document in self._documents)
         self._mean = total / len(self._documents) if self._documents else 1.0
 
-    def best(self, query: str, count: int) -> list[str]:
+    def search(self, query: str, count: int) -> list[str]:
         """The names that fit a query, best first; the same order for the same texts."""
         scores = self.scores(query)
         return sorted(scores, key=lambda name: (-scores[name], name))[:count]

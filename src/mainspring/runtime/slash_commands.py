@@ -213,7 +213,7 @@ async def _context(at: CommandContext, _: str) -> SlashCommandResult:
 async def _agents(at: CommandContext, _: str) -> SlashCommandResult:
     session = await at.log.session(at.session_id)
     ensemble = ThreadTree.of(await at.log.read(session.id), session.thread_id)
-    called = [each for each in ensemble.members.values() if each.birth is not None]
+    called = [each for each in ensemble.nodes.values() if each.created_event is not None]
     return AgentsResult(types=agent_types(at.agent), threads=tuple(map(_thread_view, called)))
 
 
@@ -229,7 +229,7 @@ def _thread_view(member: ThreadNode) -> ThreadView:
     return ThreadView(
         id=member.id,
         agent=member.name,
-        description=None if member.birth is None else member.birth.description,
+        description=None if member.created_event is None else member.created_event.description,
         parent_id=member.parent_id,
         depth=member.depth,
         status="running" if thread.running else thread.last_reason or "waiting",

@@ -115,7 +115,7 @@ class _RecordedHooks(AllowAll):
                 case _:
                     pass
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
         if occasion.event != "UserPromptSubmit":
             return EMPTY_HOOK_RESULT
         return HookResult(context=tuple(self._added.get(str(occasion.fields["prompt"]), ())))
@@ -136,8 +136,8 @@ class _BranchedSession(Session):
         self._prefix = prefix
         self._hooks = hooks
 
-    def _desk(self, crew: SubagentSupervisor) -> ThreadContext:
-        desk = super()._desk(crew)
+    def _main_context(self, crew: SubagentSupervisor) -> ThreadContext:
+        desk = super()._main_context(crew)
         desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
-        desk.gates = self._hooks
+        desk.authorizer = self._hooks
         return desk

@@ -212,7 +212,7 @@ def last_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
 def _is_between_steps(thread: Thread) -> bool:
     is_between = thread.open_request is None and thread.open_reservation is None
     is_over = thread.running and thread.is_answered  # but for saying so
-    return is_between and not is_over and not thread.unsettled()
+    return is_between and not is_over and not thread.unsettled_calls()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -283,11 +283,11 @@ class Player:
     async def _desk(self, script: ReplayCursor, model: Model) -> RecordedThreadContext:
         writer = await self.log.hold(self.session.id, owner=_OWNER)
         log = await self.log.read(self.session.id)
-        record = EventSink(writer=writer, ensemble=ThreadTree.of(log, writer.thread_id))
+        record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
         prefix = self._prefix(script)
         desk = RecordedThreadContext(
             record=record,
-            thread=record.ensemble.main.thread,
+            thread=record.thread_tree.main.thread,
             model=model,
             facts=self.facts(prefix.model),
             prefix=prefix,

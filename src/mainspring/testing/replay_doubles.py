@@ -135,7 +135,7 @@ class RecordedAuthorizer:
             return None
         return recorded.forbidden
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
         match occasion.event:
             case "UserPromptSubmit":
                 return self._script.prompt(occasion)
@@ -178,8 +178,8 @@ class RecordedThreadContext(ThreadContext):
     script: ReplayCursor
     own_limits: Limits
 
-    async def listen(self) -> list[Event]:
-        heard = await super().listen()
+    async def receive_inbox(self) -> list[Event]:
+        heard = await super().receive_inbox()
         self.note(*self.script.late())
         while due := self.script.due():
             heard += self.note(*due)
@@ -187,7 +187,7 @@ class RecordedThreadContext(ThreadContext):
         self.limits = Limits(max_turns=0) if is_limit else self.own_limits
         return heard
 
-    def tune(self) -> None:
+    def select_model(self) -> None:
         """What skills asked for was decided in the recording; an agent of today has its own."""
         shots = self.script.recording.shots
         if not self.script.tells_status or self.script.begun >= len(shots):
@@ -201,7 +201,7 @@ class RecordedThreadContext(ThreadContext):
         told = list(events)
         super()._apply(told)
         for event in told:
-            self.script.see(event)
+            self.script.observe(event)
 
 
 def recorded_tools(script: ReplayCursor, specs: Iterable[ToolSpec]) -> Mapping[str, Tool]:
@@ -268,7 +268,7 @@ class _RecordedTool:
         return f"{min(self._script.answers.get(call.id, 0), recorded.voids)}"
 
     def traits(self, given: Mapping[str, object]) -> Traits:
-        recorded = self._script.like(self._name, given)
+        recorded = self._script.matching_call(self._name, given)
         policy = recorded.policy if recorded is not None else None
         return Traits(
             # whether a redacted input was refused is recorded, and nothing is written here
@@ -279,7 +279,7 @@ class _RecordedTool:
         )
 
     def invalid(self, given: Mapping[str, object]) -> str | None:
-        recorded = self._script.like(self._name, given)
+        recorded = self._script.matching_call(self._name, given)
         if recorded is None or not recorded.is_refused or recorded.content is None:
             return None
         return plain_text(recorded.content)

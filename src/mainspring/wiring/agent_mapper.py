@@ -84,7 +84,7 @@ class SessionSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedSession:
     agent: Agent
-    wish: RunOptions
+    options: RunOptions
 
 
 def map_session(part: SessionSpec) -> MappedSession:
@@ -103,7 +103,7 @@ def map_session(part: SessionSpec) -> MappedSession:
         web_fetch=web_fetch_limits(fetching),
         notes=(*part.notes, *_notes(tools, part)),
     )
-    return MappedSession(agent=agent, wish=wish)
+    return MappedSession(agent=agent, options=wish)
 
 
 def map_agent(part: SessionSpec) -> Agent:

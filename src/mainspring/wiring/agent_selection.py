@@ -95,8 +95,11 @@ def open_agent(
     agent = apply_preferences(agent, scopes, loaded.preferences)
     if recorded is None and found.is_described:
         agent = replace(agent, version=_store_version(found.folder))
-    odd = (*found.found["instructions"], *_missing_style(scopes, loaded.preferences.output_style))
-    return replace(found, agent=agent, found={**found.found, "instructions": odd})
+    odd = (
+        *found.findings_by_source["instructions"],
+        *_missing_style(scopes, loaded.preferences.output_style),
+    )
+    return replace(found, agent=agent, found={**found.findings_by_source, "instructions": odd})
 
 
 def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
@@ -184,7 +187,7 @@ def pins_of(settings: Settings) -> IsPinned:
     def known() -> trust_pins.TrustPins:
         return trust_pins.TrustPins(Path(settings.home) / trust_pins.PINS_FILE)
 
-    return lambda place: known().vouched(place)
+    return lambda place: known().trusted_hash(place)
 
 
 def agent_origin(settings: Settings, wanted: AgentOptions) -> dict[str, str] | None:

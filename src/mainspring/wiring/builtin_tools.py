@@ -79,7 +79,9 @@ def built_in_tools(
     if workers is not None:
         tools.append(python(workers, hands, workspace))
     if hands is not None:
-        tools += [bash(hands, judge=classify_command, resumed=opening.thread.gear.shell_was_used)]
+        tools += [
+            bash(hands, judge=classify_command, resumed=opening.thread.session_state.shell_was_used)
+        ]
         tools += service_tools(hands.services, judge=classify_command)
     return {tool.spec.name: tool for tool in tools}
 

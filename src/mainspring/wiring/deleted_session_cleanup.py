@@ -79,7 +79,7 @@ async def _remove_worktrees(places: SessionPaths, session_id: str) -> None:
     place = worktrees_folder(places, session_id)
     if await to_thread.run_sync(place.is_dir):
         with suppress(ToolEnvironmentError):  # somebody has to look at them
-            await GitWorktrees(places.workspace, place).put_away()
+            await GitWorktrees(places.workspace, place).remove_all()
             await to_thread.run_sync(remove_folder, place.parent, session_id)
 
 

@@ -149,7 +149,7 @@ class _SettingsReport:
         permissions = (tuple(self.honoured), tuple(self.ignored), tuple(self.findings))
         hooks = (tuple(self.hooks), tuple(self.hooks_ignored), tuple(self.hook_findings))
         return [
-            PartReport(name=name, honoured=honoured, ignored=ignored, findings=findings)
+            PartReport(name=name, supported=honoured, ignored=ignored, findings=findings)
             for name, (honoured, ignored, findings) in (
                 ("permissions and sandbox", permissions),
                 ("hooks", hooks),

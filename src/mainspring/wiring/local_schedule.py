@@ -102,7 +102,7 @@ def _read_schedule(folder: Path, home: Path) -> manifest.ManifestSchedule | None
 
 
 async def _find_deployment(house: Service, folder: Path) -> Deployment | None:
-    return await _find_by_folder(partial(house.calendar.deployments.page, TENANT), folder)
+    return await _find_by_folder(partial(house.schedules.deployments.page, TENANT), folder)
 
 
 async def _find_by_folder(page_of: PageOf[T], folder: Path) -> T | None:
@@ -120,13 +120,13 @@ async def _find_by_folder(page_of: PageOf[T], folder: Path) -> T | None:
 
 async def _archive_deployment(house: Service, known: Deployment | None) -> None:
     if known is not None:
-        await house.calendar.deployments.archive(TENANT, known.id)
-        await house.shelves.agents.archive(TENANT, known.agent.id)
+        await house.schedules.deployments.archive(TENANT, known.id)
+        await house.resources.agents.archive(TENANT, known.agent.id)
 
 
 async def _environment_id(house: Service, folder: Path) -> str:
     """The id of the environment that the folder's sessions work in."""
-    environments = house.shelves.environments
+    environments = house.resources.environments
     known = await _find_by_folder(partial(environments.page, TENANT), folder)
     if known is not None:
         return known.id
@@ -151,7 +151,7 @@ async def _save_deployment(
         "initial_events": [{"type": "user.message", "content": [{"type": "text", "text": text}]}],
         "budget": _budget(agent.limits.max_cost_usd),
     }
-    agents, deployments = house.shelves.agents, house.calendar.deployments
+    agents, deployments = house.resources.agents, house.schedules.deployments
     if known is None:
         made = await agents.create(TENANT, msgspec.convert(described, CreateAgent))
         place = await _environment_id(house, folder)

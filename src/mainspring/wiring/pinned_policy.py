@@ -52,7 +52,7 @@ class PinnedPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRules:
-    adopted: PinnedPolicy
+    pinned_policy: PinnedPolicy
     loaded: LoadedPolicy
     """What the files say now: settings of the sandbox are always the current ones."""
     facts: tuple[KnownPayload, ...]
@@ -72,7 +72,7 @@ async def pin_policy(
     loaded = await to_thread.run_sync(
         lambda: load_policy(workspace, home=home, only_managed=wish.is_served, agent=wish.agent)
     )
-    if opening.thread.gear.policy is not None:
+    if opening.thread.session_state.policy is not None:
         return await _read_pinned(opening, loaded, wish, protected)
     brought, vouched = loaded.hooks, dict(loaded.scripts)
     roots = [str(workspace), *map(os.path.realpath, [wish.agent] if wish.agent else [])]
@@ -105,7 +105,7 @@ async def pin_policy(
         facts.append(_mode_message(mode))
     facts += _allowed_path_facts(opening, policy, wish)
     warnings = (*loaded.warnings, *odd)
-    return SessionRules(adopted=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
+    return SessionRules(pinned_policy=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
 
 
 def _plugin_and_skill_hooks(
@@ -140,8 +140,8 @@ def _protected_paths(opening: SetupRequest, places: SessionPaths) -> tuple[str, 
 async def _read_pinned(
     opening: SetupRequest, loaded: LoadedPolicy, wish: RunOptions, protected: tuple[str, ...]
 ) -> SessionRules:
-    assert opening.thread.gear.policy is not None
-    adopted = await read_pinned_policy(opening.log, opening.thread.gear.policy, loaded)
+    assert opening.thread.session_state.policy is not None
+    adopted = await read_pinned_policy(opening.log, opening.thread.session_state.policy, loaded)
     known = dict.fromkeys((*adopted.policy.protected, *protected))
     adopted = replace(adopted, policy=replace(adopted.policy, protected=tuple(known)))
     if wish.is_served:  # the client may have given the session other tools meanwhile
@@ -153,7 +153,7 @@ async def _read_pinned(
         update = PermissionUpdate(type="setMode", mode=wish.mode)
         facts = (PermissionUpdated(updates=(update,), by="operator"), _mode_message(wish.mode))
     facts += _allowed_path_facts(opening, adopted.policy, wish)
-    return SessionRules(adopted=adopted, loaded=loaded, facts=facts, warnings=())
+    return SessionRules(pinned_policy=adopted, loaded=loaded, facts=facts, warnings=())
 
 
 def _allowed_path_facts(
@@ -165,7 +165,7 @@ def _allowed_path_facts(
     Raises:
         InvalidInput: it is not one protected file under its own name.
     """
-    known = reduce(apply, opening.thread.gear.permissions, GrantState()).allowed_protected
+    known = reduce(apply, opening.thread.session_state.permissions, GrantState()).allowed_protected
     paths = tuple(map(partial(_protected_file, policy), wish.allow_protected))
     if known.issuperset(paths):
         return ()
@@ -192,7 +192,7 @@ def with_rules(adopted: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPol
 
 def _mode_of(opening: SetupRequest, adopted: PinnedPolicy) -> Mode:
     """The one that the session is in, as its log tells it."""
-    standing = reduce(apply, opening.thread.gear.permissions, GrantState())
+    standing = reduce(apply, opening.thread.session_state.permissions, GrantState())
     return standing.mode or adopted.policy.mode or "default"
 
 

@@ -51,7 +51,7 @@ def trusted_plugin_hooks(
     if not with_hooks:
         return TrustedHooks()
     pins = TrustPins(home / PINS_FILE)
-    vouched = {plugin.root: pins.vouched_contents(plugin.root) for plugin in with_hooks}
+    vouched = {plugin.root: pins.trusted_contents(plugin.root) for plugin in with_hooks}
     trusted = [plugin for plugin in with_hooks if vouched[plugin.root] is not None]
     return TrustedHooks(
         settings=tuple(hooks for plugin in trusted for hooks in _hooks_of_plugin(plugin)),
@@ -108,7 +108,7 @@ def _skill_contents(skill: Skill, pins: TrustPins, place: Path) -> dict[str, str
     if not is_pinned and skill.scope == "project":
         return {}
     try:
-        contents = (pins.vouched_contents(place) if is_pinned else read_contents(place)) or ()
+        contents = (pins.trusted_contents(place) if is_pinned else read_contents(place)) or ()
     except MainspringError:
         return {}
     base = place if place.is_dir() else place.parent

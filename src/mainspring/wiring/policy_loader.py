@@ -126,7 +126,7 @@ def load_policy(
     files = list(_read_all(place, project.settings, home=home, managed=managed))
     files = files[-1:] if only_managed else files
     trusted = is_trusted(place, project, home=home)
-    scripts = project.pinned(place) if trusted else {}
+    scripts = project.script_hashes(place) if trusted else {}
     warnings = [warning for file in files for warning in file.warnings]
     users = {} if only_managed else _user_subagents(home)
     subagent_hooks = [*_subagent_hooks(users, home, "user")]
@@ -256,7 +256,7 @@ def _read_agent_settings(
     warnings = [warning for file in files for warning in file.warnings]
     if is_trusted(agent, own, home=home):
         hooks = tuple(_subagent_hooks(own.subagents, agent, "project"))
-        return _AgentSettings(files, own.pinned(agent), hooks), warnings
+        return _AgentSettings(files, own.script_hashes(agent), hooks), warnings
     files, untrusted = _restrict_untrusted(files)
     return _AgentSettings(files, {}), [*warnings, *untrusted]
 

@@ -102,7 +102,7 @@ class ProjectFiles:
             if env := as_object(_decode_object(content).get("env")):
                 yield ", ".join(env), f"env, {file}"
 
-    def pinned(self, folder: Path) -> dict[str, str]:
+    def script_hashes(self, folder: Path) -> dict[str, str]:
         return {
             str(folder / name): scripts.digest(content) for name, content in self.scripts.items()
         }

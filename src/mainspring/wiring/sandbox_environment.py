@@ -114,7 +114,7 @@ class SessionPaths:
     distrusted: tuple[Path, ...] = ()
     """Other folders that programs of the session can change, such as links in them."""
 
-    def lacks(self, folder: Path) -> bool:
+    def needs_mount(self, folder: Path) -> bool:
         """Whether it has to be shown besides: it is elsewhere, or hidden here. One that a link in
         the workspace leads to is not: a program may have made that link."""
         untrusted = [str(each) for each in (self.workspace, *self.distrusted)]

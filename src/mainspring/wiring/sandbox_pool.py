@@ -88,8 +88,8 @@ class LazySandbox:
     ) -> ExecResult:
         return await self._sandbox.run(wanted, hear)
 
-    async def found(self, key: str) -> ExecResult | None:
-        return await self._sandbox.found(key)
+    async def find_result(self, key: str) -> ExecResult | None:
+        return await self._sandbox.find_result(key)
 
     async def forget(self, key: str) -> None:
         await self._sandbox.forget(key)
@@ -106,16 +106,16 @@ class SandboxSession:
     sandbox: KeeperSandbox | LazySandbox
     services: SandboxServices
     variables: Mapping[str, str]
-    overheard: list[KnownPayload]
+    network_facts: list[KnownPayload]
     """What programs did on the network, for the log."""
-    lookout: ProtectedPathWatcher
-    equipment: tuple[SandboxEnvironment, tuple[Credential, ...] | None]
+    path_watcher: ProtectedPathWatcher
+    opened_with: tuple[SandboxEnvironment, tuple[Credential, ...] | None]
     """What they were opened with."""
-    another: Callable[[str], KeeperSandbox]
+    open_another: Callable[[str], KeeperSandbox]
     """One more sandbox over the same workspace, by a name: each runs one program at a time."""
     ran: set[str] = field(default_factory=set[str])
     """Keys of what the sandbox still keeps the results of."""
-    parting: AsyncExitStack = field(default_factory=AsyncExitStack)
+    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What is to be undone when they are let go."""
 
     @property
@@ -126,18 +126,18 @@ class SandboxSession:
         self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         self.ran.add(wanted.key)
-        has_more_to_protect = self.lookout.begin()
+        has_more_to_protect = self.path_watcher.begin()
         set_aside: list[str] = []
         try:
             if has_more_to_protect:
                 await self.sandbox.close()  # what is mounted when it starts again, is all of it
             ran = await self.sandbox.run(self._equipped(wanted), hear)
         finally:
-            set_aside = self.lookout.end()
+            set_aside = self.path_watcher.end()
         return with_removal_note(ran, set_aside)
 
-    async def found(self, key: str) -> ExecResult | None:
-        return await self.sandbox.found(key)
+    async def find_result(self, key: str) -> ExecResult | None:
+        return await self.sandbox.find_result(key)
 
     async def forget(self, key: str) -> None:
         self.ran.discard(key)
@@ -150,9 +150,9 @@ class SandboxSession:
                 await self.forget(self.ran.pop())
 
     @asynccontextmanager
-    async def beside(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
+    async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
         """The same for another thread: its programs do not wait for those of others."""
-        sandbox = LazySandbox(self.box, partial(self.another, thread_id))
+        sandbox = LazySandbox(self.box, partial(self.open_another, thread_id))
         own = replace(self, sandbox=sandbox, ran=set[str]())
         try:
             yield own
@@ -163,7 +163,7 @@ class SandboxSession:
 
     async def close(self) -> None:
         with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
-            await self.parting.aclose()
+            await self.cleanup.aclose()
 
     def _equipped(self, wanted: ExecRequest) -> ExecRequest:
         return replace(wanted, env={**self.variables, **wanted.env})
@@ -208,7 +208,7 @@ class SandboxPool:
     ) -> None:
         await self._stack.__aexit__(kind, error, traceback)
 
-    async def hands(
+    async def open_session(
         self,
         session_id: str,
         places: SessionPaths,
@@ -222,7 +222,7 @@ class SandboxPool:
         """
         async with self._changing:
             hands = self._busy.get(session_id) or self._idle.pop(session_id, None)
-            if hands is not None and hands.equipment != (environment, credentials):
+            if hands is not None and hands.opened_with != (environment, credentials):
                 self._busy.pop(session_id, None)
                 await hands.close()  # what was taken from it meanwhile is not to be used again
                 hands = None
@@ -241,7 +241,7 @@ class SandboxPool:
             if count := await to_thread.run_sync(end_stale_keepers, states):
                 _LOG.warning("ended %d sandboxes that another version has left running", count)
 
-    async def rest(self, session_id: str) -> None:
+    async def release(self, session_id: str) -> None:
         """Its run has ended; the next one is quicker to begin if its sandbox is still there."""
         with CancelScope(shield=True):
             async with self._changing:
@@ -250,7 +250,7 @@ class SandboxPool:
                 while len(self._idle) > self._most_idle:
                     await self._idle.pop(next(iter(self._idle))).close()
 
-    async def dismiss(self, session_id: str) -> None:
+    async def discard(self, session_id: str) -> None:
         """It will not run again: its sandbox is not kept any longer."""
         with CancelScope(shield=True):
             async with self._changing:
@@ -323,7 +323,7 @@ class SandboxPool:
         parting.push_async_callback(services.close)
         equipment = (environment, credentials)
         return SandboxSession(
-            sandbox, services, variables, overheard, lookout, equipment, another, parting=parting
+            sandbox, services, variables, overheard, lookout, equipment, another, cleanup=parting
         )
 
     def _serving(

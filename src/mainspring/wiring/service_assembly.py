@@ -112,9 +112,9 @@ async def open_service(
             dispatcher=dispatcher,
             deltas=deltas,
             seal=open_seal(settings),
-            shelf=shelf,
+            models=shelf,
             networks=networks,
-            metered=metered,
+            meter_poster=metered,
         )
         yield build_service(ground)
 
@@ -123,7 +123,7 @@ def build_service(ground: Infrastructure) -> Service:
     records = ground.store.records
     mail = _build_webhooks(ground)
     shelves = ResourceServices(
-        agents=Agents(records, check_model=ground.shelf.facts),
+        agents=Agents(records, check_model=ground.models.facts),
         environments=Environments(records),
         skills=Skills(records),
         files=Files(records),
@@ -132,14 +132,14 @@ def build_service(ground: Infrastructure) -> Service:
     memory = _build_memory(ground)
     talk = _build_sessions(ground, shelves, safe, memory, mail)
     return Service(
-        ground=ground,
-        shelves=shelves,
-        safe=safe,
+        infrastructure=ground,
+        resources=shelves,
+        secrets=safe,
         memory=memory,
-        mail=mail,
-        talk=talk,
-        calendar=_build_schedules(ground, shelves, talk, mail.outbox),
-        gatehouse=AccessServices(
+        webhooks=mail,
+        sessions=talk,
+        schedules=_build_schedules(ground, shelves, talk, mail.outbox),
+        access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
             halts=Halts(records),
@@ -174,7 +174,7 @@ def _build_webhooks(ground: Infrastructure) -> WebhookServices:
     allow_http = bool(ground.networks)  # inside, not everything speaks TLS
     webhooks = Webhooks(records, seal=ground.seal, allow_http=allow_http)
     outbox = Outbox(records, webhooks, put=put)
-    poster = ground.metered(HttpPoster(allowed=ground.networks, allow_http=allow_http))
+    poster = ground.meter_poster(HttpPoster(allowed=ground.networks, allow_http=allow_http))
     return WebhookServices(
         webhooks=webhooks,
         outbox=outbox,
@@ -244,7 +244,7 @@ def _build_sessions(
         SessionDependencies(
             agents=shelves.agents,
             environments=shelves.environments,
-            around=ResourceLookups(
+            lookups=ResourceLookups(
                 seal=ground.seal,
                 file_content=file_content(shelves.files),
                 check_file=shelves.files.get,
@@ -252,9 +252,9 @@ def _build_sessions(
                 memory_store=memory_store,
             ),
             wake=wake,
-            over=over,
+            on_session_end=over,
             actor=SessionSkills(Path(ground.settings.workspaces), shelves.skills).actor,
-            may_override=ApprovalPolicies(ground.store.records).require_overriding,
+            check_override=ApprovalPolicies(ground.store.records).require_overriding,
             notify=mail.outbox.notify,
         ),
     )

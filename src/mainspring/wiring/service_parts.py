@@ -62,10 +62,10 @@ class Infrastructure:
     dispatcher: Dispatcher
     deltas: Deltas
     seal: Seal
-    shelf: ModelRegistry
+    models: ModelRegistry
     networks: tuple[Network, ...] = ()
     """Addresses that the service itself may call although they are not public."""
-    metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post
+    meter_poster: Callable[[WebhookPoster], WebhookPoster] = lambda post: post
     """Who counts what is posted."""
 
     @property
@@ -150,11 +150,11 @@ class AccessServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    ground: Infrastructure
-    shelves: ResourceServices
-    safe: SecretServices
+    infrastructure: Infrastructure
+    resources: ResourceServices
+    secrets: SecretServices
     memory: MemoryServices
-    mail: WebhookServices
-    talk: SessionServices
-    calendar: ScheduleServices
-    gatehouse: AccessServices
+    webhooks: WebhookServices
+    sessions: SessionServices
+    schedules: ScheduleServices
+    access: AccessServices

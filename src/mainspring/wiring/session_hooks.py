@@ -66,7 +66,7 @@ async def attach_hooks(
     transcript = _open_transcript(opening, ports)
     runner = _hook_runner(adopted, opening, gates, ports, ran, transcript)
     if runner.has_hooks and opening.subagent is None:
-        await stack.enter_async_context(transcript.kept())
+        await stack.enter_async_context(transcript.keep_updated())
     gates.hooks = await stack.enter_async_context(runner)
     for warning in runner.warnings:
         ports.warn(warning)
@@ -174,7 +174,7 @@ def _hook_runner(
         await transcript.update(opening.writer.staged)
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
-        place = location_after(gates.thread.gear.commands, gates.place())
+        place = location_after(gates.thread.session_state.commands, gates.location())
         judged = analyze_call(tool, given, Traits(), place)
         roots = adopted.policy.roots(PolicyRule(text=text, behavior="ask"))
         return forbids(parse_rule(text), judged, roots, "ask")
@@ -199,7 +199,7 @@ def _hook_runner(
             matches_rule=matches_rule,
             prepare=prepare,
             ran_before=ran,
-            active_skills=lambda: [each.name for each in gates.thread.gear.skills],
+            active_skills=lambda: [each.name for each in gates.thread.session_state.skills],
             warn=ports.warn,
         ),
         HandlerPorts(

@@ -70,7 +70,7 @@ _WORKER = Sender(kind="system", id="worker")
 class _ActiveRun:
     tenant: str
     asked: SessionRecord
-    wish: RunOptions
+    options: RunOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class SessionRuns:
             scrub=scrubbing.scrub,
             passages=scrubbing.passages,
         )
-        self._ongoing[session_id] = _ActiveRun(tenant=tenant, asked=asked, wish=cast.wish)
+        self._ongoing[session_id] = _ActiveRun(tenant=tenant, asked=asked, options=cast.options)
         try:
             async with (
                 self._back.observers.run(_subject(tenant, asked)) as observer,
@@ -227,10 +227,10 @@ class SessionRuns:
             SessionLog(self._store, scrub=scrubbing.scrub),
             self._shelf,
             outfit=self._outfit,
-            purse=self._back.ledger.purse(tenant, asked.created_by.key_id),
+            purse=self._back.ledger.budget(tenant, asked.created_by.key_id),
             sender=_WORKER,
         )
-        return runtime.known(cast.agent, asked.id, self._sessions.pop(asked.id))
+        return runtime.attach(cast.agent, asked.id, self._sessions.pop(asked.id))
 
     def _scrubbing(self, usable: Sequence[SessionCredential]) -> RunRedaction:
         if not usable:
@@ -244,7 +244,7 @@ class SessionRuns:
         return RunRedaction.of({**self._known, **named})
 
     def _wish(self, opening: SetupRequest) -> RunOptions:
-        return self._ongoing[opening.writer.session_id].wish
+        return self._ongoing[opening.writer.session_id].options
 
     @asynccontextmanager
     async def _outfit(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:

@@ -86,19 +86,19 @@ _CLIENT_WORKSPACE = "/workspace"
 class _SessionShared:
     """What all threads of a session have in common."""
 
-    wish: RunOptions
-    adopted: PinnedPolicy
+    options: RunOptions
+    pinned_policy: PinnedPolicy
     environment: SandboxEnvironment
     preferences: Preferences
 
     @property
     def policy(self) -> Policy:
-        return self.adopted.policy
+        return self.pinned_policy.policy
 
     def moved(self, workspace: Path) -> _SessionShared:
         """For work in a copy of the workspace: the same rules hold there."""
         policy = relocate_policy(self.policy, workspace.as_posix())
-        return replace(self, adopted=msgspec.structs.replace(self.adopted, policy=policy))
+        return replace(self, adopted=msgspec.structs.replace(self.pinned_policy, policy=policy))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +153,8 @@ class ToolboxBuilder:
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(wish, warning)
         shared = _SessionShared(
-            wish=wish,
-            adopted=with_rules(rules.adopted, reading_rules(opening.agent)),
+            options=wish,
+            pinned_policy=with_rules(rules.pinned_policy, reading_rules(opening.agent)),
             environment=environment,
             preferences=preferences,
         )
@@ -171,7 +171,7 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[_ThreadWorkspace, None]:
         """Hands and files in one folder, for as long as somebody works there."""
         key = _sandbox_key(opening)
-        skills = [each for each in skill_folders(opening.agent) if places.lacks(each)]
+        skills = [each for each in skill_folders(opening.agent) if places.needs_mount(each)]
         places = replace(places, beside=(*places.beside, *skills))
         places = await self._without_denied(places, shared.policy)
         places = add_protected_paths(places, shared.policy)
@@ -185,9 +185,9 @@ class ToolboxBuilder:
             )
         finally:
             if hands is not None:
-                await self._bench.rest(key)
+                await self._bench.release(key)
             if opening.workspace is not None:  # the folder may be gone when it works there again
-                await self._bench.dismiss(key)
+                await self._bench.discard(key)
 
     @asynccontextmanager
     async def _kit(
@@ -198,12 +198,12 @@ class ToolboxBuilder:
         facts: tuple[KnownPayload, ...] = (),
     ) -> AsyncGenerator[Toolbox, None]:
         """What one thread works with."""
-        hands, policy, wish = station.hands, shared.policy, shared.wish
-        overheard: list[KnownPayload] = [] if hands is None else hands.overheard
+        hands, policy, wish = station.hands, shared.policy, shared.options
+        overheard: list[KnownPayload] = [] if hands is None else hands.network_facts
         gates = self._gatekeeper(opening, policy, station, wish)
         gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
         async with AsyncExitStack() as stack:
-            if shared.adopted.hooks:
+            if shared.pinned_policy.hooks:
                 ports = session_hooks.SessionHookPorts(
                     settings=self._settings,
                     preferences=shared.preferences,
@@ -213,7 +213,7 @@ class ToolboxBuilder:
                     folder=station.places.transcripts,
                     warn=partial(self._warn, wish),
                 )
-                await session_hooks.attach_hooks(stack, shared.adopted, opening, gates, ports)
+                await session_hooks.attach_hooks(stack, shared.pinned_policy, opening, gates, ports)
             tools = {
                 **built_in_tools(
                     opening,
@@ -230,16 +230,16 @@ class ToolboxBuilder:
             offered = remove_denied(brought, policy)
             deferred = deferred_tools(offered)
             yield Toolbox(
-                gates=gates,
+                authorizer=gates,
                 tools=[*tools.values(), *tool_search_tools(deferred)],
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=frozenset(deferred),
                 client_tools=[ASK_USER, EXIT_PLAN] if wish.is_attended else [],
                 aliases=ALIASES,
-                box=None if hands is None else hands.box,
+                sandbox_info=None if hands is None else hands.box,
                 snapshots=WorkspaceSnapshots(station.tree, station.places.snapshots),
                 environment=_workspace_note(station.places, shared, hands),
-                overheard=overheard,
+                pending_facts=overheard,
                 facts=facts,
                 for_thread=partial(self._for_thread, shared, station),
                 worktrees=self._worktrees(opening, station),
@@ -253,7 +253,7 @@ class ToolboxBuilder:
         if opening.workspace is None:
             async with AsyncExitStack() as stack:
                 if station.hands is not None:
-                    hands = station.hands.beside(opening.thread.id)
+                    hands = station.hands.for_thread(opening.thread.id)
                     station = replace(station, hands=await stack.enter_async_context(hands))
                 yield await stack.enter_async_context(self._kit(opening, shared, station))
             return
@@ -279,7 +279,7 @@ class ToolboxBuilder:
         Raises:
             InvalidInput: it is none, and the agent has tools of its own: no rules would hold.
         """
-        known = opening.thread.gear.workspace or self._settings.folder
+        known = opening.thread.session_state.workspace or self._settings.folder
         workspace = wish.workspace or Path(known)
         try:
             places = session_paths(self._settings, workspace, opening.writer.session_id)
@@ -310,10 +310,10 @@ class ToolboxBuilder:
         self, key: str, places: SessionPaths, shared: _SessionShared
     ) -> SandboxSession | None:
         try:
-            wish = shared.wish
-            return await self._bench.hands(key, places, shared.environment, wish.credentials)
+            wish = shared.options
+            return await self._bench.open_session(key, places, shared.environment, wish.credentials)
         except SandboxFailed as error:
-            self._warn(shared.wish, f"no commands can be run here: {error}")
+            self._warn(shared.options, f"no commands can be run here: {error}")
             return None
 
     def _worktrees(self, opening: SetupRequest, station: _ThreadWorkspace) -> Worktrees | None:
@@ -335,7 +335,7 @@ class ToolboxBuilder:
             self._settings,
             places,
             shared.policy,
-            is_served=shared.wish.is_served,
+            is_served=shared.options.is_served,
             also=[skills_for_path(opening.agent.skills)],
         )
         self._known_around.put(key, found)
@@ -370,7 +370,7 @@ class ToolboxBuilder:
         return PermissionEngine(
             thread=opening.thread,
             policy=policy,
-            place=lambda: place,
+            location=lambda: place,
             clock=clock.now,
             is_sandboxed=is_isolated,
             classifier=make_ask_model(self._shelf, opening.agent.model),
@@ -397,7 +397,7 @@ def _sandbox_opened(
         flags_hash=hands.box.flags_hash,
         workspace=str(places.workspace),
     )
-    return () if opening.thread.gear.sandbox == fact else (fact,)
+    return () if opening.thread.session_state.sandbox == fact else (fact,)
 
 
 def _sandbox_key(opening: SetupRequest) -> str:
@@ -421,4 +421,4 @@ def _workspace_note(
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join((*lines, *shared.wish.notes))
+    return "\n".join((*lines, *shared.options.notes))

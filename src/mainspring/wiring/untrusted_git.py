@@ -74,7 +74,7 @@ class Git:
         places = (self.top, self.folder, self.common, *self.beside)
         return await _run_git(arguments, self.top, where, self.settings, Confinement(places, given))
 
-    async def said(self, *arguments: str, given: bytes = b"") -> str:
+    async def output(self, *arguments: str, given: bytes = b"") -> str:
         """
         Raises:
             HandsError: what git says instead.
@@ -84,18 +84,18 @@ class Git:
             raise ToolEnvironmentError(f"git says: {git_error(done)}")
         return os.fsdecode(done.stdout).removesuffix("\n")
 
-    async def listed(self, *arguments: str) -> list[str]:
+    async def output_names(self, *arguments: str) -> list[str]:
         """What it names one after the other; `-z` is among the arguments.
 
         Raises: HandsError.
         """
-        return split_names(await self.said(*arguments))
+        return split_names(await self.output(*arguments))
 
     async def commit_of(self, name: str) -> str | None:
         done = await self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
         return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
 
-    async def is_in(self, commit: str, other: str) -> bool:
+    async def is_ancestor(self, commit: str, other: str) -> bool:
         """Whether a commit is part of another's history."""
         return (await self.run("merge-base", "--is-ancestor", commit, other)).returncode == 0
 
@@ -203,7 +203,7 @@ def worktree_folder(common: Path, top: Path) -> Path | None:
 
 async def _without_programs(git: Git) -> Git:
     """A repository may have other settings in each tree and on each branch."""
-    named = await git.listed("config", "--list", "--name-only", "-z")
+    named = await git.output_names("config", "--list", "--name-only", "-z")
     stands_in = {
         name: value
         for name in named

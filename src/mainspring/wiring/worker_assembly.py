@@ -63,24 +63,24 @@ async def open_worker(
 ) -> AsyncGenerator[Worker, None]:
     """A worker that is ready to work; what has to be looked after is, until the block ends.
     `beat` is called as long as it is alive."""
-    ground = house.ground
+    ground = house.infrastructure
     async with SandboxPool(ground.settings) as bench:
         await bench.end_outdated(served_states(ground.settings))
         runs = SessionRuns(
             ground.settings,
             ground.store,
-            ground.shelf,
+            ground.models,
             bench,
             RunServices(
-                halts=house.gatehouse.halts,
-                ledger=house.gatehouse.ledger,
-                credentials=house.safe.usable,
+                halts=house.access.halts,
+                ledger=house.access.ledger,
+                credentials=house.secrets.usable,
                 seal=ground.seal,
                 mounts=Mounts(
-                    file_content=file_content(house.shelves.files),
+                    file_content=file_content(house.resources.files),
                     cloning=GitCloner(networks=ground.networks),
                 ),
-                skills=SessionSkills(Path(ground.settings.workspaces), house.shelves.skills),
+                skills=SessionSkills(Path(ground.settings.workspaces), house.resources.skills),
                 deltas=ground.deltas,
                 observers=watching.observers,
                 was_removed=partial(_was_removed, house),
@@ -96,10 +96,10 @@ async def open_worker(
             pace=orders.pace,
             beat=beat,
         )
-        worker.when_parked(partial(_after_parking, house))
-        worker.register(FIRE_TASK, house.calendar.firing.fire)
-        worker.register(DELIVER, house.mail.deliveries.deliver)
-        worker.register(approval_keeping.TASK, house.talk.approvals.attend)
+        worker.on_parked(partial(_after_parking, house))
+        worker.register(FIRE_TASK, house.schedules.firing.fire)
+        worker.register(DELIVER, house.webhooks.deliveries.deliver)
+        worker.register(approval_keeping.TASK, house.sessions.approvals.attend)
         clearing = WorkspaceCleaner(ground.settings, ground.store.records, bench)
         worker.register(CLEAR_TASK, clearing.clear)
         keep_audit = orders.keep_audit
@@ -122,18 +122,18 @@ def _expiry_tasks(
 ) -> Sequence[PeriodicTask]:
     if keep is None:
         return ()
-    ground = house.ground
+    ground = house.infrastructure
     expiry = WorkspaceExpiry(
         ground.store.records,
-        house.talk.sessions.digests,
+        house.sessions.sessions.digests,
         keep=keep,
-        notify=house.mail.outbox.notify,
+        notify=house.webhooks.outbox.notify,
     )
     return (ExpiredWorkspaceSweeper(ground.settings, ground.log, expiry, clearing).sweep,)
 
 
 async def _was_removed(house: Service, tenant: str, session_id: str) -> bool:
-    expiry = WorkspaceExpiry(house.ground.store.records, house.talk.sessions.digests)
+    expiry = WorkspaceExpiry(house.infrastructure.store.records, house.sessions.sessions.digests)
     known = await expiry.record(tenant, session_id)
     return known is not None and known.removed_at is not None
 
@@ -143,7 +143,7 @@ async def _before_idle(house: Service, tenant: str, session: SessionRecord) -> N
     it has handed over."""
     await _run_each(
         session,
-        lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: house.sessions.approvals.keeper.catch_up(tenant, session.id),
         lambda: _collect_outputs(house, tenant, session, stopped_by=frozenset({"user.interrupt"})),
     )
 
@@ -151,10 +151,10 @@ async def _before_idle(house: Service, tenant: str, session: SessionRecord) -> N
 async def _after_run(house: Service, tenant: str, session: SessionRecord) -> None:
     await _run_each(
         session,
-        lambda: house.mail.news.catch_up(tenant, session.id),
-        lambda: house.talk.approvals.keeper.catch_up(tenant, session.id),
+        lambda: house.webhooks.news.catch_up(tenant, session.id),
+        lambda: house.sessions.approvals.keeper.catch_up(tenant, session.id),
         lambda: _collect_outputs(house, tenant, session),
-        lambda: offer_to_client_worker(house.talk, tenant, session),
+        lambda: offer_to_client_worker(house.sessions, tenant, session),
     )
 
 
@@ -164,11 +164,11 @@ async def _collect_outputs(
     """`stopped_by`: the types of events that a client stops it with; `None`: any."""
 
     async def is_stopped() -> bool:
-        return bool(await house.ground.store.pending(session.id, types=stopped_by, limit=1))
+        return bool(await house.infrastructure.store.pending(session.id, types=stopped_by, limit=1))
 
     if isinstance(session.environment, CloudConfig):
-        source = output_source(Path(house.ground.settings.workspaces) / session.id)
-        await house.talk.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
+        source = output_source(Path(house.infrastructure.settings.workspaces) / session.id)
+        await house.sessions.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
 
 
 async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
@@ -183,19 +183,19 @@ async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
 
 
 async def _after_parking(house: Service, tenant: str, session_id: str) -> None:
-    await _after_run(house, tenant, await house.talk.sessions.drawer.get(tenant, session_id))
+    await _after_run(house, tenant, await house.sessions.sessions.drawer.get(tenant, session_id))
 
 
 def _frequent_tasks(house: Service) -> Sequence[PeriodicTask]:
     """What finds again what was lost, and forgets what is over."""
     return (
-        house.calendar.firing.sweep,
-        house.mail.deliveries.sweep,
-        house.calendar.intake.sweep,
-        house.shelves.files.remove_expired,
-        house.gatehouse.repeated.remove_expired,
-        house.talk.work.tidy,
-        house.talk.approvals.keeper.sweep,
+        house.schedules.firing.sweep,
+        house.webhooks.deliveries.sweep,
+        house.schedules.intake.sweep,
+        house.resources.files.remove_expired,
+        house.access.repeated.remove_expired,
+        house.sessions.work.delete_expired,
+        house.sessions.approvals.keeper.sweep,
     )
 
 

@@ -60,7 +60,7 @@ class WorkspaceCleaner:
         try:
             await self._records.get(KIND, job.key)
         except NotFound:
-            await self._bench.dismiss(job.key)
+            await self._bench.discard(job.key)
             await to_thread.run_sync(self._remove, job.key)
         else:
             raise StaleVersion(f"session {job.key} is still being deleted")
@@ -71,7 +71,7 @@ class WorkspaceCleaner:
 
         Raises: OSError.
         """
-        await self._bench.dismiss(session_id)
+        await self._bench.discard(session_id)
         await to_thread.run_sync(self._move_away, session_id)
 
     def _move_away(self, session_id: str) -> None:

@@ -274,7 +274,7 @@ async def create_fork_workspace(
 async def _restore_snapshot(
     settings: Settings, past: RewindHistory, seq: int, staged: Path
 ) -> None:
-    kept = past.at(seq)
+    kept = past.checkpoint_at(seq)
     if kept is None:
         return
     before = Path(past.workspace or "")

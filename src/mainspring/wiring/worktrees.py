@@ -116,7 +116,7 @@ class GitWorktrees:
             now = found.tip if staged is None else staged.tree
             if now is None:
                 return []
-            changed = await found.repository.listed(*_DIFF_COMMAND, worktree.commit, now)
+            changed = await found.repository.output_names(*_DIFF_COMMAND, worktree.commit, now)
             apart = staged.apart if staged is not None else ()
             within = self._within(found.repository).as_posix()
             return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
@@ -129,7 +129,7 @@ class GitWorktrees:
                 return ClosedWorktree(outcome="discarded")
             return await self._merge(found, worktree, message)
 
-    async def put_away(self) -> None:
+    async def remove_all(self) -> None:
         """Of a session that is no more: all folders go; what is not merged stays on its branch.
 
         Raises: HandsError.
@@ -143,7 +143,7 @@ class GitWorktrees:
                 tip = await _commit_worktree(
                     found, await _stage_tree(found), head, _DELETED_SESSION_MESSAGE
                 )
-                is_merged = tip is None or await found.repository.is_in(tip, head)
+                is_merged = tip is None or await found.repository.is_ancestor(tip, head)
                 await self._remove(found if is_merged else replace(found, tip=None))
 
     async def _merge(
@@ -158,7 +158,7 @@ class GitWorktrees:
         head = await git.commit_of("HEAD")
         if head is None:
             return _kept_result(found, tip, f"{git.top} has no commit to merge it into")
-        if tip is None or await git.is_in(tip, head):
+        if tip is None or await git.is_ancestor(tip, head):
             merged = await _earlier_merge(found, worktree, head, tip)
             await self._remove(found)
             if merged is None:
@@ -179,7 +179,7 @@ class GitWorktrees:
     async def _private(self, git: Git, head: str, made: str) -> list[str]:
         """What a merge would change that sessions neither see nor change in the workspace."""
         own = (self._within(git) / FOLDER).as_posix()
-        changed = await git.listed(*_DIFF_COMMAND, head, made)
+        changed = await git.output_names(*_DIFF_COMMAND, head, made)
         return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
 
     async def _found(self, name: str) -> _WorktreeState:
@@ -201,12 +201,12 @@ class GitWorktrees:
         await to_thread.run_sync(self._clear, found)
         new = ("--no-checkout", "-b", found.branch, "--", str(found.top), head)
         again = ("--no-checkout", "--", str(found.top), found.branch)
-        await git.said("worktree", "add", "--quiet", *(new if found.tip is None else again))
+        await git.output("worktree", "add", "--quiet", *(new if found.tip is None else again))
         folder = await to_thread.run_sync(worktree_folder, git.common, found.top)
         if folder is None:
             raise ToolEnvironmentError(f"git has made no worktree at {found.top}")
         own = await git.at(found.top, folder)
-        await own.said("reset", "--quiet", "--hard")
+        await own.output("reset", "--quiet", "--hard")
         return replace(found, folder=folder)
 
     def _clear(self, found: _WorktreeState) -> None:
@@ -275,13 +275,13 @@ async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
         return None
     git = await found.repository.at(found.top, found.folder)
     looked = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
-    named = list(dict.fromkeys(await git.listed(*looked)))
+    named = list(dict.fromkeys(await git.output_names(*looked)))
     apart = [name for name in named if name.endswith("/")]
     given = "".join(f"{name}\0" for name in named if name not in apart)
     if given:
         taken = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-        await git.said(*taken, given=os.fsencode(given))
-    return _StagedTree(git=git, tree=await git.said("write-tree"), apart=tuple(apart))
+        await git.output(*taken, given=os.fsencode(given))
+    return _StagedTree(git=git, tree=await git.output("write-tree"), apart=tuple(apart))
 
 
 async def _commit_worktree(
@@ -292,11 +292,11 @@ async def _commit_worktree(
     if staged is None:
         return found.tip
     git, tip = staged.git, found.tip or begun
-    if staged.tree == await git.said("rev-parse", f"{tip}^{{tree}}"):
+    if staged.tree == await git.output("rev-parse", f"{tip}^{{tree}}"):
         return tip
     parents = ("-p", tip)
-    made = await git.said("commit-tree", staged.tree, *parents, "-F", "-", given=message.encode())
-    await git.said("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
+    made = await git.output("commit-tree", staged.tree, *parents, "-F", "-", given=message.encode())
+    await git.output("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
     return made
 
 
@@ -315,7 +315,7 @@ async def _merge_commit(
             found, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
         )
     words = f"{_subject(found)}\n\n{message}\n".encode()
-    return await git.said("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", given=words)
+    return await git.output("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", given=words)
 
 
 async def _earlier_merge(
@@ -323,7 +323,7 @@ async def _earlier_merge(
 ) -> str | None:
     """By which commit it has come into the workspace already; `None`: there was nothing to come."""
     whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(found)}")
-    ours = await found.repository.said("rev-list", *whose, head, f"^{worktree.commit}")
+    ours = await found.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
     return ours or (tip if tip != worktree.commit else None)
 
 

@@ -205,7 +205,7 @@ class Differential:
         if name == "deny+Bash":
             return found + self._denied_runs(trace)
         found += self._changes(trace, judged if name == "acceptEdits" else None)
-        if is_sandboxed and judged.verdict and not judged.verdict.read_only:
+        if is_sandboxed and judged.analysis and not judged.analysis.read_only:
             inside = f" {self.workspace.root}/"  # the sandbox is to hold the rest
             return [
                 (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
@@ -262,7 +262,7 @@ class Differential:
         ]
 
     def _unjudged_reads(self, trace: Trace, judged: AnalyzedCall) -> list[str]:
-        if judged.verdict is None or judged.verdict.opaque:
+        if judged.analysis is None or judged.analysis.opaque:
             return []
         told = [each for touched in judged.paths for each in touched.both]
         return [path for path in trace.reads if not self._is_told(path, told)]

@@ -20,17 +20,17 @@ def told(member: ThreadNode) -> tuple[object, ...]:
         msgspec.json.encode(messages),
         thread.round,
         (thread.running, thread.interrupted, thread.redirected, thread.is_answered),
-        (thread.turns, thread.messages, thread.last_reason, thread.tries),
+        (thread.turns, thread.messages, thread.last_reason, thread.retries),
         (thread.open_request, thread.open_reservation, thread.prefix, thread.status),
         (member.account.spent, member.account.usage),
-        (member.birth, member.depth, member.is_reported, member.worktree),
+        (member.created_event, member.depth, member.is_reported, member.worktree),
     )
 
 
 def state(ensemble: ThreadTree) -> dict[str, object]:
     return {
-        thread_id: (told(member), ensemble.mail_for(thread_id))
-        for thread_id, member in ensemble.members.items()
+        thread_id: (told(member), ensemble.messages_for(thread_id))
+        for thread_id, member in ensemble.nodes.items()
     }
 
 

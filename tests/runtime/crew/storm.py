@@ -125,7 +125,7 @@ class Storm:
                 self.life.die()
 
     async def _chosen(self, number: int) -> str:
-        threads = list(folded(await self.events()).members)
+        threads = list(folded(await self.events()).nodes)
         return threads[number % len(threads)]
 
     async def _submit(self, payload: ClientPayload, thread_id: str | None = None) -> None:

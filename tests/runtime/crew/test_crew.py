@@ -225,7 +225,7 @@ async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
         events = await session.events()
     assert result is not None
     ensemble = ThreadTree.of(events, events[0].thread_id)
-    turns = {each.name: each.account.spent.turns for each in ensemble.members.values()}
+    turns = {each.name: each.account.spent.turns for each in ensemble.nodes.values()}
     assert ensemble.main.account.spent.turns == 4
     assert turns["general"] == 1
     assert result.usage == ensemble.main.account.usage
@@ -312,10 +312,10 @@ async def test_an_interrupt_stops_all_threads_and_nobody_is_woken_by_it(tmp_path
         events = await session.events()
         assert await session.run() is None
     ensemble = ThreadTree.of(events, events[0].thread_id)
-    assert [each.thread.running for each in ensemble.members.values()] == [False] * 3
-    reasons = {each.thread.last_reason for each in ensemble.members.values()}
+    assert [each.thread.running for each in ensemble.nodes.values()] == [False] * 3
+    reasons = {each.thread.last_reason for each in ensemble.nodes.values()}
     assert reasons <= {"interrupted_tools", "interrupted_streaming"}
-    assert all(not each.thread.unsettled() for each in ensemble.members.values())
+    assert all(not each.thread.unsettled_calls() for each in ensemble.nodes.values())
 
 
 async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):

@@ -75,7 +75,7 @@ def without_a_place(runtime: Runtime) -> None:
 
     @asynccontextmanager
     async def outfit(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        yield Toolbox(gates=AllowAll(), for_thread=refused)
+        yield Toolbox(authorizer=AllowAll(), for_thread=refused)
 
     runtime.outfit = outfit
 
@@ -100,7 +100,7 @@ async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
         assert await other.run() is None, "nothing is left to be done"
         events = await session.events()
     [birth] = births(events)
-    member = folded(events).members[birth.session_thread_id]
+    member = folded(events).nodes[birth.session_thread_id]
     assert (member.thread.running, member.is_reported) == (False, True)
 
 
@@ -247,7 +247,7 @@ async def test_who_stops_the_main_thread_alone_stops_those_that_it_waits_for(tmp
                     session.id, UserInterrupt(session_thread_id=main), sender=TESTER
                 )
         events = await session.events()
-    reasons = [each.thread.last_reason for each in folded(events).members.values()]
+    reasons = [each.thread.last_reason for each in folded(events).nodes.values()]
     assert reasons == ["interrupted_tools", "interrupted_streaming"]
 
 
@@ -272,4 +272,4 @@ async def test_who_is_stopped_is_stopped_with_those_that_it_has_called_beside_it
         events = await session.events()
     assert result is not None
     assert "has stopped" in result.text
-    assert [each.thread.running for each in folded(events).members.values()] == [False] * 3
+    assert [each.thread.running for each in folded(events).nodes.values()] == [False] * 3

@@ -59,10 +59,10 @@ async def check_end(storm: Storm) -> None:
     assert (await verify(storm.runtime.log, storm.session_id)).ok
     assert orphans(events) == []
     ensemble = folded(events)
-    for member in ensemble.members.values():
+    for member in ensemble.nodes.values():
         assert not member.thread.running, member.id
-        assert not member.thread.unsettled(), member.id
-        assert not ensemble.mail_for(member.id)
+        assert not member.thread.unsettled_calls(), member.id
+        assert not ensemble.messages_for(member.id)
     assert await storm.run() is None, "nothing is left to be done"
 
 
@@ -102,9 +102,9 @@ async def test_an_interrupt_is_for_what_was_sent_and_not_received_too(tmp_path: 
     for at in sent:
         ensemble = folded(events[: at + 1])
         ensemble.apply(replace(events[0], payload=UserInterrupt()))
-        to = [each for each in ensemble.members if ensemble.mail_for(each)]
+        to = [each for each in ensemble.nodes if ensemble.messages_for(each)]
         assert to
-        assert all(ensemble.members[each].thread.interrupted for each in to)
+        assert all(ensemble.nodes[each].thread.interrupted for each in to)
 
 
 async def begun_as(source: Runtime, session_id: str, upto: int, target: Runtime) -> None:
@@ -163,7 +163,7 @@ async def test_threads_that_were_at_work_when_a_session_was_forked_are_not_the_f
             assert result is not None
             assert result.reason == "completed"
             await check_end(again)
-            before = {each for each in inherited.members if not inherited.mail_for(each)}
+            before = {each for each in inherited.nodes if not inherited.messages_for(each)}
             before -= {events[0].thread_id}
             own = [event for event in await again.events() if event.seq > upto]
             asked = [e.thread_id for e in own if isinstance(e.payload, ModelRequestStarted)]

@@ -134,11 +134,11 @@ def check_births(events: list[Event]) -> None:
 
 def check_ends(events: list[Event]) -> None:
     ensemble = folded(events)
-    for member in ensemble.members.values():
+    for member in ensemble.nodes.values():
         assert member.thread.last_reason == "completed", member.id
         assert not member.thread.running
-        assert not member.thread.unsettled()
-        assert not ensemble.mail_for(member.id)
+        assert not member.thread.unsettled_calls()
+        assert not ensemble.messages_for(member.id)
         assert member.is_reported
     assert isinstance(events[-1].payload, StatusIdle)
 

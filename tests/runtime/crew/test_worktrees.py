@@ -94,12 +94,12 @@ class Scene:
         gates = PermissionEngine(
             thread=opening.thread,
             policy=policy,
-            place=lambda: place,
+            location=lambda: place,
             clock=clock.now,
             is_sandboxed=False,
         )
         yield Toolbox(
-            gates=gates, tools=[saving(at)], worktrees=self.worktrees, for_thread=self.outfit
+            authorizer=gates, tools=[saving(at)], worktrees=self.worktrees, for_thread=self.outfit
         )
 
     async def played(self, model: Scripted) -> list[Event]:
@@ -398,5 +398,5 @@ async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
         await forked.send("go on")
         await run(forked)
         main = ThreadTree.of(await forked.events(), (await forked.events())[0].thread_id)
-    assert [each.worktree for each in main.members.values()] == [None, None]
+    assert [each.worktree for each in main.nodes.values()] == [None, None]
     assert len(scene.branches) == 1

@@ -35,7 +35,7 @@ def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path
     put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
     planned = parts(tmp_path)["schedule and outcome"]
     assert ignored(planned).keys() == {"outcome Green"}
-    assert planned.honoured[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
+    assert planned.supported[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
     assert all("later version" in why for why in ignored(planned).values())
 
 
@@ -50,7 +50,7 @@ def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path)
     assert others[".claude/mystery.txt"] == "nothing reads it"
     assert ".claude/settings.json" not in others
     assert len(others) == 4
-    assert parts(tmp_path)["output styles"].honoured == ("a: ",)
+    assert parts(tmp_path)["output styles"].supported == ("a: ",)
 
 
 def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):
@@ -69,8 +69,8 @@ def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
     put(tmp_path, "skills/bad/SKILL.md", "")
     put(tmp_path, "commands/go.md", "Go.")
     found = parts(tmp_path)
-    assert found["skills"].honoured == ("good: d",)
-    assert found["commands"].honoured == ("go: Go.",)
+    assert found["skills"].supported == ("good: d",)
+    assert found["commands"].supported == ("go: Go.",)
     assert [each.file for each in found["skills"].findings] == ["skills/bad/SKILL.md"]
 
 

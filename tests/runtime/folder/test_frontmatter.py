@@ -48,7 +48,7 @@ HEADS: dict[str, tuple[str, dict[str, object], list[int]]] = {
 def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object], odd: list[int]):
     head = read_frontmatter(f"---\n{written}---\nbody\n")
     assert (head.fields, head.body, head.is_there) == (fields, "body\n", True)
-    assert [each.line for each in head.oddities] == odd
+    assert [each.line for each in head.issues] == odd
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object],
 )
 def test_line_ends_and_blanks_around_the_fences_do_not_matter(text: str):
     head = read_frontmatter(text)
-    assert (head.fields, head.body, head.oddities) == (PLAIN, "body\n", ())
+    assert (head.fields, head.body, head.issues) == (PLAIN, "body\n", ())
 
 
 def test_every_key_has_the_line_it_stands_in():
@@ -89,7 +89,7 @@ def test_what_has_no_head_is_all_body(text: str):
 def test_a_head_that_says_nothing_is_left_out(written: str):
     head = read_frontmatter(f"---\n{written}\n---\nbody\n")
     assert (head.fields, head.body, head.is_there) == ({}, "body\n", False)
-    assert len(head.oddities) == 1
+    assert len(head.issues) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_head_that_says_nothing_is_left_out(written: str):
 )
 def test_no_depth_of_nesting_ends_the_process(deep: str):
     head = read_frontmatter(f"---\n{deep}\n---\nbody\n")
-    assert head.oddities != ()
+    assert head.issues != ()
 
 
 def test_aliases_do_not_multiply():

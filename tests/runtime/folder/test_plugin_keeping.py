@@ -75,11 +75,11 @@ def test_a_plugin_is_looked_into_installed_trusted_found_and_removed(
     home: Path, project: Path, pins: TrustPins
 ):
     candidate, kept = install(PLUGINS / "deploy-tools", home, pins)
-    assert candidate.brought.skills == ("deploy-tools:canary", "deploy-tools:rollback")
-    assert candidate.brought.agents == ("deploy-tools:reviewer",)
-    assert candidate.brought.commands == ("deploy-tools:ci:status", "deploy-tools:ship")
-    assert candidate.brought.hooks == 3
-    assert candidate.brought.servers == ("deploy-tools:clusters", "deploy-tools:tracker")
+    assert candidate.contents.skills == ("deploy-tools:canary", "deploy-tools:rollback")
+    assert candidate.contents.agents == ("deploy-tools:reviewer",)
+    assert candidate.contents.commands == ("deploy-tools:ci:status", "deploy-tools:ship")
+    assert candidate.contents.hooks == 3
+    assert candidate.contents.servers == ("deploy-tools:clusters", "deploy-tools:tracker")
     assert (kept.root, kept.shown) == (
         home / FOLDER / "deploy-tools",
         "~/.mainspring/plugins/deploy-tools",
@@ -89,7 +89,7 @@ def test_a_plugin_is_looked_into_installed_trusted_found_and_removed(
         Scopes(folder=project, home=home, plugins=plugins.places), is_pinned=pins.is_pinned
     ).skills
     assert {skill.name: skill.is_trusted for skill in skills} == dict.fromkeys(
-        (*candidate.brought.skills, *candidate.brought.commands), True
+        (*candidate.contents.skills, *candidate.contents.commands), True
     )
     assert pins.is_pinned(kept.root)
     with staging_folder(home / FOLDER, now=NOON) as bench:
@@ -200,7 +200,7 @@ def test_a_marketplace_is_chosen_from(home: Path, pins: TrustPins):
     _, notes = install(PLUGINS / "market", home, pins, name="notes")
     assert (notes.name, notes.description) == ("notes", "Notes as commands")
     alphabet, _ = install(PLUGINS / "market", home, pins, name="alphabet")
-    assert alphabet.brought.skills == ("alphabet:alpha",)  # and not what it does not name
+    assert alphabet.contents.skills == ("alphabet:alpha",)  # and not what it does not name
     assert in_place(home) == ["alphabet", "notes"]
     with pytest.raises(InvalidInput, match="no marketplace"):
         install(PLUGINS / "steward", home, pins, name="steward")
@@ -269,7 +269,7 @@ def test_a_folder_without_a_manifest_is_called_by_its_name(
 ):
     shutil.copytree(PLUGINS / "steward" / "skills", tmp_path / "My Kit" / "skills")
     candidate, _ = install(tmp_path / "My Kit", home, pins)
-    assert candidate.brought.skills == ("my-kit:triage",)
+    assert candidate.contents.skills == ("my-kit:triage",)
 
 
 @pytest.mark.parametrize(
@@ -348,8 +348,8 @@ def test_a_broken_skill_is_said_and_the_rest_is_installed(
     shutil.copytree(PLUGINS / "deploy-tools", root)
     (root / "skills" / "rollback" / "SKILL.md").write_text("no head at all")
     candidate, kept = install(root, home, pins)
-    assert candidate.brought.skills == ("deploy-tools:canary",)
-    said = "\n".join(str(each) for each in candidate.brought.findings if each.level == "error")
+    assert candidate.contents.skills == ("deploy-tools:canary",)
+    said = "\n".join(str(each) for each in candidate.contents.findings if each.level == "error")
     assert said.startswith("./skills/rollback/SKILL.md")
     assert plugin_contents(kept).skills == ("deploy-tools:canary",)
 

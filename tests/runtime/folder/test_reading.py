@@ -39,7 +39,9 @@ def test_a_project_of_claude_code_is_an_agent_as_it_is(project: Path):
     assert kinds == {"release-notes": "skill", "fix-issue": "command", "db:migrate": "command"}
     assert not any(each.is_trusted for each in agent.skills)
     assert found.is_described
-    assert [rule.source for rule in found.told.instructions.scoped] == [".claude/rules/prices.md"]
+    assert [rule.source for rule in found.instructions.instructions.scoped] == [
+        ".claude/rules/prices.md"
+    ]
 
 
 def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: Path):

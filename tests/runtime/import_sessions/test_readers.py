@@ -113,13 +113,13 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             thread, spent = ensemble.main.thread, ensemble.main.account.spent
             assert thread.turns > 0
             assert (spent.turns, spent.input_tokens, spent.tool_calls) == (0, 0, 0)
-            assert not thread.gear.prompts
-            assert not thread.gear.calls
-            assert not thread.gear.permissions
+            assert not thread.session_state.prompts
+            assert not thread.session_state.calls
+            assert not thread.session_state.permissions
             assert thread.is_answered
             assert not thread.running
             assert not [
-                call for each in ensemble.members.values() for call in each.thread.unsettled()
+                call for each in ensemble.nodes.values() for call in each.thread.unsettled_calls()
             ]
 
 

@@ -97,7 +97,7 @@ async def received(log: SessionLog, file: Path) -> SessionState:
 
 async def gear_of(log: SessionLog, session_id: str) -> SessionState:
     session = await log.session(session_id)
-    return ThreadTree.of(await log.read(session_id), session.thread_id).main.thread.gear
+    return ThreadTree.of(await log.read(session_id), session.thread_id).main.thread.session_state
 
 
 FORGED: dict[str, tuple[KnownPayload, ...]] = {

@@ -116,7 +116,7 @@ async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
     assert kinds[-2:] == ["session.moved", "session.received"]
     gear = ThreadTree.of(
         await there.read(session_id), (await there.session(session_id)).thread_id
-    ).main.thread.gear
+    ).main.thread.session_state
     assert (gear.policy, gear.workspace) == (None, str(place))
 
     found = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))

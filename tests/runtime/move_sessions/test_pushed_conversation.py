@@ -83,7 +83,7 @@ class Client:
         await store_new_session(self.log, source, session_id=NEW, now=now, importer=TESTER)
         session = await self.log.session(NEW)
         thread = ThreadTree.of(await self.log.read(NEW), session.thread_id).main.thread
-        self.unsettled = [call.name for call in thread.unsettled()]
+        self.unsettled = [call.name for call in thread.unsettled_calls()]
         self.is_running = thread.running
         return [str(message) for message in thread.transcript.upcoming()]
 

@@ -288,11 +288,11 @@ def test_a_trusted_skill_is_used_only_as_long_as_its_scripts_are_what_was_seen(t
     pins = TrustPins(tmp_path / "pins.json")
     seen = contents_hash(read_contents(place))
     pins.pin(place, TrustPin(hash=seen, when=datetime(2026, 5, 1, tzinfo=UTC)))
-    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
+    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.trusted_hash).skills
     assert (skill.is_trusted, skill.contents) == (True, seen)
     assert "Run it." in read_body(skill)
     script.write_text("echo evil\n")
     with pytest.raises(InvalidInput, match="has changed since this session began"):
         read_body(skill)
-    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
+    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.trusted_hash).skills
     assert (skill.is_trusted, skill.contents) == (False, "")

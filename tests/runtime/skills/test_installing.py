@@ -243,7 +243,7 @@ def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
         assert pins.is_pinned(kept)
         skill_installation.install(candidate, Path(bench), home, replaces=True)
     assert sorted(path.name for path in kept.iterdir()) == ["SKILL.md", "new.txt"]
-    assert pins.standing(kept) == "changed"  # nobody has vouched for this one
+    assert pins.status(kept) == "changed"  # nobody has vouched for this one
     assert left(home) == ["skills", "skills.json"]
 
 

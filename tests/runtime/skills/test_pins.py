@@ -41,12 +41,12 @@ def trusted(pins: TrustPins, folder: Path) -> TrustPins:
 def test_a_skill_is_trusted_once_somebody_has_vouched_and_until_they_take_it_back(
     pins: TrustPins, skill: Path
 ):
-    assert (pins.is_pinned(skill), pins.vouched(skill)) == (False, None)
+    assert (pins.is_pinned(skill), pins.trusted_hash(skill)) == (False, None)
     trusted(pins, skill)
-    assert (pins.is_pinned(skill), bool(pins.vouched(skill))) == (True, True)
+    assert (pins.is_pinned(skill), bool(pins.trusted_hash(skill))) == (True, True)
     assert pins.unpin(skill)
     assert not pins.unpin(skill)
-    assert pins.standing(skill) == "unknown"
+    assert pins.status(skill) == "unknown"
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -76,7 +76,7 @@ def test_any_change_ends_the_trust(change: Callable[[Path], object], pins: Trust
     trusted(pins, skill)
     change(skill)
     assert not pins.is_pinned(skill)
-    assert (pins.standing(skill), pins.vouched(skill)) == ("changed", False)
+    assert (pins.status(skill), pins.trusted_hash(skill)) == ("changed", False)
 
 
 def test_the_same_skill_elsewhere_is_not_the_one_that_is_trusted(
@@ -87,7 +87,7 @@ def test_the_same_skill_elsewhere_is_not_the_one_that_is_trusted(
     skill.rename(other)
     assert not pins.is_pinned(other)
     os.symlink(other, skill)
-    assert pins.standing(skill) == "unknown"
+    assert pins.status(skill) == "unknown"
 
 
 def test_trust_is_by_where_a_skill_really_is(pins: TrustPins, skill: Path, tmp_path: Path):

@@ -186,7 +186,7 @@ async def test_a_replay_knows_at_every_point_what_skills_allow(tmp_path: Path):
     kinds = [event.type for event in events]
     used, idle = kinds.index("skill.used"), kinds.index("session.status_idle")
     for upto in range(len(events)):
-        gear = ThreadTree.of(events[: upto + 1], row.thread_id).main.thread.gear
+        gear = ThreadTree.of(events[: upto + 1], row.thread_id).main.thread.session_state
         assert bool(gear.skills) == (used <= upto < idle)
 
 
@@ -207,7 +207,7 @@ async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
         session = await played.played(agent(found(tmp_path), BUILT_IN_SUBAGENTS), "review it")
         events = await session.events()
     [used] = [event for event in events if isinstance(event.payload, SkillUsed)]
-    born = ThreadTree.of(events, events[0].thread_id).members[used.thread_id]
+    born = ThreadTree.of(events, events[0].thread_id).nodes[used.thread_id]
     assert born.name == "explore"
     assert played.ran == ["make lint"]
     assert "It is fine." in results([each for each in events if each.thread_id != born.id])[0]

@@ -68,13 +68,13 @@ class Site:
         gates = PermissionEngine(
             thread=opening.thread,
             policy=Policy(workspace="/work", rules=self._rules),
-            place=lambda: CallLocation(
+            location=lambda: CallLocation(
                 workspace="/work", cwd="/work", home="/", resolve=os.path.normpath
             ),
             clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
             is_sandboxed=False,
         )
-        yield Toolbox(gates=gates, tools=[bash(self.ran)], for_thread=self._outfit)
+        yield Toolbox(authorizer=gates, tools=[bash(self.ran)], for_thread=self._outfit)
 
     async def played(self, agent: Agent, *messages: str) -> Session:
         session = await self.runtime.start(agent)

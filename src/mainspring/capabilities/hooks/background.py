@@ -57,7 +57,7 @@ class BackgroundHooks:
 
         async def run() -> None:
             try:
-                answered = await question.put_to(handler, seconds=seconds)
+                answered = await question.run(handler, seconds=seconds)
                 await self._keep(answered, rewakes=handler.async_rewake)
             finally:
                 self._running -= 1
@@ -78,7 +78,7 @@ class BackgroundHooks:
             label=handler.label, occasion=question.occasion, reply=HookFailure(why), milliseconds=0
         )
         self._told.append(
-            HookResult(messages=(f"hook {handler.label} {why}",), ran=(failed.fact(),))
+            HookResult(messages=(f"hook {handler.label} {why}",), hook_runs=(failed.fact(),))
         )
 
     async def _keep(self, answered: HandlerResult, *, rewakes: bool) -> None:
@@ -95,7 +95,7 @@ class BackgroundHooks:
         fact = answered.fact()
         if fact.outcome == "blocked":
             fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
-        self._told.append(HookResult(messages=messages, ran=(fact,)))
+        self._told.append(HookResult(messages=messages, hook_runs=(fact,)))
 
     async def _tell_model(self, words: str) -> None:
         try:

@@ -250,7 +250,7 @@ class HandlerCall:
         around = replace(self.ports.surroundings, folder=folder)
         return replace(self, ports=replace(self.ports, surroundings=around)) if folder else self
 
-    async def put_to(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
+    async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
         """Whatever the handler does, there is an answer, and in time."""
         started = time.monotonic()
         reply: HandlerReply = HookFailure(f"did not answer within {seconds:g} s", timed_out=True)

@@ -245,7 +245,7 @@ class HookRunner:
 
         async def ask(index: int, wired: _BoundHook) -> None:
             asked = question.in_folder(wired.folder)
-            answers[index] = await asked.put_to(wired.handler, seconds=wired.seconds)
+            answers[index] = await asked.run(wired.handler, seconds=wired.seconds)
             if wired.is_once and answers[index].fact().outcome != "ok":
                 self._spent.discard(wired.name)  # it has not done yet what it is for
 
@@ -267,9 +267,9 @@ class HookRunner:
                 said = f"hook {answered.label} {reason}"
                 if event in GATE_EVENTS and (is_changed or not self._policy.fail_open):
                     return HookResult(
-                        blocked=True, reason=f"{said}, so this may not go on", ran=(fact,)
+                        blocked=True, reason=f"{said}, so this may not go on", hook_runs=(fact,)
                     )
-                return HookResult(messages=(said,), ran=(fact,))
+                return HookResult(messages=(said,), hook_runs=(fact,))
             case HookResult() as ruling:
                 for what in ruling.ignored:
                     self._session.warn(f"hook {answered.label}: {what}")

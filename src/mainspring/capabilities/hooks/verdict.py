@@ -167,7 +167,7 @@ def combine(event: HookEventName, rulings: Sequence[HookResult]) -> HookResult:
         messages=_join_texts([*(ruling.messages for ruling in rulings), decided.messages]),
         updated_output=_first_set([ruling.updated_output for ruling in rulings]),
         retry=any(ruling.retry for ruling in rulings),
-        ran=tuple(fact for ruling in rulings for fact in ruling.ran),
+        ran=tuple(fact for ruling in rulings for fact in ruling.hook_runs),
     )
 
 

@@ -194,7 +194,7 @@ class _PythonRuns:
         if self.sandbox is None:
             return None
         try:
-            ran = await self.sandbox.found(call.idempotency_key)
+            ran = await self.sandbox.find_result(call.idempotency_key)
         except SandboxFailed:
             return ToolResult.text(_LOST, ok=False, error="in_doubt")
         self.collected.add(call.idempotency_key)

@@ -127,7 +127,7 @@ class EgressProxy:
         async with listener:
             await listener.serve(handle)
 
-    def tell(
+    def record(
         self,
         wish: EgressRequest,
         rule: EgressRule | None,
@@ -147,28 +147,28 @@ class EgressProxy:
             )
         )
 
-    async def find(self, wish: EgressRequest) -> tuple[EgressRule, Upstream]:
+    async def find_upstream(self, wish: EgressRequest) -> tuple[EgressRule, Upstream]:
         """
         Raises:
             Malformed: no rule has such a host, or it is where nobody may go.
         """
         rules = self._rules.covering(wish.host, wish.port, wish.scheme)
         if not rules:
-            self.tell(wish, None, status=403)
+            self.record(wish, None, status=403)
             raise HttpError(403, f"{wish.host}:{wish.port} is not among the allowed hosts")
         besides = self._rules.addresses(wish.host, wish.port, wish.scheme)
         try:
             addresses = await resolve_allowed(wish.host, self._resolver, besides=besides)
         except NetworkRefused as error:
-            self.tell(wish, None, status=403)
+            self.record(wish, None, status=403)
             raise HttpError(403, str(error)) from error
         trust = self._trust if wish.scheme == "https" else None
-        return rules[0], Upstream(wish=wish, addresses=addresses, trust=trust)
+        return rules[0], Upstream(request=wish, addresses=addresses, trust=trust)
 
-    def judge(self, wish: EgressRequest) -> EgressRule:
+    def authorize(self, wish: EgressRequest) -> EgressRule:
         rule = self._rules.allowing(wish)
         if rule is None:
-            self.tell(wish, None, status=403)
+            self.record(wish, None, status=403)
             raise HttpError(403, f"{wish.method} {wish.path} is not allowed at {wish.host}")
         return rule
 
@@ -199,7 +199,7 @@ class _ProxyConnection:
                 if request.method == "CONNECT":
                     await self._tunnel(wire, request)
                     return
-                _, upstream = await self._proxy.find(self._wished(request, _plain_request))
+                _, upstream = await self._proxy.find_upstream(self._wished(request, _plain_request))
                 stays = await self._pass_on(wire, request, upstream)
             except HttpError as error:
                 await _send_refusal(wire, error)
@@ -212,7 +212,7 @@ class _ProxyConnection:
 
     async def _tunnel(self, wire: HttpConnection, request: Http1Request) -> None:
         wish = self._wished(request, _tunnel_request)
-        rule, upstream = await self._proxy.find(wish)
+        rule, upstream = await self._proxy.find_upstream(wish)
         await wire.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
             with anyio.fail_after(self._caps.head_seconds):
@@ -227,7 +227,7 @@ class _ProxyConnection:
                 await inner.unwrap()
         finally:
             if not self._asked:
-                self._proxy.tell(wish, rule)
+                self._proxy.record(wish, rule)
 
     async def _converse_inside(self, wire: HttpConnection, tunnel: Upstream) -> None:
         stays = True
@@ -237,7 +237,7 @@ class _ProxyConnection:
                 if request is None:
                     return
                 self._asked += 1
-                wish = self._wished(request, partial(_inner_request, tunnel.wish))
+                wish = self._wished(request, partial(_inner_request, tunnel.request))
                 stays = await self._pass_on(wire, request, replace(tunnel, wish=wish))
             except HttpError as error:
                 await _send_refusal(wire, error)
@@ -250,7 +250,7 @@ class _ProxyConnection:
             return read(request)
         except HttpError as error:
             host = http1.absolute_form(request.target)[0].rpartition("@")[2]
-            self._proxy.tell(
+            self._proxy.record(
                 EgressRequest("https", host, 0, request.method, ""), None, status=error.status
             )
             raise
@@ -258,8 +258,8 @@ class _ProxyConnection:
     async def _pass_on(
         self, wire: HttpConnection, request: Http1Request, upstream: Upstream
     ) -> bool:
-        wish = upstream.wish
-        rule = self._proxy.judge(wish)
+        wish = upstream.request
+        rule = self._proxy.authorize(wish)
         exchange = ProxyExchange(wire, request, self._proxy.placeholders, self._caps)
         try:
             with anyio.fail_after(self._caps.exchange_seconds):
@@ -270,7 +270,7 @@ class _ProxyConnection:
             exchange.status = error.status
             raise
         finally:
-            self._proxy.tell(wish, rule, status=exchange.status, used=exchange.credentials)
+            self._proxy.record(wish, rule, status=exchange.status, used=exchange.credentials)
 
 
 async def _send_refusal(wire: HttpConnection, error: HttpError) -> None:

@@ -46,14 +46,14 @@ CONNECTION_ERRORS = (
 class Upstream:
     """A server, found and judged."""
 
-    wish: EgressRequest
+    request: EgressRequest
     addresses: tuple[str, ...]
     trust: ssl.SSLContext | None
     """Without it, the connection is in the clear."""
 
     @property
     def authority(self) -> str:
-        wish = self.wish
+        wish = self.request
         return wish.host if wish.port == PORTS[wish.scheme] else f"{wish.host}:{wish.port}"
 
 
@@ -78,15 +78,15 @@ async def _connect(upstream: Upstream, caps: ProxyLimits) -> ByteStream:
     for address in upstream.addresses:
         try:
             with anyio.fail_after(caps.head_seconds):
-                stream = await anyio.connect_tcp(address, upstream.wish.port)
+                stream = await anyio.connect_tcp(address, upstream.request.port)
                 if upstream.trust is None:
                     return stream
-                return await _start_tls(stream, upstream.wish.host, upstream.trust)
+                return await _start_tls(stream, upstream.request.host, upstream.trust)
         except ssl.SSLCertVerificationError as error:
             why = f"its certificate is not to be trusted: {error.verify_message}"
         except CONNECTION_ERRORS as error:
             why = f"no connection: {type(error).__name__}"
-    raise HttpError(502, f"{upstream.wish.host}: {why}")
+    raise HttpError(502, f"{upstream.request.host}: {why}")
 
 
 async def _start_tls(stream: ByteStream, host: str, trust: ssl.SSLContext) -> ByteStream:
@@ -133,7 +133,7 @@ class ProxyExchange:
                 await self._ask(server, upstream, framing)
                 response = await self._answer(server)
             except CONNECTION_ERRORS as error:
-                raise HttpError(502, f"{upstream.wish.host} stopped answering") from error
+                raise HttpError(502, f"{upstream.request.host} stopped answering") from error
             self.status = response.status
             return await self._pass_back(server, response)
 
@@ -148,7 +148,7 @@ class ProxyExchange:
             if header[0].lower() not in dropped
         ]
         if upstream.trust is not None:
-            filled = self._placeholders.fill(upstream.wish.host, headers)
+            filled = self._placeholders.fill(upstream.request.host, headers)
             headers, self.credentials = list(filled.headers), filled.names
         own: list[Header] = [
             (b"Host", upstream.authority.encode()),

@@ -24,10 +24,10 @@ class ClientConnection:
         self._unsent = bytearray()
         self.is_gone = False
         self.waits_for: str | None = None
-        self.hears = False
+        self.wants_output = False
 
     @property
-    def is_one_of_us(self) -> bool:
+    def is_same_user(self) -> bool:
         """The folder that the socket is in lets nobody else in either."""
         if sys.platform != "linux":
             return True
@@ -50,15 +50,15 @@ class ClientConnection:
         self.is_gone = self.is_gone or not piece
         return messages
 
-    def tell(self, *fields: bytes) -> None:
+    def send(self, *fields: bytes) -> None:
         self._unsent += frame(*fields)
         self.flush()
 
-    def let_hear(self, piece: bytes) -> None:
+    def send_output(self, piece: bytes) -> None:
         if len(self._unsent) + len(piece) <= _MAX_UNSENT:
-            self.tell(b"output", piece)
+            self.send(b"output", piece)
 
-    def hand_over(self, descriptor: int | None) -> None:
+    def send_descriptor(self, descriptor: int | None) -> None:
         """A copy of a descriptor, or word that there is none."""
         if descriptor is None:
             self._socket.send(b"-")
@@ -75,7 +75,7 @@ class ClientConnection:
         except OSError:
             self.is_gone = True
 
-    def flush_for_good(self) -> None:
+    def flush_and_close(self) -> None:
         """The keeper has nothing else to do any more."""
         self._socket.settimeout(_PARTING_SECONDS)
         self.flush()

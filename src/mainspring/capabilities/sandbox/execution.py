@@ -85,12 +85,12 @@ class Execution:
     def size(self) -> int:
         return sum(tape.size for tape in self._order)
 
-    def give_away_ends(self) -> None:
+    def close_child_ends(self) -> None:
         for descriptor in self.outer:
             os.close(descriptor)
         self.outer = []
 
-    def hear(self, stream: int) -> bytes:
+    def read_output(self, stream: int) -> bytes:
         """What there is. A stream that has ended is closed, and no more among `streams`."""
         try:
             piece = os.read(stream, _PIECE)
@@ -107,7 +107,7 @@ class Execution:
         """All writers are gone: what they have left in the streams."""
         rest: list[bytes] = []
         for stream in self.streams:
-            while piece := self.hear(stream):
+            while piece := self.read_output(stream):
                 rest.append(piece)
         for stream in self.streams:
             os.close(stream)

@@ -95,7 +95,7 @@ class Keeper:
                 break
         self._end_cell()
         for visitor in list(self._visitors.values()):
-            visitor.flush_for_good()
+            visitor.flush_and_close()
 
     def _patience_ms(self) -> int:
         now = time.monotonic()
@@ -127,7 +127,7 @@ class Keeper:
         accept: Callable[[], tuple[int, object]] = getattr(self._door, "_accept")  # noqa: B009
         accepted, _ = accept()
         visitor = ClientConnection(accepted)
-        if not visitor.is_one_of_us:
+        if not visitor.is_same_user:
             visitor.close()
             return
         self._visitors[accepted] = visitor
@@ -164,7 +164,7 @@ class Keeper:
         elif kind == b"cancel":
             self._cancel(fields[0].decode("ascii"))
         elif kind == b"listener":
-            visitor.hand_over(self._cell.listener)
+            visitor.send_descriptor(self._cell.listener)
         elif kind == b"close":
             self._is_closed = True
             if self._running:
@@ -177,29 +177,29 @@ class Keeper:
         record = self._shelf.get(name)
         if record is None and self._shelf.was_started(name):
             record = LOST_RESULT
-        visitor.tell(b"none") if record is None else visitor.tell(b"ran", record)
+        visitor.send(b"none") if record is None else visitor.send(b"ran", record)
 
     def _show(self, visitor: ClientConnection, name: str) -> None:
         """How far it is; without waiting for it."""
         if self._running and self._running.name == name:
-            visitor.tell(b"running", self._running.record(-1))
+            visitor.send(b"running", self._running.record(-1))
         elif self._is_under_way(name):
-            visitor.tell(b"running", LOST_RESULT)
+            visitor.send(b"running", LOST_RESULT)
         else:
             self._tell_or_join(visitor, name)
 
     def _take(self, visitor: ClientConnection, wanted: ProgramRequest) -> None:
         name = wanted.name
         visitor.waits_for = name
-        visitor.hears = True
+        visitor.wants_output = True
         if self._is_under_way(name):
             return
         if self._shelf.was_started(name):
-            visitor.tell(b"ran", self._shelf.get(name) or LOST_RESULT)
+            visitor.send(b"ran", self._shelf.get(name) or LOST_RESULT)
         elif wanted.is_sound:
             self._queue.append(wanted)
         else:
-            visitor.tell(b"failed", b"a NUL byte in a command, or no command at all")
+            visitor.send(b"failed", b"a NUL byte in a command, or no command at all")
 
     def _is_under_way(self, name: str) -> bool:
         is_running = self._running is not None and self._running.name == name
@@ -215,13 +215,13 @@ class Keeper:
     def _tell(self, name: str, *fields: bytes) -> None:
         for visitor in list(self._visitors.values()):
             if visitor.waits_for == name:
-                visitor.tell(*fields)
+                visitor.send(*fields)
                 self._settle(visitor)
 
     def _let_hear(self, name: str, piece: bytes) -> None:
         for visitor in list(self._visitors.values()):
-            if piece and visitor.waits_for == name and visitor.hears:
-                visitor.let_hear(piece)
+            if piece and visitor.waits_for == name and visitor.wants_output:
+                visitor.send_output(piece)
                 self._settle(visitor)
 
     def _begin_next(self) -> None:
@@ -242,7 +242,7 @@ class Keeper:
         except OSError:
             self._is_closed = True
         os.close(stdin)
-        execution.give_away_ends()
+        execution.close_child_ends()
         for stream in execution.streams:
             self._poll.register(stream, select.POLLIN)
         self._running = execution
@@ -256,7 +256,7 @@ class Keeper:
         )
 
     def _hear_program(self, execution: Execution, stream: int) -> None:
-        piece = execution.hear(stream)
+        piece = execution.read_output(stream)
         if stream not in execution.streams:
             self._poll.unregister(stream)
         self._let_hear(execution.name, piece)
@@ -301,7 +301,7 @@ class Keeper:
             self._alone_since = time.monotonic()
 
     def _hear_agent(self) -> None:
-        lines = self._cell.heard()
+        lines = self._cell.read_messages()
         if lines is None:
             self._is_closed = True
         for line in lines or ():

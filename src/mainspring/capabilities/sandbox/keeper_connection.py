@@ -85,10 +85,10 @@ class KeeperConnection:
             return await self.ask(message, hear)
         except anyio.get_cancelled_exc_class():
             with CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):
-                await self.call_off(name)
+                await self.cancel(name)
             raise
 
-    async def call_off(self, name: str) -> None:
+    async def cancel(self, name: str) -> None:
         """Kill a program, and wait until it is dead."""
         try:
             await self.ask(frame(b"cancel", name.encode()) + frame(b"found", name.encode()))

@@ -75,7 +75,7 @@ class LaunchedSandbox:
                 os.close(descriptor)
         ours.setblocking(False)
 
-    def heard(self) -> list[bytes] | None:
+    def read_messages(self) -> list[bytes] | None:
         """Lines from the agent; `None` when it is gone."""
         space = _socket.CMSG_SPACE(_INT)
         try:
@@ -123,7 +123,7 @@ class LaunchedSandbox:
         if self.listener is not None:
             os.close(self.listener)
 
-    def complaint(self) -> str:
+    def launcher_output(self) -> str:
         """What the launcher has said."""
         with open(self._log, "rb") as file:
             return file.read(4000).decode("utf-8", "replace").strip()
@@ -141,7 +141,7 @@ def launch_sandbox(orders: KeeperConfig) -> LaunchedSandbox | str:
         if cell.is_ready:
             return cell
         cell.end()
-        complaint = cell.complaint()
+        complaint = cell.launcher_output()
         if not any(sign in complaint for sign in _CHANGED):
             break
     return complaint or "the launcher neither started the agent nor said why"
@@ -187,7 +187,7 @@ def _launch(orders: KeeperConfig) -> LaunchedSandbox:
     waiting.register(cell.control.fileno(), select.POLLIN)
     until = time.monotonic() + _LAUNCH_SECONDS
     while not cell.is_ready and (left := until - time.monotonic()) > 0:
-        if waiting.poll(int(left * 1000) + 1) and cell.heard() is None:
+        if waiting.poll(int(left * 1000) + 1) and cell.read_messages() is None:
             break
     return cell
 

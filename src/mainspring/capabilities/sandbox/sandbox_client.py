@@ -99,7 +99,7 @@ class KeeperSandbox:
                 return _parse_result(record)
         raise SandboxFailed("not run: each sandbox that was started died before it could be")
 
-    async def found(self, key: str) -> ExecResult | None:
+    async def find_result(self, key: str) -> ExecResult | None:
         name = _name(key)
         record = None
         if talk := await connect_to_keeper(self._site.state):
@@ -133,15 +133,15 @@ class KeeperSandbox:
                 answer = await talk.exchange(frame(b"peek", _name(key).encode()))
             if answer.is_running and answer.record is not None:
                 return ExecutionProgress(is_running=True, ran=_parse_result(answer.record))
-        ran = await self.found(key)
+        ran = await self.find_result(key)
         return None if ran is None else ExecutionProgress(is_running=False, ran=ran)
 
     async def cancel(self, key: str) -> ExecResult | None:
         """Kill a program that was begun; what came of it."""
         if talk := await connect_to_keeper(self._site.state):
             async with talk:
-                await talk.call_off(_name(key))
-        return await self.found(key)
+                await talk.cancel(_name(key))
+        return await self.find_result(key)
 
     async def listener(self) -> socket.socket | None:
         """Where programs' connections to a proxy arrive; the caller's to close."""

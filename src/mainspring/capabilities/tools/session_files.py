@@ -249,7 +249,7 @@ class DecodedText:
         """
         return self.mark + text.encode(self.encoding)
 
-    def spelled(self, text: str) -> str:
+    def with_newlines(self, text: str) -> str:
         """A model's text with the line ends of this one; other than LF is never made LF."""
         return text if self.newline == "\n" else to_lf(text).replace("\n", self.newline)
 

@@ -240,7 +240,7 @@ class _Shell:
 
     async def probe(self, call: Call) -> ToolResult | None:
         try:
-            ran = await self.sandbox.found(call.idempotency_key)
+            ran = await self.sandbox.find_result(call.idempotency_key)
         except SandboxFailed:
             ran = ExecResult(status=-1, stdout=_EMPTY, stderr=_EMPTY, stopped="lost")
         return None if ran is None else self._outcome(call, ran)

@@ -39,7 +39,7 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
             found = [specs[name] for name in dict.fromkeys(names) if name in specs]
             missing = [name for name in names if name and name not in specs]
         else:
-            found = [specs[name] for name in ranking.best(query, max_results)]
+            found = [specs[name] for name in ranking.search(query, max_results)]
             missing = []
         return _outcome(found, missing, ranking)
 
@@ -81,5 +81,5 @@ def _outcome(found: Sequence[ToolSpec], missing: Sequence[str], ranking: Bm25Ind
 
 
 def _like(name: str, ranking: Bm25Index) -> str:
-    similar = ", ".join(ranking.best(name, 3))
+    similar = ", ".join(ranking.search(name, 3))
     return f" Similar: {similar}." if similar else ""

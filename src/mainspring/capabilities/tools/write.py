@@ -74,7 +74,7 @@ def write_tool(files: SessionFiles) -> Tool:
 
 def _encoded(content: str, there: DecodedText) -> bytes:
     """As the file that is replaced is written; what its encoding lacks makes it UTF-8."""
-    spelled = there.spelled(content)
+    spelled = there.with_newlines(content)
     try:
         return there.encoded(spelled)
     except UnicodeEncodeError:

@@ -97,7 +97,7 @@ class PathResolver:
         while self._folders:
             os.close(self._folders.pop())
 
-    def spot(self, *, make_folders: bool = False) -> ResolvedPath:
+    def resolve(self, *, make_folders: bool = False) -> ResolvedPath:
         """Follow the path to its end, making folders that are missing if that is wanted."""
         todo = self._begin(self._path)
         while todo:
@@ -240,7 +240,7 @@ def resolve_path(
     with ExitStack() as stack:
         stack.enter_context(translate_os_errors(path))
         descent = stack.enter_context(PathResolver(bounds, path))
-        yield descent.spot(make_folders=make_folders)
+        yield descent.resolve(make_folders=make_folders)
 
 
 def locate_path(bounds: WorkspaceRoots, path: str) -> PurePosixPath:

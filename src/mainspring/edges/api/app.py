@@ -142,10 +142,10 @@ class Api:
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
-            exchange = _RequestState(request, ids.new_id("req"), self._knock(request), route)
+            exchange = _RequestState(request, ids.new_id("req"), self._credentials(request), route)
             request[_STATE_KEY] = exchange
             with log_context(request_id=exchange.request_id):
-                response = _started_response_or(await self._answered(exchange), request)
+                response = _started_response_or(await self._respond_or_error(exchange), request)
             await self._witness(
                 HandledRequest(
                     route=route,
@@ -163,14 +163,14 @@ class Api:
 
         return handle
 
-    def _knock(self, request: web.Request) -> RequestCredentials:
+    def _credentials(self, request: web.Request) -> RequestCredentials:
         headers = join_headers(request.headers.items())
         address = client_address(request.remote or "", headers, self._proxies)
         return RequestCredentials(headers=headers, path=request.match_info, address=address)
 
-    async def _answered(self, exchange: _RequestState) -> web.StreamResponse:
+    async def _respond_or_error(self, exchange: _RequestState) -> web.StreamResponse:
         try:
-            return await self._answer(exchange)
+            return await self._respond(exchange)
         except MainspringError as error:
             return _error_response(error, exchange.request_id)
         except web.HTTPException as error:  # aiohttp's own, while it reads a body
@@ -181,10 +181,10 @@ class Api:
             _LOG.exception("request %s failed", exchange.request_id)
             return _message_response(500, "an internal error; the log has it", exchange.request_id)
 
-    async def _answer(self, exchange: _RequestState) -> web.StreamResponse:
+    async def _respond(self, exchange: _RequestState) -> web.StreamResponse:
         request, route = exchange.request, exchange.route
         if route is None:
-            return self._nowhere(exchange)
+            return self._no_route(exchange)
         admission = await self._doorkeeper.admit(exchange.knock, route)
         exchange.who, exchange.headers = admission.who, admission.headers
         if admission.refusal is not None:
@@ -201,10 +201,10 @@ class Api:
             query=query,
             body=body,
             request=request,
-            require_welcome=partial(self._require_welcome, exchange.knock, route),
-            once=lambda print_, act: self._once(exchange, print_, lambda _: act()),
+            recheck_access=partial(self._recheck_access, exchange.knock, route),
+            once=lambda print_, act: self._run_once(exchange, print_, lambda _: act()),
         )
-        answer = await self._handled(exchange, call)
+        answer = await self._run_handler(exchange, call)
         if isinstance(answer, web.StreamResponse):
             return answer
         exchange.made = getattr(answer, "id", None)
@@ -214,30 +214,30 @@ class Api:
             content_type="application/json",
         )
 
-    async def _handled(self, exchange: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
+    async def _run_handler(self, exchange: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
         route = exchange.route
         assert route is not None
         if route.upload is not None or self._idempotency.key(route, exchange.request) is None:
             return await route.handle(call)
-        return await self._once(
+        return await self._run_once(
             exchange,
             fingerprint(call.query, call.body),
             lambda attempt_id: route.handle(replace(call, attempt_id=attempt_id)),
         )
 
-    async def _once(self, exchange: _RequestState, print_: str, act: Operation) -> Any:  # noqa: ANN401 (any route's)
+    async def _run_once(self, exchange: _RequestState, print_: str, act: Operation) -> Any:  # noqa: ANN401 (any route's)
         assert exchange.route is not None
         assert exchange.who is not None
         return await self._idempotency.once(
             exchange.who, exchange.route, exchange.request, print_, act
         )
 
-    async def _require_welcome(self, knock: RequestCredentials, route: Route) -> None:
+    async def _recheck_access(self, knock: RequestCredentials, route: Route) -> None:
         admission = await self._doorkeeper.admit(replace(knock, is_inside=True), route)
         if admission.refusal is not None:
             raise admission.refusal
 
-    def _nowhere(self, exchange: _RequestState) -> web.Response:
+    def _no_route(self, exchange: _RequestState) -> web.Response:
         request = exchange.request
         allowed = {each.method for each in self.routes if _matches(each.path, request.path)}
         if allowed:

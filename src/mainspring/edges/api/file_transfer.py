@@ -78,7 +78,7 @@ class UploadLimiter:
         self._of_tenant = defaultdict[str, anyio.Semaphore](lambda: anyio.Semaphore(of_tenant))
 
     @asynccontextmanager
-    async def room(self, tenant: str) -> AsyncGenerator[None, None]:
+    async def slot(self, tenant: str) -> AsyncGenerator[None, None]:
         async with self._of_tenant[tenant], self._all:
             yield
 

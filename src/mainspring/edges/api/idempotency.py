@@ -39,7 +39,7 @@ class Idempotency:
         keys = request.headers.getall(IDEMPOTENCY_KEY, [])
         if self.requests is None or not keys or route.method != "POST":
             return None
-        if route.is_open or route.has_own_keys:
+        if route.is_open or route.handles_idempotency_key:
             return None
         if len(keys) > 1:
             raise InvalidInput("Idempotency-Key: one is enough")

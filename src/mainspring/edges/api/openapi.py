@@ -95,7 +95,9 @@ def encode_document(made: Document) -> bytes:
 
 
 def _named_types(route: Route) -> Iterator[object]:
-    yield from (each for each in (route.answer, *route.also.values()) if each is not None)
+    yield from (
+        each for each in (route.response_type, *route.other_responses.values()) if each is not None
+    )
     yield from (each for each in (route.query, route.body) if each is not Empty)
 
 
@@ -217,17 +219,17 @@ def _binary_field(schema: Schema) -> Schema:
 
 
 def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
-    answer = {"type": "string"} if route.answer is None else schemas.of(route.answer)
-    if route.answer is None and route.media_type not in (STREAM_MEDIA_TYPE, "text/plain"):
+    answer = {"type": "string"} if route.response_type is None else schemas.of(route.response_type)
+    if route.response_type is None and route.media_type not in (STREAM_MEDIA_TYPE, "text/plain"):
         answer = {"type": "string", "format": "binary"}
     yield (
         route.status,
         {
-            "description": "Done" if route.answer is not None else "What was asked for",
+            "description": "Done" if route.response_type is not None else "What was asked for",
             "content": {route.media_type: {"schema": answer}},
         },
     )
-    for status, type_ in route.also.items():
+    for status, type_ in route.other_responses.items():
         schema = schemas.of(type_)
         told = _ERROR_DESCRIPTIONS.get(status, "Otherwise")
         yield status, {"description": told, "content": {"application/json": {"schema": schema}}}
@@ -255,7 +257,7 @@ def _error_statuses(route: Route) -> Iterator[int]:
         (429, not route.is_open or changes),
         (503, True),
     ):
-        if applies and status not in route.also:
+        if applies and status not in route.other_responses:
             yield status
 
 
@@ -277,7 +279,7 @@ class OpenApiRoutes:
                 path=OPENAPI_PATH,
                 handle=self.read,
                 summary="Read this document",
-                answer=dict[str, object],
+                response_type=dict[str, object],
                 is_open=True,
                 is_extension=True,
             ),

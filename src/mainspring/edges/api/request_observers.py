@@ -98,7 +98,7 @@ class AuditObserver:
         self._buckets = TokenBuckets(monotonic=monotonic)
 
     async def __call__(self, answered: HandledRequest) -> None:
-        if not _is_audited(answered) or not self._has_room(answered):
+        if not _is_audited(answered) or not self._is_within_rate(answered):
             return
         act = audit_act(answered)
         try:
@@ -107,7 +107,7 @@ class AuditObserver:
             _AUDIT_LOG.error("not in the audit: %s: %s", msgspec.json.encode(act).decode(), error)
             self._alarm()
 
-    def _has_room(self, answered: HandledRequest) -> bool:
+    def _is_within_rate(self, answered: HandledRequest) -> bool:
         if _tenant(answered):
             return True
         [standing] = self._buckets.take(("strangers", _UNAUTHENTICATED_RATE))

@@ -33,7 +33,7 @@ class ApiCall(Generic[Q, B]):
     body: B
     request: web.Request
     """For what is not plain JSON: streams, uploads, headers."""
-    require_welcome: Callable[[], Awaitable[None]]
+    recheck_access: Callable[[], Awaitable[None]]
     """For who stays long. Raises: what refuses the request if it is made now."""
 
     @property
@@ -62,7 +62,7 @@ class Route:
     handle: Handler
     """Gives back the answer, or a `web.StreamResponse` that it has prepared itself."""
     summary: str
-    answer: Any = None
+    response_type: Any = None
     """Type of the JSON that is answered; `None` if it is something else."""
     query: type[Struct] = Empty
     body: Any = Empty
@@ -75,7 +75,7 @@ class Route:
     session in the path it need not say so; the doorkeeper looks."""
     for_worker_keys: bool = False
     """The key of a self-hosted worker may ask it, for its environment and the sessions in it."""
-    has_own_keys: bool = False
+    handles_idempotency_key: bool = False
     """Its handler sees to `Idempotency-Key` itself."""
     is_extension: bool = False
     """Ours; the Managed Agents API does not have it."""
@@ -84,7 +84,7 @@ class Route:
     upload: str | None = None
     """Media type of a request that its handler reads itself; `body` then only describes it."""
     status: int = 200
-    also: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    other_responses: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Types of the JSON that is answered with other statuses, where it is no error."""
 
     @property

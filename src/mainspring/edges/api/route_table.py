@@ -47,13 +47,13 @@ from mainspring.wiring.transfer_client import build_moving, build_receiving
 def all_routes(house: Service, *more: Route) -> tuple[Route, ...]:
     """With the document that tells of all of them, `more` included."""
     routes = (
-        *_resource_routes(house.shelves, house.calendar),
-        *_session_routes(house.talk),
-        *_vault_routes(house.safe),
+        *_resource_routes(house.resources, house.schedules),
+        *_session_routes(house.sessions),
+        *_vault_routes(house.secrets),
         *_memory_routes(house.memory),
-        *_schedule_routes(house.calendar),
-        *_webhook_routes(house.mail),
-        *_access_routes(house.gatehouse),
+        *_schedule_routes(house.schedules),
+        *_webhook_routes(house.webhooks),
+        *_access_routes(house.access),
         *_insight_routes(house),
         *FrontPageRoutes(__version__).routes(),
         *more,
@@ -62,23 +62,23 @@ def all_routes(house: Service, *more: Route) -> tuple[Route, ...]:
 
 
 def _insight_routes(house: Service) -> tuple[Route, ...]:
-    ground, sessions = house.ground, house.talk.sessions
+    ground, sessions = house.infrastructure, house.sessions.sessions
     return (
         *InsightRoutes(
-            SessionReports(sessions), Replays(sessions, facts=ground.shelf.facts)
+            SessionReports(sessions), Replays(sessions, facts=ground.models.facts)
         ).routes(),
-        *CostRoutes(Costs(sessions, house.gatehouse.ledger)).routes(),
+        *CostRoutes(Costs(sessions, house.access.ledger)).routes(),
         *PolicyRoutes(RuleEvaluator(sessions)).routes(),
         *MoveRoutes(
             build_moving(ground.settings, sessions), build_receiving(ground.settings, sessions)
         ).routes(),
-        *ParkedRoutes(house.talk.parking, sessions).routes(),
+        *ParkedRoutes(house.sessions.parking, sessions).routes(),
     )
 
 
 def _resource_routes(shelves: ResourceServices, calendar: ScheduleServices) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(shelves.agents, calendar.deployments.archive_those_of).routes(),
+        *AgentRoutes(shelves.agents, calendar.deployments.archive_for_agent).routes(),
         *EnvironmentRoutes(shelves.environments).routes(),
         *SkillRoutes(shelves.skills).routes(),
         *FileRoutes(shelves.files).routes(),

@@ -66,6 +66,6 @@ def _print_error(settings: Settings, what: str, hints: list[str]) -> None:
     screen = Screen(settings, stderr=True)
     if settings.debug:
         screen.raw(sanitize_text(traceback.format_exc()))
-    screen.whole((f"error: {what}", "bold red"))
+    screen.paragraph((f"error: {what}", "bold red"))
     for hint in hints:
-        screen.whole((f"hint: {hint}", "dim"))
+        screen.paragraph((f"hint: {hint}", "dim"))

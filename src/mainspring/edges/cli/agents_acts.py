@@ -59,7 +59,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
         return 0
     if not views:
         notes = Screen(settings, stderr=True)
-        notes.whole(("no agent here; `mainspring init` makes one", "dim"))
+        notes.paragraph(("no agent here; `mainspring init` makes one", "dim"))
         return 0
     screen.table(
         ["NAME", "FOLDER", "VERSION", "MODEL", "DESCRIPTION"],
@@ -116,7 +116,7 @@ async def show(settings: Settings, *, folder: str | None, json: bool) -> int:
     for name, value in _detail_rows(found, view.instruction_files):
         _print_field(screen, name, value)
     for warning in found.warnings:
-        Screen(settings, stderr=True).whole((f"warning: {warning}", "yellow"))
+        Screen(settings, stderr=True).paragraph((f"warning: {warning}", "yellow"))
     return 0
 
 
@@ -124,7 +124,7 @@ def _load_agent(settings: Settings, folder: str | None) -> tuple[AgentFolder, Ag
     scopes = scopes_of(settings, folder)
     found = read_agent(scopes, is_pinned=pins_of(settings))
     last, digest = _last_version(scopes.folder), content_hash(scopes.folder)
-    sources = (section.source for section in found.told.instructions.sections)
+    sources = (section.source for section in found.instructions.instructions.sections)
     return found, AgentDetailView(
         folder=str(scopes.folder),
         definition=definition_of(found.agent),
@@ -169,7 +169,7 @@ def _shorten_names(names: list[str]) -> str:
 
 def _print_field(screen: Screen, name: str, value: str, style: str = "") -> None:
     if value:
-        screen.whole(pad((name, "dim"), 14), (value, style))
+        screen.paragraph(pad((name, "dim"), 14), (value, style))
 
 
 async def diff(
@@ -185,11 +185,11 @@ async def diff(
     screen = Screen(settings)
     for each in changed:
         for line in each.text.splitlines():
-            screen.whole((line, _STYLES.get(line[:1], "")))
+            screen.paragraph((line, _STYLES.get(line[:1], "")))
     if not changed:
         end = "the files now" if after is None else f"version {after}"
         notes = Screen(settings, stderr=True)
-        notes.whole((f"no difference between version {before} and {end}", "dim"))
+        notes.paragraph((f"no difference between version {before} and {end}", "dim"))
     return 0
 
 
@@ -208,5 +208,5 @@ async def rollback(settings: Settings, *, folder: str | None, number: int) -> in
     )
     if saved:
         note = f"what it was before is kept as version {made.number - 1}"
-        Screen(settings, stderr=True).whole((note, "dim"))
+        Screen(settings, stderr=True).paragraph((note, "dim"))
     return 0

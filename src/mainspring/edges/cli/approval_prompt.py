@@ -63,7 +63,7 @@ class ApprovalPrompt:
         asked = await read_pending_calls(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
         for each in asked:
-            self.keyboard.forget()
+            self.keyboard.discard_typed()
             is_settled = (
                 await self._ask_user(session, each.call)
                 if each.call.kind == "custom"
@@ -76,9 +76,9 @@ class ApprovalPrompt:
     async def _ask(self, session: Session, asked: ThreadPendingCall, place: Path) -> bool:
         call = asked.call
         lines = preview_lines(call.preview, call.input)
-        self._show(asked, lines)
+        self._print_call(asked, lines)
         rule = always_allow_rule(call.name, call.input)
-        match self._verdict(rule, place, unseen=lines[_MAX_PREVIEW_LINES:]):
+        match self._read_answer(rule, place, unseen=lines[_MAX_PREVIEW_LINES:]):
             case "later":
                 return False
             case "no":
@@ -89,51 +89,51 @@ class ApprovalPrompt:
                 if rule is not None and verdict != "once":
                     await session.permit(rule_update(rule), call_id=call.id)
                     if verdict == "always":
-                        self._write_down(rule, place)
+                        self._save_rule(rule, place)
                 await session.answer(call.id, "allow")
                 return True
 
-    def _show(self, asked: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
+    def _print_call(self, asked: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
         notes, reason = self.notes, asked.call.reason
-        notes.whole(("", ""))
-        notes.whole(("may it? ", "bold yellow"), (caller_path(asked), "bold"))
+        notes.paragraph(("", ""))
+        notes.paragraph(("may it? ", "bold yellow"), (caller_path(asked), "bold"))
         for part in lines[:_MAX_PREVIEW_LINES]:
-            notes.whole(part, indent=2)
+            notes.paragraph(part, indent=2)
         if len(lines) > _MAX_PREVIEW_LINES:
-            notes.whole(
+            notes.paragraph(
                 (f"... {plural(len(lines) - _MAX_PREVIEW_LINES, 'more line')}", "dim"), indent=2
             )
         if reason:
-            notes.whole((f"asked because {reason}", "dim"))
+            notes.paragraph((f"asked because {reason}", "dim"))
 
-    def _verdict(
+    def _read_answer(
         self, rule: RuleText | None, place: Path, *, unseen: Sequence[StyledText]
     ) -> PromptAnswer:
         choices: dict[str, PromptAnswer] = {"y": "once", "n": "no"}
-        self.notes.whole(("  y  ", "bold"), ("allow this once", ""))
+        self.notes.paragraph(("  y  ", "bold"), ("allow this once", ""))
         if rule is not None:
             choices |= {"s": "session", "a": "always"}
             text = rule_text(rule)
-            self.notes.whole(("  s  ", "bold"), (f"allow {text} in this session", ""))
+            self.notes.paragraph(("  s  ", "bold"), (f"allow {text} in this session", ""))
             offer = f"always allow {text} here: adds it to {place / LOCAL_FILE}"
-            self.notes.whole(("  a  ", "bold"), (offer, ""))
-        self.notes.whole(("  n  ", "bold"), ("deny it, with a reason", ""))
+            self.notes.paragraph(("  a  ", "bold"), (offer, ""))
+        self.notes.paragraph(("  n  ", "bold"), ("deny it, with a reason", ""))
         if unseen:
-            self.notes.whole(("  v  ", "bold"), ("view the rest of it", ""))
+            self.notes.paragraph(("  v  ", "bold"), ("view the rest of it", ""))
         keys = "/".join([*choices, "v"] if unseen else choices)
         while (said := self._line(f"[{keys}] ")) is not None:
             key = _KEYS.get(said.strip().lower())
             if key in choices:
                 return choices[key]
             for part in unseen if key == "v" else ():
-                self.notes.whole(part, indent=2)
+                self.notes.paragraph(part, indent=2)
             if said.strip() and key is None:  # "stop" is not s, and "abort" is not a
-                self.notes.whole((f"nothing is allowed yet: type {keys}", "dim"))
+                self.notes.paragraph((f"nothing is allowed yet: type {keys}", "dim"))
         return "later"
 
-    def _write_down(self, rule: RuleText, place: Path) -> None:
+    def _save_rule(self, rule: RuleText, place: Path) -> None:
         file = add_local_rules(place, [rule_text(rule)], home=Path(self.settings.home))
-        self.notes.whole((f"added {rule_text(rule)} to {file}", "dim"))
+        self.notes.paragraph((f"added {rule_text(rule)} to {file}", "dim"))
 
     async def _ask_user(self, session: Session, call: OpenCall) -> bool:
         """A question of the agent's own."""
@@ -154,33 +154,33 @@ class ApprovalPrompt:
         if await mode_of(session.log, session.id) != "plan":
             await session.settle(call.id, _NOT_PLANNING, ok=False)
             return True
-        self.notes.whole(("", ""))
+        self.notes.paragraph(("", ""))
         for line in str(call.input.get("plan", "")).splitlines():
-            self.notes.whole((line, ""), indent=2)
-        self.notes.whole(("Carry out this plan?", "bold yellow"))
+            self.notes.paragraph((line, ""), indent=2)
+        self.notes.paragraph(("Carry out this plan?", "bold yellow"))
         for key, meaning in _PLAN_CHOICES:
-            self.notes.whole((f"  {key}  ", "bold"), (meaning, ""))
+            self.notes.paragraph((f"  {key}  ", "bold"), (meaning, ""))
         said = (self._line("[y/e/n] or what to change: ") or "").strip()
         mode = _PLAN_MODES.get(said.lower())
         if mode is not None:
             await session.permit(*mode_update(mode).updates)
-            self.notes.whole((f"approved; mode {mode}", "dim"))
+            self.notes.paragraph((f"approved; mode {mode}", "dim"))
             await session.settle(call.id, PLAN_APPROVED_MESSAGE)
         elif said.lower() in ("", "n", "no"):
-            self.notes.whole(("still in the mode plan; /mode default leaves it", "dim"))
+            self.notes.paragraph(("still in the mode plan; /mode default leaves it", "dim"))
             await session.settle(call.id, _NOT_NOW)
         else:
             await session.settle(call.id, f"The user wants the plan changed: {said}")
         return True
 
     def _answer(self, question: Mapping[str, object]) -> str | None:
-        self.notes.whole(("", ""))
-        self.notes.whole((str(question.get("question", "")), "bold yellow"))
+        self.notes.paragraph(("", ""))
+        self.notes.paragraph((str(question.get("question", "")), "bold yellow"))
         options = [str(each.get("label", "")) for each in _mappings(question.get("options"))]
         for number, each in enumerate(_mappings(question.get("options")), 1):
             about = each.get("description")
             told = f"  {each.get('label', '')}" + (f": {about}" if about else "")
-            self.notes.whole((f"  {number}", "bold"), (told, ""))
+            self.notes.paragraph((f"  {number}", "bold"), (told, ""))
         said = self._line("number, or your own words: " if options else "> ")
         if said is None:
             return None
@@ -194,7 +194,7 @@ class ApprovalPrompt:
         try:
             return self.keyboard.line(prompt)
         except (EOFError, KeyboardInterrupt):
-            self.notes.whole(("", ""))
+            self.notes.paragraph(("", ""))
             return None
 
 

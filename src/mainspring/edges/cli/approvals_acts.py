@@ -68,7 +68,7 @@ async def _open_approvals(
         records = log.store.records
         await Tenants(records).get(tenant)
         operator = Operator(records, settings.user or "operator")
-        yield _ApprovalContext(Approvals(log), operator, operator.of(tenant))
+        yield _ApprovalContext(Approvals(log), operator, operator.principal_in(tenant))
 
 
 async def ls(settings: Settings, *, tenant: str, wanted: ApprovalFilter, json: bool) -> int:
@@ -80,7 +80,7 @@ async def ls(settings: Settings, *, tenant: str, wanted: ApprovalFilter, json: b
             screen.json(msgspec.json.encode(each))
         return 0
     if not found:
-        Screen(settings, stderr=True).whole(("nothing waits for a person", "dim"))
+        Screen(settings, stderr=True).paragraph(("nothing waits for a person", "dim"))
         return 0
     now = clock.now()
     heads = ["ID", "AGENT", "TOOL", "WHAT", "ASKED", "UNTIL", "STATE"]
@@ -119,7 +119,7 @@ async def answer(
         answered = await desk.approvals.answer_all(desk.who, [each.id for each in found], asked)
         for each in answered:
             if each.error is None:
-                await desk.operator.note(tenant, f"approvals {said.result}", each.id)
+                await desk.operator.audit(tenant, f"approvals {said.result}", each.id)
     for each in answered:
         _print_answer(settings, each, json=json)
     return 1 if any(each.error for each in answered) else 0
@@ -172,7 +172,7 @@ async def policy(
         else:
             held = await policies.of(tenant, agent)
         if reset or given:
-            await desk.operator.note(tenant, "approvals policy", agent)
+            await desk.operator.audit(tenant, "approvals policy", agent)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(held))
@@ -238,7 +238,7 @@ def _confirm_answers(screen: Screen, found: Sequence[Approval], result: Approval
     """Raises: InvalidInput, typer.Abort: nobody said yes."""
     for each in found:
         _print_approval(screen, each)
-        screen.whole(("", ""))
+        screen.paragraph(("", ""))
     if not sys.stdin.isatty():
         raise InvalidInput(f"{plural(len(found), 'call')}: look at them, then add --yes")
     typer.confirm(f"{result} these {len(found)}?", abort=True, err=True)
@@ -283,9 +283,9 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
     now = clock.now()
     screen.line((approval.name, "bold"), (f"  {approval.id}", "dim"))
     for part in preview_lines(approval.preview, approval.input):
-        screen.whole(part, indent=2)
+        screen.paragraph(part, indent=2)
     if approval.is_cut:
-        screen.whole((f"cut; mainspring log show {approval.session_id} has all of it", "dim"))
+        screen.paragraph((f"cut; mainspring log show {approval.session_id} has all of it", "dim"))
     facts = {
         "asked because": approval.reason,
         "asked": f"{age_text(now - approval.asked_at)}, {local_time(approval.asked_at)}",
@@ -297,7 +297,7 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
     }
     for name, told in facts.items():
         if told:
-            screen.whole((f"{name}: ", "dim"), (told, ""))
+            screen.paragraph((f"{name}: ", "dim"), (told, ""))
 
 
 def _deadline_text(approval: Approval) -> str | None:
@@ -316,7 +316,7 @@ def _print_answer(settings: Settings, answered: AnswerResult, *, json: bool) -> 
     if json:
         Screen(settings).json(msgspec.json.encode(answered))
     elif answered.approval is None:
-        Screen(settings, stderr=True).whole((answered.error or "", "red"))
+        Screen(settings, stderr=True).paragraph((answered.error or "", "red"))
     else:
         word = "allowed " if answered.approval.result == "allow" else "denied "
         parts = ((word, "green"), (answered.approval.name, "bold"), (f"  {answered.id}", "dim"))
@@ -335,6 +335,8 @@ def _print_policy(screen: Screen, policy: ApprovalPolicy) -> None:
         escalates = f"after {timedelta(seconds=policy.escalate_after_seconds)}"
         escalates += f", to {policy.escalate_to}" if policy.escalate_to else ""
         escalates += f", then for {policy.escalated_role}" if policy.escalated_role else ""
-    screen.whole(("may answer: ", "dim"), (_role_text(policy.role, four_eyes=policy.four_eyes), ""))
-    screen.whole(("expires: ", "dim"), (expires, ""))
-    screen.whole(("escalates: ", "dim"), (escalates, ""))
+    screen.paragraph(
+        ("may answer: ", "dim"), (_role_text(policy.role, four_eyes=policy.four_eyes), "")
+    )
+    screen.paragraph(("expires: ", "dim"), (expires, ""))
+    screen.paragraph(("escalates: ", "dim"), (escalates, ""))

@@ -51,11 +51,11 @@ async def verify(settings: Settings, *, tenant: str, head: str | None, json: boo
     elif found.ok:
         entries = "1 entry" if found.entries == 1 else f"{found.entries} entries"
         screen.line(("ok  ", "green"), (tenant, "bold"), (f"  {entries}", "dim"))
-        screen.whole((f"head {found.head}", "dim"))
+        screen.paragraph((f"head {found.head}", "dim"))
     else:
         screen.line(("BAD  ", "bold red"), (tenant, "bold"))
         for problem in found.problems:
-            screen.whole((problem, ""), indent=5)
+            screen.paragraph((problem, ""), indent=5)
     return 0 if found.ok else 1
 
 
@@ -73,7 +73,7 @@ async def export(settings: Settings, *, tenant: str) -> int:
 async def prune(settings: Settings, *, tenant: str, keep: timedelta, json: bool) -> int:
     async with open_as_operator(settings) as operator:
         gone = await Audit(operator.records).prune(tenant, keep=keep)
-        await operator.note(tenant, "audit prune")
+        await operator.audit(tenant, "audit prune")
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"tenant_id": tenant, "removed": gone}))

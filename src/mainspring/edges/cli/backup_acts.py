@@ -60,12 +60,12 @@ async def backup(settings: Settings, *, name: str, json: bool) -> int:
         with _open_output(name) as file:
             counts = await write_backup(store, file, time=clock.now(), tell=_Progress(notes).tell)
     for session_id in counts.damaged:
-        notes.whole((f"warning: {session_id} is damaged and was left out", "yellow"))
+        notes.paragraph((f"warning: {session_id} is damaged and was left out", "yellow"))
     if counts.damaged:
-        notes.whole(("hint: `mainspring log verify` says what is wrong with it", "dim"))
+        notes.paragraph(("hint: `mainspring log verify` says what is wrong with it", "dim"))
     # what is piped elsewhere is the backup itself
     _print_counts(Screen(settings, stderr=name == "-"), "wrote", name, counts, json=json)
-    notes.whole((_EXCLUDED_NOTE, "dim"))
+    notes.paragraph((_EXCLUDED_NOTE, "dim"))
     return 1 if counts.damaged else 0
 
 
@@ -91,7 +91,7 @@ async def restore(settings: Settings, *, name: str, into: str | None, json: bool
                 counts = await restore_backup(store, file, tell=_Progress(notes).tell)
             except InvalidInput as error:
                 refused = InvalidInput(f"{name}: {error}")
-                refused.add_note(f"nothing was restored into {settings.place}")
+                refused.add_note(f"nothing was restored into {settings.store_label}")
                 raise refused from error
     _print_counts(Screen(settings), "restored", name, counts, json=json)
     return 0
@@ -108,7 +108,7 @@ def _print_counts(screen: Screen, did: str, name: str, counts: Counts, *, json: 
         )
         screen.json(msgspec.json.encode(view))
     else:
-        screen.whole((f"{did} ", "green"), (name, ""), (f"  {_counts_text(counts)}", "dim"))
+        screen.paragraph((f"{did} ", "green"), (name, ""), (f"  {_counts_text(counts)}", "dim"))
 
 
 def _counts_text(counts: Counts) -> str:
@@ -130,7 +130,7 @@ async def migrate(settings: Settings, *, target: int | None, is_check: bool, jso
     if json:
         screen.json(msgspec.json.encode(MigrationView(version=found.current, newest=found.newest)))
     else:
-        screen.whole((f"{settings.place}  ", ""), (_migration_text(found), "dim"))
+        screen.paragraph((f"{settings.store_label}  ", ""), (_migration_text(found), "dim"))
     return int(is_check and found.current != found.newest)
 
 

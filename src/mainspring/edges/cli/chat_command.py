@@ -94,11 +94,13 @@ class _Chat:
         self._greet()
         status: int | None = None
         if self._session is not None:
-            status = await self._guarded(self._turn(self._session, set()))  # what was unfinished
+            status = await self._report_errors(
+                self._turn(self._session, set())
+            )  # what was unfinished
         while status is None:
             await self._show_status()
-            status = await self._exchange()
-        self._part()
+            status = await self._read_and_reply()
+        self._print_resume_hint()
         return status
 
     async def _show_status(self) -> None:
@@ -106,13 +108,13 @@ class _Chat:
         if self._commands is None:
             return
         try:
-            for line in await self._commands.show_status(await self._about()):
-                self._say(line, "dim")
+            for line in await self._commands.show_status(await self._status_line_input()):
+                self._print_line(line, "dim")
         except InvalidInput as error:
-            self._say(f"warning: {error}; it is not run again in this chat", "yellow")
+            self._print_line(f"warning: {error}; it is not run again in this chat", "yellow")
             self._commands = None
 
-    async def _about(self) -> dict[str, object]:
+    async def _status_line_input(self) -> dict[str, object]:
         """What a status line reads of the session, as Claude Code names it."""
         folder = str(Path(self._settings.folder, self._wanted.workspace or "."))
         session, cost = self._session, "0"
@@ -129,53 +131,53 @@ class _Chat:
             "cost": {"total_cost_usd": float(cost)},
         }
 
-    async def _exchange(self) -> int | None:
+    async def _read_and_reply(self) -> int | None:
         """One message and what it leads to; an exit status, if the chat is over."""
         try:
             message = self._keyboard.message().strip()
         except EOFError:
-            self._say("")
+            self._print_line("")
             return 0
         except KeyboardInterrupt:
-            self._say("")
+            self._print_line("")
             self._presses += 1
             if self._presses == 1:
-                self._say("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
+                self._print_line("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
             return None if self._presses == 1 else INTERRUPTED
         self._presses = 0
-        return await self._take(message) if message else None
+        return await self._handle_input(message) if message else None
 
-    async def _take(self, message: str) -> int | None:
+    async def _handle_input(self, message: str) -> int | None:
         """What somebody has typed: a command, or words for the agent."""
         command = parse_command(message)
         if command is None:
-            return await self._guarded(self._send(unescape_message(message)))
-        return await self._guarded(self._command(command, message))
+            return await self._report_errors(self._send(unescape_message(message)))
+        return await self._report_errors(self._command(command, message))
 
-    async def _guarded(self, step: Awaitable[int | None]) -> int | None:
+    async def _report_errors(self, step: Awaitable[int | None]) -> int | None:
         """What goes wrong is told, and the chat goes on."""
         try:
             return await step
         except MainspringError as error:
-            self._say(f"error: {error}", "bold red")
+            self._print_line(f"error: {error}", "bold red")
             for hint in hints_for(error):
-                self._say(f"hint: {hint}", "dim")
+                self._print_line(f"hint: {hint}", "dim")
             return None
 
     def _greet(self) -> None:
         before = self._stage.outline
         if before is not None:
             title = f": {before.title}" if before.title else ""
-            self._say(
+            self._print_line(
                 f"session {short_id(before.id)}, {plural(before.turns, 'turn')}{title}", "dim"
             )
-        self._say(f"{self._agent.name} · {self._agent.model} · /help", "dim")
+        self._print_line(f"{self._agent.name} · {self._agent.model} · /help", "dim")
 
-    def _part(self) -> None:
+    def _print_resume_hint(self) -> None:
         if self._session is not None:
-            self._say(f"go on: mainspring chat --resume {short_id(self._session.id)}", "dim")
+            self._print_line(f"go on: mainspring chat --resume {short_id(self._session.id)}", "dim")
 
-    async def _begun(self) -> Session:
+    async def _ensure_session(self) -> Session:
         """The session; a new one, if nobody has said anything yet."""
         if self._session is None:
             runtime = self._stage.runtime
@@ -183,7 +185,7 @@ class _Chat:
         return self._session
 
     async def _send(self, message: str) -> int | None:
-        session = await self._begun()
+        session = await self._ensure_session()
         sent = await session.send(message)
         return await self._turn(session, {sent.event_id})
 
@@ -201,15 +203,15 @@ class _Chat:
         if result is not None:
             await print_end(self._notes, session, result)
             print_status(self._notes, result)
-            await self._tell_mode(session, result)
+            await self._print_mode(session, result)
         return None
 
-    async def _tell_mode(self, session: Session, result: Result) -> None:
+    async def _print_mode(self, session: Session, result: Result) -> None:
         """Once: a turn that ends in the mode plan, without a plan, is not a question."""
         if self._is_mode_told or result.reason != "completed":
             return
         if await mode_of(session.log, session.id) == "plan":
-            self._say("mode plan: nothing is changed; /mode default leaves it", "dim")
+            self._print_line("mode plan: nothing is changed; /mode default leaves it", "dim")
             self._is_mode_told = True
 
     async def _command(self, command: ParsedCommand, message: str) -> int | None:
@@ -234,11 +236,11 @@ class _Chat:
             each.name for each in available_commands(self._agent) if each.kind == "built-in"
         }
         if command.name not in built_in:
-            return await self._call(command, message)
+            return await self._run_agent_command(command, message)
         if self._session is None and command.name not in _COMMANDS_BEFORE_SESSION:
-            self._tell_beforehand(command.name)
+            self._run_without_session(command.name)
             return None
-        session = await self._begun()
+        session = await self._ensure_session()
         window = self._stage.runtime.models.facts(self._agent.model).window
         at = CommandContext(
             log=session.log,
@@ -254,7 +256,7 @@ class _Chat:
             return await self._turn(session, set(reply.event_ids))
         return None
 
-    def _tell_beforehand(self, name: str) -> None:
+    def _run_without_session(self, name: str) -> None:
         """Before there is a session."""
         match name:
             case "agents":
@@ -262,14 +264,14 @@ class _Chat:
             case "skills":
                 print_reply(self._notes, skills_of(self._agent))
             case _:
-                self._say("nothing yet", "dim")
+                self._print_line("nothing yet", "dim")
 
-    async def _call(self, command: ParsedCommand, message: str) -> int | None:
+    async def _run_agent_command(self, command: ParsedCommand, message: str) -> int | None:
         """A skill or a command of the agent's own."""
         if not is_agent_command(self._agent, message):
             print_unknown_command(self._notes, command.name, available_commands(self._agent))
             return None
-        session = await self._begun()
+        session = await self._ensure_session()
         return await self._turn(
             session, {await send_message(self._settings, self._agent, session, message)}
         )
@@ -286,15 +288,15 @@ class _Chat:
             if left is None
             else f"; the one before: mainspring chat --resume {short_id(left.id)}"
         )
-        self._say(f"a new session begins{hint}", "dim")
+        self._print_line(f"a new session begins{hint}", "dim")
 
     async def _fork(self) -> None:
         if self._session is None:
-            self._say("nothing yet", "dim")
+            self._print_line("nothing yet", "dim")
             return
         left = self._session
         self._session = await left.fork()
-        self._say(
+        self._print_line(
             f"forked: this is session {short_id(self._session.id)} now; the one before stays as it is:"
             f" mainspring chat --resume {short_id(left.id)}",
             "dim",
@@ -302,13 +304,15 @@ class _Chat:
 
     async def _change_model(self, name: str) -> None:
         if not name:
-            self._say(f"{self._agent.model}; /model NAME changes it, `mainspring models ls` lists")
+            self._print_line(
+                f"{self._agent.model}; /model NAME changes it, `mainspring models ls` lists"
+            )
             return
         self._stage.runtime.models.open(name)
         self._agent = replace(self._agent, model=name)
         if self._session is not None:
             self._session = await self._stage.runtime.resume(self._agent, self._session.id)
-        self._say(f"{name} answers from here on", "dim")
+        self._print_line(f"{name} answers from here on", "dim")
 
-    def _say(self, words: str, style: str = "") -> None:
-        self._notes.whole((words, style))
+    def _print_line(self, words: str, style: str = "") -> None:
+        self._notes.paragraph((words, style))

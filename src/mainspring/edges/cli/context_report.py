@@ -31,7 +31,7 @@ async def show(settings: Settings, *, meant: str, call: int | None, json: bool, 
     screen = Screen(settings)
     chosen = shots if call is None else [shots[call - 1]]
     if not chosen:
-        Screen(settings, stderr=True).whole(("no model has been called", "dim"))
+        Screen(settings, stderr=True).paragraph(("no model has been called", "dim"))
     elif raw:
         for shot in chosen:
             screen.json(msgspec.json.encode(shot.request))

@@ -47,7 +47,7 @@ async def cost(settings: Settings, *, meant: str | None, by: GroupBy, json: bool
             screen.json(msgspec.json.encode(_view(bill, by)))
         return 0
     if not bills:
-        Screen(settings, stderr=True).whole(("no model has been called", "dim"))
+        Screen(settings, stderr=True).paragraph(("no model has been called", "dim"))
         return 0
     rows = [_row(screen, bill, by) for bill in bills]
     if len(bills) > 1:

@@ -35,7 +35,7 @@ async def ls(settings: Settings, *, tenant: str, everything: bool, json: bool) -
             screen.json(msgspec.json.encode(each))
         return 0
     if not found:
-        Screen(settings, stderr=True).whole(("there are no deployments", "dim"))
+        Screen(settings, stderr=True).paragraph(("there are no deployments", "dim"))
         return 0
     screen.table(
         ["ID", "NAME", "AGENT", "SCHEDULE", "NEXT", "LAST", "STATE"],
@@ -56,15 +56,15 @@ async def show(settings: Settings, *, tenant: str, deployment_id: str, json: boo
 async def run(settings: Settings, *, tenant: str, deployment_id: str, json: bool) -> int:
     async with open_as_operator(settings) as operator:
         parts = offline_services(settings, operator.records)
-        run_id = await parts.deployments.ask_run(tenant, deployment_id)
-        await operator.note(tenant, "deployments run", deployment_id)
+        run_id = await parts.deployments.request_run(tenant, deployment_id)
+        await operator.audit(tenant, "deployments run", deployment_id)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"deployment_id": deployment_id, "run_id": run_id}))
         return 0
     screen.line(("asked for ", "green"), (run_id, "bold"))
     note = "a worker runs it soon; `mainspring deployments runs` shows what came of it"
-    Screen(settings, stderr=True).whole((note, "dim"))
+    Screen(settings, stderr=True).paragraph((note, "dim"))
     return 0
 
 
@@ -72,7 +72,7 @@ async def pause(settings: Settings, *, tenant: str, deployment_id: str, json: bo
     async with open_as_operator(settings) as operator:
         parts = offline_services(settings, operator.records)
         paused = await parts.deployments.pause(tenant, deployment_id)
-        await operator.note(tenant, "deployments pause", deployment_id)
+        await operator.audit(tenant, "deployments pause", deployment_id)
     _print_deployment(settings, paused, json=json)
     return 0
 
@@ -81,7 +81,7 @@ async def unpause(settings: Settings, *, tenant: str, deployment_id: str, json: 
     async with open_as_operator(settings) as operator:
         parts = offline_services(settings, operator.records)
         going = await parts.deployments.unpause(tenant, deployment_id)
-        await operator.note(tenant, "deployments unpause", deployment_id)
+        await operator.audit(tenant, "deployments unpause", deployment_id)
     _print_deployment(settings, going, json=json)
     return 0
 
@@ -106,7 +106,7 @@ async def runs(
             screen.json(msgspec.json.encode(each))
         return 0
     if not found:
-        Screen(settings, stderr=True).whole(("there are no runs", "dim"))
+        Screen(settings, stderr=True).paragraph(("there are no runs", "dim"))
         return 0
     screen.table(
         ["RUN", "DEPLOYMENT", "AT", "BY", "CAME OF IT"], [_run_row(each) for each in found]

@@ -131,7 +131,7 @@ async def _check_postgres(settings: Settings) -> CheckResult:
         return CheckResult(
             name="store",
             status="missing",
-            found=str(error) or f"{settings.place}: no answer in {_CONNECT_SECONDS} s",
+            found=str(error) or f"{settings.store_label}: no answer in {_CONNECT_SECONDS} s",
             consequence="no session can run",
             fix=notes[0] if notes else "start the server, or name another with --store",
             required=True,
@@ -139,7 +139,7 @@ async def _check_postgres(settings: Settings) -> CheckResult:
     return CheckResult(
         name="store",
         status="ok",
-        found=f"{settings.place} (PostgreSQL {version})",
+        found=f"{settings.store_label} (PostgreSQL {version})",
         consequence="sessions are kept there, for workers on any machine",
         required=True,
     )
@@ -317,7 +317,7 @@ async def run_checks(settings: Settings, *, json: bool) -> int:
         report = DoctorReport(
             ok=is_well,
             version=__version__,
-            store=settings.place,
+            store=settings.store_label,
             keys={name: name in settings.keys for name in API_KEY_VARIABLES},
             findings=findings,
         )
@@ -337,13 +337,13 @@ def _print_report(screen: Screen, findings: list[CheckResult], *, is_well: bool)
             screen.line(*head, (finding.found, ""), (f": {finding.consequence}", "dim"))
             continue
         screen.line(*head, (finding.found, ""))
-        screen.whole((finding.consequence, ""), indent=_STATUS_WIDTH + _NAME_WIDTH)
+        screen.paragraph((finding.consequence, ""), indent=_STATUS_WIDTH + _NAME_WIDTH)
         if finding.fix:
-            screen.whole((f"fix: {finding.fix}", "cyan"), indent=_STATUS_WIDTH + _NAME_WIDTH)
+            screen.paragraph((f"fix: {finding.fix}", "cyan"), indent=_STATUS_WIDTH + _NAME_WIDTH)
     count = sum(finding.status != "ok" for finding in findings)
     screen.line(("", ""))
     if is_well:
         rest = f"; {plural(count, 'thing')} could be better" if count else ""
-        screen.whole((f"sessions can run here{rest}", "green"))
+        screen.paragraph((f"sessions can run here{rest}", "green"))
     else:
-        screen.whole(("sessions cannot run here: mend what is missing", "bold red"))
+        screen.paragraph(("sessions cannot run here: mend what is missing", "bold red"))

@@ -27,15 +27,15 @@ async def halt(
     async with open_as_operator(settings, is_new=True) as operator:
         asked = CreateHalt(agent_id=agent_id, reason=reason)
         await _check_exists(operator.records, tenant, asked)
-        made = await Halts(operator.records).halt(tenant, operator.of(tenant), asked)
-        await operator.note(tenant, "halt", made.id)
+        made = await Halts(operator.records).halt(tenant, operator.principal_in(tenant), asked)
+        await operator.audit(tenant, "halt", made.id)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(made))
     else:
         screen.line(("stopped ", "green"), (_scope_text(made), "bold"))
         note = f"workers know within {HALT_CACHE_SECONDS:.0f} s"
-        Screen(settings, stderr=True).whole((note, "dim"))
+        Screen(settings, stderr=True).paragraph((note, "dim"))
     return 0
 
 
@@ -53,12 +53,12 @@ async def resume(settings: Settings, *, scope: tuple[str, str | None], json: boo
     tenant, agent_id = scope
     async with open_as_operator(settings) as operator:
         try:
-            await Halts(operator.records).resume(tenant, operator.of(tenant), agent_id)
+            await Halts(operator.records).resume(tenant, operator.principal_in(tenant), agent_id)
         except NotFound as error:
             told = InvalidInput("that is not stopped")
             told.add_note("`mainspring halt` shows what is")
             raise told from error
-        await operator.note(tenant, "resume", agent_id)
+        await operator.audit(tenant, "resume", agent_id)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"tenant_id": tenant, "agent_id": agent_id}))
@@ -76,7 +76,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
             screen.json(msgspec.json.encode(each))
         return 0
     if not found:
-        Screen(settings, stderr=True).whole(("nothing is stopped", "dim"))
+        Screen(settings, stderr=True).paragraph(("nothing is stopped", "dim"))
         return 0
     screen.table(
         ["STOPPED", "SINCE", "BY", "WHY"],

@@ -70,9 +70,9 @@ async def init(settings: Settings, *, folder: str | None, wanted: InitOptions, j
     notes = Screen(settings, stderr=True)
     if plan.model is None and default_model(settings) == OFFLINE_MODEL:
         offline = "no key and no local server: it runs with the offline model for now"
-        notes.whole((offline, "yellow"))
+        notes.paragraph((offline, "yellow"))
     where = f"cd {folder} && " if folder else ""
-    notes.whole((f"run it: {where}mainspring run 'what can you do?'", "dim"))
+    notes.paragraph((f"run it: {where}mainspring run 'what can you do?'", "dim"))
     return 0
 
 
@@ -94,8 +94,8 @@ def _plan_json(plan: NewAgent) -> Mapping[str, object]:
 
 
 async def _plan(settings: Settings, place: Path, wanted: InitOptions, asker: _Prompter) -> NewAgent:
-    name = wanted.name or asker.line("Name", place.name or "agent")
-    purpose = wanted.purpose or asker.line("What is it for?", _PURPOSE)
+    name = wanted.name or asker.ask_line("Name", place.name or "agent")
+    purpose = wanted.purpose or asker.ask_line("What is it for?", _PURPOSE)
     model, is_there = wanted.model, partial(_require_model, settings)
     if model is not None:
         is_there(model)
@@ -104,10 +104,10 @@ async def _plan(settings: Settings, place: Path, wanted: InitOptions, asker: _Pr
         is_only_local = bool(found) and default_model(settings) == OFFLINE_MODEL
         usual = found[0] if is_only_local else _ANY_MODEL
         choices = {usual: "", **dict.fromkeys((_ANY_MODEL, *found), "")}
-        model = asker.one_of("Model", choices, is_there)
-    tools = wanted.tools or asker.one_of("Tools", _TOOLS, _parse_tools)
+        model = asker.ask_choice("Model", choices, is_there)
+    tools = wanted.tools or asker.ask_choice("Tools", _TOOLS, _parse_tools)
     modes = {each: MODE_DESCRIPTIONS[each] for each in _MODES}
-    mode = wanted.mode or asker.one_of("What may it do without asking?", modes, parse_mode)
+    mode = wanted.mode or asker.ask_choice("What may it do without asking?", modes, parse_mode)
     return NewAgent(
         name=name.strip(),
         purpose=purpose.strip(),
@@ -141,7 +141,7 @@ class _Prompter:
     screen: Screen
     is_asked: bool
 
-    def line(self, question: str, usual: str) -> str:
+    def ask_line(self, question: str, usual: str) -> str:
         if not self.is_asked:
             return usual
         try:
@@ -150,23 +150,23 @@ class _Prompter:
             self.screen.line()
             raise InvalidInput("not all was answered: nothing was written") from error
 
-    def one_of(
+    def ask_choice(
         self, question: str, choices: Mapping[str, str], check: Callable[[str], object] = str
     ) -> str:
         """The first one is usual; a number, or what passes the check, will do as well."""
         names: Sequence[str] = list(choices)
         if not self.is_asked:
             return names[0]
-        self.screen.whole((question, "bold"))
+        self.screen.paragraph((question, "bold"))
         for number, name in enumerate(names, 1):
-            self.screen.whole((f"  {number}  {name}", ""), (f"  {choices[name]}", "dim"))
+            self.screen.paragraph((f"  {number}  {name}", ""), (f"  {choices[name]}", "dim"))
         while True:
-            said = self.line("Which?", "1")
+            said = self.ask_line("Which?", "1")
             try:
                 answer = _parse_choice(said, names)
                 check(answer)
             except InvalidInput as error:
-                self.screen.whole((str(error), "red"))
+                self.screen.paragraph((str(error), "red"))
             else:
                 return answer
 

@@ -33,7 +33,7 @@ async def insights(settings: Settings, *, since: timedelta | None, limit: int, j
     moment = None if since is None else clock.now() - since
     async with open_existing_log(settings) as log:
         report = await build_report(log, since=moment, progress=_progress_printer(notes))
-    if notes.moves:
+    if notes.can_redraw:
         notes.raw("\r\x1b[K")
     if json:
         screen.json(msgspec.json.encode(report))
@@ -46,7 +46,7 @@ def _progress_printer(notes: Screen) -> Callable[[int, int], None]:
     """Tells how far it is, at a terminal."""
 
     def tell(sessions: int, events: int) -> None:
-        if notes.moves and sessions % _PROGRESS_STEP == 0:
+        if notes.can_redraw and sessions % _PROGRESS_STEP == 0:
             notes.raw(f"\r{plural(sessions, 'session')}, {plural(events, 'event')} read")
 
     return tell
@@ -70,23 +70,23 @@ def _print_report(screen: Screen, notes: Screen, report: InsightReport, limit: i
             _print_insight(screen, insight)
         if len(every) > limit:
             hint = f"--limit {len(every)} or --json shows all"
-            screen.whole((f"  and {len(every) - limit} more; {hint}", "dim"))
+            screen.paragraph((f"  and {len(every) - limit} more; {hint}", "dim"))
     if not report.insights:
-        notes.whole(("nothing stands out", "dim"))
+        notes.paragraph(("nothing stands out", "dim"))
 
 
 def _print_insight(screen: Screen, insight: Insight) -> None:
     tokens = f", about {token_count(insight.tokens)} tokens" if insight.tokens else ""
     times = "once" if insight.count == 1 else f"{insight.count} times"
-    screen.whole((f"- {insight.title}", "yellow"), indent=2)
-    screen.whole(
+    screen.paragraph((f"- {insight.title}", "yellow"), indent=2)
+    screen.paragraph(
         (
             f"{times}{tokens}, in {plural(insight.sessions, 'session')}: {_places_text(insight)}",
             "dim",
         ),
         indent=4,
     )
-    screen.whole(("do: ", "green"), (insight.action, ""), indent=4)
+    screen.paragraph(("do: ", "green"), (insight.action, ""), indent=4)
 
 
 def _places_text(insight: Insight) -> str:

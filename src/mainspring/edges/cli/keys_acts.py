@@ -51,8 +51,8 @@ async def create(settings: Settings, *, tenant: str, asked: KeyOptions, json: bo
             daily_budget_usd=asked.daily_budget_usd,
         )
         await check_ids_exist(operator.records, tenant, ids_in(new, CreateKey))
-        made = await Keys(operator.records).create(operator.of(tenant), new)
-        await operator.note(tenant, "keys create", made.id)
+        made = await Keys(operator.records).create(operator.principal_in(tenant), new)
+        await operator.audit(tenant, "keys create", made.id)
     _print_new_key(settings, made, json=json)
     return 0
 
@@ -62,9 +62,9 @@ def _print_new_key(settings: Settings, made: NewKey, *, json: bool) -> None:
     if json:
         screen.json(msgspec.json.encode(made))
         return
-    screen.whole((made.key, "bold"))
+    screen.paragraph((made.key, "bold"))
     note = f"{made.id}, {made.role} of {made.tenant_id}; keep it: it is not shown again"
-    Screen(settings, stderr=True).whole((note, "dim"))
+    Screen(settings, stderr=True).paragraph((note, "dim"))
 
 
 async def ls(settings: Settings, *, tenant: str, everything: bool, json: bool) -> int:
@@ -119,9 +119,9 @@ def _key_state(key: Key) -> tuple[str, str]:
 async def revoke(settings: Settings, *, meant: str, json: bool) -> int:
     async with open_as_operator(settings) as operator:
         keys = Keys(operator.records)
-        key = await keys.meant(meant)
+        key = await keys.find_any_tenant(meant)
         revoked = await keys.revoke(key.tenant_id, key.id)
-        await operator.note(key.tenant_id, "keys revoke", key.id)
+        await operator.audit(key.tenant_id, "keys revoke", key.id)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(revoked))

@@ -86,7 +86,7 @@ def _print_report(screen: Screen, report: VerifyReport) -> None:
         return
     screen.line(("BAD   ", "bold red"), (report.session_id, ""))
     for problem in report.problems:
-        screen.whole((f"      event {problem.seq}: ", "bold"), (problem.what, ""))
+        screen.paragraph((f"      event {problem.seq}: ", "bold"), (problem.what, ""))
 
 
 async def export(settings: Settings, *, meant: str, output: str) -> int:
@@ -97,7 +97,7 @@ async def export(settings: Settings, *, meant: str, output: str) -> int:
             return 0
         with file_errors(output), atomic_write(Path(output)) as file:
             lines = await _write_lines(log, session.id, lambda line: file.writelines((line, b"\n")))
-    Screen(settings, stderr=True).whole(
+    Screen(settings, stderr=True).paragraph(
         (f"wrote {session.id} to {output}: {plural(lines, 'line')}", "dim")
     )
     return 0
@@ -130,7 +130,7 @@ async def import_(settings: Settings, *, name: str, json: bool) -> int:
                         (f"  {plural(found.events, 'event')}  {found.title or ''}", "dim"),
                     )
     if not added:
-        Screen(settings, stderr=True).whole(("nothing new: all of it was here already", "dim"))
+        Screen(settings, stderr=True).paragraph(("nothing new: all of it was here already", "dim"))
     return 0
 
 
@@ -188,7 +188,7 @@ async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: 
     if expired:
         _print_deleted(settings, expired, json=json)
     else:
-        Screen(settings, stderr=True).whole(("nothing is that old", "dim"))
+        Screen(settings, stderr=True).paragraph(("nothing is that old", "dim"))
     return 0
 
 
@@ -216,7 +216,7 @@ def _confirm(settings: Settings, question: str) -> bool:
         notes.line((line, ""))
     if typer.confirm(last, err=True):
         return True
-    notes.whole(("nothing was deleted", "dim"))
+    notes.paragraph(("nothing was deleted", "dim"))
     return False
 
 

@@ -68,12 +68,14 @@ async def ls(settings: Settings, *, limit: int, json: bool) -> int:
         return 0
     notes = Screen(settings, stderr=True)
     if not views:
-        notes.whole((f"no sessions yet in {settings.place}", ""))
-        notes.whole(("an agent's first run makes one; `mainspring log import` takes others", "dim"))
+        notes.paragraph((f"no sessions yet in {settings.store_label}", ""))
+        notes.paragraph(
+            ("an agent's first run makes one; `mainspring log import` takes others", "dim")
+        )
         return 0
     screen.table(*_session_table(screen, views[:limit]))
     if len(views) > limit:
-        notes.whole((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
     return 0
 
 
@@ -235,12 +237,12 @@ async def _last_events(
 
 
 def _print_no_match(notes: Screen, types: list[str] | None) -> None:
-    notes.whole(("no such events", "dim"))
+    notes.paragraph(("no such events", "dim"))
     for kind in types or ():
         if kind not in PAYLOAD_TYPES:
             near = get_close_matches(kind, PAYLOAD_TYPES, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
-            notes.whole((f"hint: {kind} is no type of event that we know{hint}", "dim"))
+            notes.paragraph((f"hint: {kind} is no type of event that we know{hint}", "dim"))
 
 
 async def follow(settings: Settings, *, meant: str, after: int, json: bool) -> int:
@@ -267,5 +269,5 @@ async def search(
             name = hit.session_id if screen.width is None else short_id(hit.session_id)
             screen.line((name, "bold"), (f" {hit.seq:>5}  ", "dim"), (truncate(hit.snippet), ""))
     if not hits:
-        Screen(settings, stderr=True).whole((f"nothing said has all of: {query}", "dim"))
+        Screen(settings, stderr=True).paragraph((f"nothing said has all of: {query}", "dim"))
     return 0

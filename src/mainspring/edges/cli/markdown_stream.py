@@ -91,7 +91,7 @@ class BlockSplitter:
         if not line.strip():
             self._has_gap = bool(self._lines)
             return [] if self._is_list else self._flush()
-        return self._words(line)
+        return self._text_line(line)
 
     def _code_line(self, line: str, fence: str, language: str) -> list[MarkdownPiece]:
         if _closes_fence(line, fence):
@@ -100,7 +100,7 @@ class BlockSplitter:
         is_first, self._is_first = self._is_first, False
         return [CodeLine(line, language, is_first)]
 
-    def _words(self, line: str) -> list[MarkdownPiece]:
+    def _text_line(self, line: str) -> list[MarkdownPiece]:
         pieces: list[MarkdownPiece] = []
         belongs = self._is_list and (line[0] in " \t" or _LIST_ITEM.match(line) is not None)
         if self._has_gap:
@@ -152,7 +152,7 @@ class MarkdownStream:
         self._is_open = False
         self._ends_line = True
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         text = sanitize_text(text)
         if not text:
             return
@@ -163,7 +163,7 @@ class MarkdownStream:
             self._is_open, self._ends_line = True, text.endswith("\n")
             return
         self._show(self._blocks.feed(text))
-        self.tail(self._blocks.tail)
+        self.set_pending_line(self._blocks.tail)
 
     def end(self) -> None:
         """What was said is complete; whatever comes next begins on a line of its own."""
@@ -180,9 +180,9 @@ class MarkdownStream:
         """The foot comes back, after `end` and what was written then."""
         self._draw()
 
-    def tail(self, text: str) -> None:
+    def set_pending_line(self, text: str) -> None:
         """Something is under way: show its end until something complete takes its place."""
-        if not self._screen.moves:
+        if not self._screen.can_redraw:
             return
         words, room = sanitize_line(text).strip(), self._screen.size[0] - 2
         if cell_len(words) > room:
@@ -193,9 +193,9 @@ class MarkdownStream:
         self._tail = words
         self._draw()
 
-    def foot(self, lines: Sequence[str]) -> None:
+    def set_footer(self, lines: Sequence[str]) -> None:
         """What stands below all else from now on; nothing, if there are no lines."""
-        if self._screen.moves:
+        if self._screen.can_redraw:
             room = self._screen.size[0] - 2
             self._foot = tuple(_fit_width(sanitize_line(line), room) for line in lines)
             self._draw()

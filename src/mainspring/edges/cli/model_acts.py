@@ -69,12 +69,12 @@ async def ls(settings: Settings, *, json: bool) -> int:
     screen.table([*heads, *more], [_model_row(view, is_wide=is_wide) for view in views])
     local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
     notes = Screen(settings, stderr=True)
-    notes.whole(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
+    notes.paragraph(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
     if any(view.price_expired for view in views):
-        notes.whole(
+        notes.paragraph(
             (f"prices `until` a day are over: {error_table.PRICE_EXPIRED.fix[0]}", "yellow")
         )
-    notes.whole((f"and any model of openrouter, {local}, as provider:name", "dim"))
+    notes.paragraph((f"and any model of openrouter, {local}, as provider:name", "dim"))
     return 0
 
 
@@ -148,9 +148,9 @@ async def test(settings: Settings, *, name: str, json: bool) -> int:
     ):
         screen.line(pad((f"  {what}", "dim"), 16), (value, ""))
     if trial.switched is not None:
-        screen.whole((f"  failed over to {trial.switched}", "yellow"))
+        screen.paragraph((f"  failed over to {trial.switched}", "yellow"))
     if trial.reply.model == OFFLINE_MODEL:
-        screen.whole(("  this is the offline demonstration model", "yellow"))
+        screen.paragraph(("  this is the offline demonstration model", "yellow"))
     return 0
 
 

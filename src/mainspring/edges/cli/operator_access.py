@@ -21,13 +21,14 @@ class Operator:
     records: Records
     name: str
 
-    def of(self, tenant: str) -> Principal:
+    def principal_in(self, tenant: str) -> Principal:
         return Principal(tenant=tenant, key_id=CLI_PRINCIPAL, role="admin", name=self.name)
 
-    async def note(self, tenant: str, command: str, target: str | None = None) -> None:
+    async def audit(self, tenant: str, command: str, target: str | None = None) -> None:
         """After it was done; the command fails if it cannot be noted, and says so."""
         act = attribute_to(
-            AuditAction(operation=f"cli {command}", status=200, made=target), self.of(tenant)
+            AuditAction(operation=f"cli {command}", status=200, made=target),
+            self.principal_in(tenant),
         )
         await Audit(self.records).note(tenant, act)
 

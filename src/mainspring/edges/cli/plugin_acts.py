@@ -93,7 +93,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
             screen.json(msgspec.json.encode(view))
         return 0
     if not views:
-        Screen(settings, stderr=True).whole(("no plugin is installed", "dim"))
+        Screen(settings, stderr=True).paragraph(("no plugin is installed", "dim"))
         return 0
     screen.table(
         ["NAME", "VERSION", "SCOPE", "TRUST", "BRINGS", "ODD"],
@@ -120,7 +120,7 @@ async def show(settings: Settings, *, name: str, project: bool, json: bool) -> i
         screen.json(msgspec.json.encode(await _plugin_view(plugin, pins)))
         return 0
     brought = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
-    standing = await to_thread.run_sync(pins.standing, plugin.root)
+    standing = await to_thread.run_sync(pins.status, plugin.root)
     _print_header(screen, plugin)
     screen.line(("  in ", "dim"), (plugin.shown, ""), (f", {standing}", "dim"))
     _print_contents(screen, brought, is_trusted=standing == "trusted")
@@ -128,7 +128,7 @@ async def show(settings: Settings, *, name: str, project: bool, json: bool) -> i
         how = (
             f"trust it as it is now: mainspring skill scan {shlex.quote(str(plugin.root))} --trust"
         )
-        Screen(settings, stderr=True).whole((how, "dim"))
+        Screen(settings, stderr=True).paragraph((how, "dim"))
     return 0
 
 
@@ -159,7 +159,7 @@ async def _find_plugin(settings: Settings, name: str, *, project: bool) -> Plugi
 
 async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
     brought = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
-    standing = await to_thread.run_sync(pins.standing, plugin.root)
+    standing = await to_thread.run_sync(pins.status, plugin.root)
     return PluginView(
         name=plugin.name,
         version=plugin.version,
@@ -182,7 +182,7 @@ def _print_candidate(screen: Screen, candidate: PluginCandidate) -> None:
     _print_header(screen, candidate.plugin)
     at = f" at {candidate.commit[:12]}" if candidate.commit else ""
     screen.line((f"  from {candidate.source}{at}", "dim"))
-    _print_contents(screen, candidate.brought)
+    _print_contents(screen, candidate.contents)
     print_report(screen, candidate.report)
 
 

@@ -140,7 +140,7 @@ async def check(
         screen.json(msgspec.json.encode(view))
         return EXIT_STATUS[decision.decision]
     screen.line((f"{view.decision} ", _STYLES[view.decision]), (_call_text(name, values), "bold"))
-    screen.whole((view.reason or "", ""), indent=2)
+    screen.paragraph((view.reason or "", ""), indent=2)
     by = f"{view.gate} {view.rule}" if view.rule else view.gate
     screen.line((f"  decided by: {by}; mode: {view.mode}", "dim"))
     return EXIT_STATUS[decision.decision]
@@ -163,9 +163,9 @@ async def explain(settings: Settings, *, json: bool) -> int:
         )
         screen.json(msgspec.json.encode(view))
         return 0
-    screen.whole(("mode ", "dim"), (mode, "bold"), (f": {MODE_DESCRIPTIONS[mode]}", ""))
+    screen.paragraph(("mode ", "dim"), (mode, "bold"), (f": {MODE_DESCRIPTIONS[mode]}", ""))
     for folder in policy.directories:
-        screen.whole(("also worked in: ", "dim"), (folder, ""))
+        screen.paragraph(("also worked in: ", "dim"), (folder, ""))
     if not views:
         screen.line(("no rules: nothing is allowed or denied beyond the mode", ""))
         return 0
@@ -210,7 +210,7 @@ async def retry(settings: Settings, *, rules: str, over: tuple[str, ...], json: 
     policy, warnings = read_policy(file, folder=Path(settings.folder), home=Path(settings.home))
     notes, screen = Screen(settings, stderr=True), Screen(settings)
     for warning in warnings:
-        notes.whole((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"warning: {warning}", "yellow"))
     tally: Counter[tuple[Permission | None, Permission]] = Counter()
     async with open_existing_log(settings) as log:
         for session_id in await _find_sessions(log, over):
@@ -256,7 +256,7 @@ def _print_change(screen: Screen, session_id: str, retried: ReplayedDecision) ->
         (f"  {_call_text(retried.tool, retried.input)}", "bold"),
         (f"  {name} event {retried.seq}", "dim"),
     )
-    screen.whole((retried.now.reason or "", "dim"), indent=2)
+    screen.paragraph((retried.now.reason or "", "dim"), indent=2)
 
 
 def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
@@ -284,14 +284,14 @@ async def trust(settings: Settings, *, folder: str | None) -> int:
     unscheduled = unscheduled_reason(project) if schedule else None
     when = "" if unscheduled else when
     told = f"{plural(len(own), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
-    screen.whole((f"  {told}; a change to its settings takes the trust away", "dim"))
+    screen.paragraph((f"  {told}; a change to its settings takes the trust away", "dim"))
     for text, source in project.commands:
         shown = text.replace("\n", "\\n")  # what follows a comment is seen to be another line
-        screen.whole((f"  runs outside the sandbox: {shown} ({source})", ""))
+        screen.paragraph((f"  runs outside the sandbox: {shown} ({source})", ""))
     for names, source in project.variables:
-        screen.whole((f"  variables for commands in the sandbox: {names} ({source})", ""))
+        screen.paragraph((f"  variables for commands in the sandbox: {names} ({source})", ""))
     if unscheduled:
-        screen.whole((f"  schedule: {unscheduled}", "yellow"))
+        screen.paragraph((f"  schedule: {unscheduled}", "yellow"))
     return 0
 
 
@@ -314,7 +314,7 @@ def _load_policy(settings: Settings) -> LoadedPolicy:
     loaded = load_policy(Path(settings.folder), home=Path(settings.home))
     notes = Screen(settings, stderr=True)
     for warning in loaded.warnings:
-        notes.whole((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"warning: {warning}", "yellow"))
     return loaded
 
 

@@ -82,7 +82,7 @@ class Screen:
         )
         self.width: int | None = self._console.width if self._console.is_terminal else None
         """Columns of the terminal; `None` when output goes elsewhere and nothing is cut."""
-        self.moves = self.width is not None and not self._console.is_dumb_terminal
+        self.can_redraw = self.width is not None and not self._console.is_dumb_terminal
         """Whether a line can be written again."""
 
     @property
@@ -104,7 +104,7 @@ class Screen:
         text.truncate(self.width, overflow="ellipsis")
         self._console.print(text, soft_wrap=True)
 
-    def whole(self, *parts: StyledText, indent: int = 0) -> None:
+    def paragraph(self, *parts: StyledText, indent: int = 0) -> None:
         """Words that wrap rather than lose anything."""
         if self.width is None:
             self.line((" " * indent, ""), *parts)

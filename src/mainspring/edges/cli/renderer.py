@@ -64,7 +64,7 @@ class EventRenderer:
     """Ids of messages that need not be told: whoever reads this has typed them."""
     is_whole: bool = False
     """All of it goes to standard output: it is what was asked for."""
-    crew: SubagentTree | None = None
+    subagents: SubagentTree | None = None
     """Subagents: they are shown as a tree, and what they say is not told as the agent's words.
     Without it, all events are taken for the agent's own."""
     _out: Screen = field(init=False)
@@ -87,92 +87,92 @@ class EventRenderer:
     def delta(self, delta: Delta) -> None:
         match delta:
             case TextDelta(text=text):
-                self._end_thought()
+                self._end_thinking()
                 self._has_spoken = True
-                self._speech.say(text)
+                self._speech.write(text)
             case ThinkingDelta(text=text):
                 self._thought = (self._thought + text)[:_MAX_THINKING_CHARS]
-                self._speech.tail(f"thinking: {self._thought}")
+                self._speech.set_pending_line(f"thinking: {self._thought}")
             case ToolInputDelta(name=name, json=""):
-                self._end_thought()
+                self._end_thinking()
                 self._speech.end()
-                self._speech.tail(f"{name} …")
+                self._speech.set_pending_line(f"{name} …")
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
-                self._speech.tail(f"⋯ {name} {truncate(lines[-1])}")
+                self._speech.set_pending_line(f"⋯ {name} {truncate(lines[-1])}")
             case Stalled(seconds=seconds):
                 self.note(f"nothing has come for {seconds:.0f} s; still waiting", "yellow")
             case _:
                 pass
 
     def event(self, event: Event) -> None:
-        if self.crew is not None:
-            self._follow(self.crew, event)
-        if self.crew is None or event.thread_id == self.crew.main_id:
-            self._tell(event)
+        if self.subagents is not None:
+            self._update_tree(self.subagents, event)
+        if self.subagents is None or event.thread_id == self.subagents.main_id:
+            self._show_event(event)
 
-    def _tell(self, event: Event) -> None:
+    def _show_event(self, event: Event) -> None:
         payload = event.payload
         match payload:
             case events.UserMessage(content=content):
                 if event.id not in self.own:
-                    self._heard(typed_text(content))
+                    self._show_user_message(typed_text(content))
             case events.AgentThinking(text=text):
                 self._thought = self._thought or (
                     "" if self.is_live else text[:_MAX_THINKING_CHARS]
                 )
-                self._end_thought()
+                self._end_thinking()
             case events.AgentMessage(content=content):
-                self._said(plain_text(content))
+                self._show_agent_message(plain_text(content))
             case events.ModelRequestStarted():
                 self._has_spoken = False
                 self._is_replying = payload.purpose is None
             case events.ModelRequestEnded():
-                self._ended(payload)
+                self._show_request_end(payload)
             case _:
-                self._done(event, payload)
+                self._show_tool_event(event, payload)
 
-    def know(self, call_id: str, name: str, given: Mapping[str, object]) -> None:
+    def add_call(self, call_id: str, name: str, given: Mapping[str, object]) -> None:
         """A call from before."""
         self._calls[call_id] = _PendingCall(name, key_argument(given))
 
     def close(self) -> None:
         """What was under way is not any more."""
         self._thought = ""
-        if self.crew is not None:
-            self._put_away(self.crew)
+        if self.subagents is not None:
+            self._print_tree(self.subagents)
         self._speech.end()
 
     def note(self, words: str, style: str = "dim") -> None:
         self._show((words, style))
 
-    def _heard(self, text: str) -> None:
+    def _show_user_message(self, text: str) -> None:
         self._speech.end()
         lines = text.splitlines() or [""]
         self._begin("user")
         for line in lines:
-            self._notes.whole((f"> {line}", "bold green"))
+            self._notes.paragraph((f"> {line}", "bold green"))
         self._speech.restore()
 
-    def _said(self, text: str) -> None:
+    def _show_agent_message(self, text: str) -> None:
         if not self._has_spoken or not self.is_live:
-            self._speech.say(text)
+            self._speech.write(text)
             self._speech.end()
 
-    def _end_thought(self) -> None:
+    def _end_thinking(self) -> None:
         if self._thought:
             self._show((f"✻ {truncate(self._thought)}", "dim italic"), is_cut=True)
             self._thought = ""
 
-    def _ended(self, end: events.ModelRequestEnded) -> None:
+    def _show_request_end(self, end: events.ModelRequestEnded) -> None:
         self._is_replying = False
-        self._end_thought()
+        self._end_thinking()
         self._speech.end()
         if end.is_error and self._has_spoken and end.stop_reason not in _SILENT_FAILURES:
             self.note("the reply broke off")
         elif end.is_error and end.stop_reason == "max_tokens":
             self.note("the reply was cut off at the output limit; asking again with more room")
 
-    def _done(self, event: Event, payload: AnyPayload) -> None:
+    def _show_tool_event(self, event: Event, payload: AnyPayload) -> None:
         match payload:
             case (
                 events.AgentToolUse(name=name, input=given)
@@ -183,19 +183,19 @@ class EventRenderer:
             case facts.ToolCallStarted(tool_use_id=call_id):
                 if call := self._calls.get(call_id):
                     call.started = event.time
-                    is_told = self.crew is not None and self.crew.has_borne(call_id)
-                    self._speech.tail("" if is_told else f"⋯ {call.name} {call.about}")
+                    is_told = self.subagents is not None and self.subagents.has_spawned(call_id)
+                    self._speech.set_pending_line("" if is_told else f"⋯ {call.name} {call.about}")
             case (
                 events.AgentToolResult(tool_use_id=call_id)
                 | events.UserToolResult(tool_use_id=call_id)
                 | events.AgentMcpToolResult(mcp_tool_use_id=call_id)
                 | events.UserCustomToolResult(custom_tool_use_id=call_id)
             ):
-                self._settled(event, call_id, payload)
+                self._show_tool_result(event, call_id, payload)
             case _:
-                self._noted(payload)
+                self._show_notice(payload)
 
-    def _settled(
+    def _show_tool_result(
         self,
         event: Event,
         call_id: str,
@@ -205,7 +205,11 @@ class EventRenderer:
         | events.UserCustomToolResult,
     ) -> None:
         call = self._calls.pop(call_id, None) or _PendingCall(short_id(call_id), "")
-        if self.crew is not None and self.crew.has_borne(call_id) and not result.is_error:
+        if (
+            self.subagents is not None
+            and self.subagents.has_spawned(call_id)
+            and not result.is_error
+        ):
             return  # the tree has told it
         mark: StyledText = ("✗ ", "red") if result.is_error else ("✓ ", "green")
         took = "" if call.started is None else duration_text(event.time - call.started)
@@ -220,7 +224,7 @@ class EventRenderer:
                 (f"  {truncate(plain_text(result.content))}", "red"), kind="tool", is_cut=True
             )
 
-    def _noted(self, payload: AnyPayload) -> None:
+    def _show_notice(self, payload: AnyPayload) -> None:
         match payload:
             case facts.ProviderFailedOver(to_model=other, reason=reason):
                 self.note(f"{other} answers: {reason}", "yellow")
@@ -245,35 +249,35 @@ class EventRenderer:
     def _show(self, *parts: StyledText, kind: str = "note", is_cut: bool = False) -> None:
         self._speech.end()
         self._begin(kind)
-        (self._notes.line if is_cut else self._notes.whole)(*parts)
+        (self._notes.line if is_cut else self._notes.paragraph)(*parts)
         self._speech.restore()
 
-    def _follow(self, crew: SubagentTree, event: Event) -> None:
+    def _update_tree(self, crew: SubagentTree, event: Event) -> None:
         turned = crew.apply(event)
         if turned is not None and turned.state != "waiting":
             self._turns.append(
                 f"{crew.path(turned)}: {_transition_text(turned)}{_description_text(turned)}"
             )
-        if crew.is_live and self._out.moves:
+        if crew.is_live and self._out.can_redraw:
             if isinstance(event.payload, events.ThreadCreated):
-                self._speech.tail("")  # the call that has borne it
+                self._speech.set_pending_line("")  # the call that has borne it
             rows = crew.lines(most=min(_MAX_TREE_ROWS, self._out.size[1] // 2))
-            self._speech.foot(["".join(words for words, _ in row) for row in rows])
+            self._speech.set_footer(["".join(words for words, _ in row) for row in rows])
         elif not self._is_replying:
-            self._put_away(crew)
+            self._print_tree(crew)
 
-    def _put_away(self, crew: SubagentTree) -> None:
+    def _print_tree(self, crew: SubagentTree) -> None:
         """What was live becomes history: the tree as it is now stays on the screen."""
         rows = crew.lines()
-        if not self._out.moves:
+        if not self._out.can_redraw:
             total = rows[-1:] if self._turns and not crew.is_live else []
             rows = [*([(each, "dim")] for each in self._turns), *total]
         self._turns = []
-        self._speech.foot(())
+        self._speech.set_footer(())
         for row in rows:
             self._show(*row, kind="crew", is_cut=True)
-        if self._out.moves or not crew.is_live:
-            crew.put_away()
+        if self._out.can_redraw or not crew.is_live:
+            crew.hide_all()
 
     def _begin(self, kind: str) -> None:
         """An empty line between things of different kinds, and between blocks of words."""
@@ -292,9 +296,9 @@ def _transition_text(branch: SubagentNode) -> str:
         case "running":
             return "started" if not branch.turns else "goes on"
         case "ended":
-            return f"{branch.reason}, {branch.took}"
+            return f"{branch.reason}, {branch.usage_text}"
         case _:
-            return branch.doing
+            return branch.activity
 
 
 def _description_text(branch: SubagentNode) -> str:

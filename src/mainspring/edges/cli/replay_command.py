@@ -107,7 +107,7 @@ def _print_replay(screen: Screen, replayed: replaying.ReplayResult) -> None:
         return
     found = replayed.divergence
     screen.line(("differs ", "bold red"), (name, "bold"), (f"  at call {found.call}", ""))
-    screen.whole((found.what, ""), indent=2)
+    screen.paragraph((found.what, ""), indent=2)
     for line in found.diff:
         style = {"+": "green", "-": "red"}.get(line[:1], "dim")
         screen.line((f"  {line}", style))
@@ -121,7 +121,7 @@ async def _branch_session(settings: Settings, meant: str, options: ReplayOptions
         change = BranchChange(model=options.model, prompt=options.prompt, start=options.start)
         found = await branch(runtime, session.id, change)
         told = f"forked at event {found.at}; {found.session.agent.model} answers,"
-        notes.whole((f"{told} tools do not run: they say what they said then", "dim"))
+        notes.paragraph((f"{told} tools do not run: they say what they said then", "dim"))
         status = await _run_branch(settings, found.session) if found.is_open else 0
         for message in found.messages:
             if status not in (0, FAILED):
@@ -134,7 +134,9 @@ async def _branch_session(settings: Settings, meant: str, options: ReplayOptions
 async def _run_branch(settings: Settings, session: Session) -> int:
     notes = Screen(settings, stderr=True)
     row = await session.log.session(session.id)
-    teller = EventRenderer(settings, crew=SubagentTree.of(await session.events(), row.thread_id))
+    teller = EventRenderer(
+        settings, subagents=SubagentTree.of(await session.events(), row.thread_id)
+    )
     result = await run_interruptible(session, emit=teller.delta, tell=teller.event, say=teller.note)
     teller.close()
     match result:
@@ -163,7 +165,7 @@ async def record(settings: Settings, *, meant: str, output: str) -> int:
         raise InvalidInput(f"{output}: {error.strerror or error}") from error
     screen = Screen(settings)
     screen.line(("wrote ", ""), (f"{output}/test_{name}.py", "bold"))
-    Screen(settings, stderr=True).whole((f"run it: pytest {output}/test_{name}.py", "dim"))
+    Screen(settings, stderr=True).paragraph((f"run it: pytest {output}/test_{name}.py", "dim"))
     return 0
 
 

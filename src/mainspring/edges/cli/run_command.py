@@ -124,12 +124,12 @@ async def run_attended(
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     row = await session.log.session(session.id)
     crew = SubagentTree.of(await session.events(), row.thread_id)
-    teller = EventRenderer(settings, own=own, crew=crew)
+    teller = EventRenderer(settings, own=own, subagents=crew)
     while True:
         for each in await read_pending_calls(session.log, row):
-            teller.know(each.call.id, each.call.name, each.call.input)
+            teller.add_call(each.call.id, each.call.name, each.call.input)
         try:
-            with notices.shown_by(teller.note):
+            with notices.redirected_to(teller.note):
                 result = await run_interruptible(
                     session, emit=teller.delta, tell=teller.event, say=teller.note
                 )
@@ -165,7 +165,7 @@ async def _run_as_json(settings: Settings, stage: SessionRunner, session: Sessio
         for event in await session.events():
             tell(event)
     result = await run_interruptible(
-        session, emit=ignore_delta, tell=tell, say=lambda words: notes.whole((words, "dim"))
+        session, emit=ignore_delta, tell=tell, say=lambda words: notes.paragraph((words, "dim"))
     )
     match result:
         case Result():
@@ -262,4 +262,4 @@ async def _print_waiting(notes: Screen, session: Session) -> None:
 
 
 def _print_line(notes: Screen, words: str, style: str) -> None:
-    notes.whole((words, style))
+    notes.paragraph((words, style))

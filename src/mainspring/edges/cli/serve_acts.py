@@ -104,32 +104,34 @@ async def serve(settings: Settings, *, asked: ServeOptions) -> int:
     ):
         house = premises.house
         issuers = await _read_issuers(asked.oidc)
-        tokens = CombinedTokens(house.talk.work_tokens, open_tokens(issuers, fetch_issuer_keys))
-        door = Authenticator(house.ground.store.records, tokens=tokens)
+        tokens = CombinedTokens(house.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys))
+        door = Authenticator(house.infrastructure.store.records, tokens=tokens)
         api = Api(
             all_routes(house, *premises.operations()),
             doorkeeper=door,
             witness=combined_observer(
                 AuditObserver(
-                    house.gatehouse.audit, alarm=premises.telemetry.metrics.audit_failures.inc
+                    house.access.audit, alarm=premises.telemetry.metrics.audit_failures.inc
                 ),
-                webhook_observer(house.mail.outbox.notify),
+                webhook_observer(house.webhooks.outbox.notify),
                 MetricsObserver(premises.telemetry.metrics),
                 access_log,
             ),
             proxies=proxies,
-            repeated=house.gatehouse.repeated,
+            repeated=house.access.repeated,
         )
         async with http_server(api.application(), ports.api) as url:
             # not before it can be shown: a start that fails would take it along
-            first = await ensure_first_key(house.ground.store.records, adopted=own.admin_key)
+            first = await ensure_first_key(
+                house.infrastructure.store.records, adopted=own.admin_key
+            )
             _print_start(own, asked, url, first)
             _print_schedule(own, await sync_schedule(house, own))
             if asked.has_worker:
                 await premises.work()
             else:
                 await premises.closing.wait()
-            house.talk.streams.close()
+            house.sessions.streams.close()
     return 0
 
 
@@ -138,7 +140,7 @@ async def run_worker(settings: Settings, *, asked: WorkerOptions) -> int:
         _bind_and_drop_privileges(settings, asked) as (own, ports),
         _open_service(own, asked, ports.metrics) as premises,
     ):
-        Screen(own).line((f"working for {own.place}", ""))
+        Screen(own).line((f"working for {own.store_label}", ""))
         await premises.work()
     return 0
 
@@ -155,10 +157,10 @@ class _RunningService:
 
     @property
     def health(self) -> Health:
-        settings = self.house.ground.settings
+        settings = self.house.infrastructure.settings
 
         checks: dict[str, HealthCheck] = {
-            "store": check_store(self.house.ground.store),
+            "store": check_store(self.house.infrastructure.store),
             "tables": check_migrations(lambda: schema_status(settings.store)),
             "draining": check_not_draining(self.closing),
         }
@@ -210,7 +212,7 @@ async def _bind_and_drop_privileges(
         )
         own = settings if user is None else drop_privileges(user, settings)
         if (told := require_private_files_apart(own)) is not None:
-            Screen(own, stderr=True).whole((f"warning: {told}", "yellow"))
+            Screen(own, stderr=True).paragraph((f"warning: {told}", "yellow"))
         yield own, ports
 
 
@@ -242,10 +244,15 @@ async def _open_service(
             )
         )
         if asked.model is not None:
-            house.ground.shelf.facts(asked.model)  # a wrong name is told now, not by every session
+            house.infrastructure.models.facts(
+                asked.model
+            )  # a wrong name is told now, not by every session
         watching = await stack.enter_async_context(
             open_telemetry(
-                house.ground.log, metrics, environment=settings.environment, version=__version__
+                house.infrastructure.log,
+                metrics,
+                environment=settings.environment,
+                version=__version__,
             )
         )
         closing = Event()
@@ -258,7 +265,7 @@ async def _open_service(
             looks=_gauge_readers(house, watching),
             works=works,
         )
-        watching.metrics.follow(watching.metrics.streams_open, lambda: house.talk.streams.count)
+        watching.metrics.follow(watching.metrics.streams_open, lambda: house.sessions.streams.count)
         if metrics_at:
             app = operations_application(premises.health, watching.metrics, premises.looks)
             await stack.enter_async_context(http_server(app, metrics_at))
@@ -276,7 +283,7 @@ async def _close_on_signal(closing: Event) -> None:
 
 
 def _gauge_readers(house: Service, watching: Telemetry) -> StoreGauges:
-    records = house.ground.store.records
+    records = house.infrastructure.store.records
 
     async def parked() -> int:
         return await records.count(RecordQuery(kind=parking.KIND))
@@ -299,9 +306,9 @@ def _print_start(settings: Settings, asked: ServeOptions, url: str, first: str |
     screen = Screen(settings)
     screen.line((f"serving the Managed Agents API at {url}", "bold"))
     if first is not None:
-        screen.whole((f"admin key, shown this once: {first}", ""))
+        screen.paragraph((f"admin key, shown this once: {first}", ""))
     if asked.host not in _LOOPBACK_HOSTS:
-        screen.whole(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
+        screen.paragraph(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
 
 
 def _print_schedule(settings: Settings, following: ScheduleStatus | None) -> None:
@@ -310,11 +317,11 @@ def _print_schedule(settings: Settings, following: ScheduleStatus | None) -> Non
     if following is None:
         return
     if following.problem is not None:
-        screen.whole((f"warning: {sanitize_text(following.problem)}", "yellow"))
+        screen.paragraph((f"warning: {sanitize_text(following.problem)}", "yellow"))
     elif following.deployment is not None:
         made = following.deployment
         when = "paused" if following.next_at is None else f"next at {following.next_at:%F %R} UTC"
-        screen.whole((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
+        screen.paragraph((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
 
 
 async def _read_issuers(file: str | None) -> tuple[OidcIssuer, ...]:

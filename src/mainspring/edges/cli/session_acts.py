@@ -80,14 +80,14 @@ async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) 
         return 0
     if not found:
         what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
-        notes.whole((f"{what} in {settings.place}", ""))
-        notes.whole(("`mainspring run 'what to do'` makes one", "dim"))
+        notes.paragraph((f"{what} in {settings.store_label}", ""))
+        notes.paragraph(("`mainspring run 'what to do'` makes one", "dim"))
         return 0
     now = clock.now()
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
     screen.table(heads, [_session_row(screen, each, now) for each in found[:limit]])
     if len(found) > limit:
-        notes.whole((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
     return 0
 
 
@@ -162,7 +162,7 @@ async def fork(
         return 0
     screen.line(("forked ", "green"), (forked.id, ""), (f"  from event {forked.parent_seq}", "dim"))
     hint = f"go on: mainspring run --resume {short_id(forked.id)} 'what to do'"
-    Screen(settings, stderr=True).whole((hint, "dim"))
+    Screen(settings, stderr=True).paragraph((hint, "dim"))
     return 0
 
 
@@ -196,7 +196,7 @@ async def search(settings: Settings, *, words: list[str], limit: int, json: bool
         )
     if not results:
         notes = Screen(settings, stderr=True)
-        notes.whole((f"no session has all of these words: {query}", "dim"))
+        notes.paragraph((f"no session has all of these words: {query}", "dim"))
     return 0
 
 
@@ -253,7 +253,7 @@ async def answer(
     Screen(settings).line((f"{verdict} ", style), (found.name, "bold"), (f"  {found.id}", "dim"))
     rest = f"{left} more wait for an answer; then: " if left else ""
     hint = f"{rest}mainspring run --resume {short_id(session.id)}"
-    Screen(settings, stderr=True).whole((hint, "dim"))
+    Screen(settings, stderr=True).paragraph((hint, "dim"))
     return 0
 
 

@@ -28,7 +28,9 @@ async def export(settings: Settings, *, meant: str, form: ExportFormat, output: 
             with file_errors(output), atomic_write(Path(output)) as file:
                 async for piece in pieces:
                     size += file.write(piece)
-    Screen(settings, stderr=True).whole((f"wrote {session.id} to {output}: {size} bytes", "dim"))
+    Screen(settings, stderr=True).paragraph(
+        (f"wrote {session.id} to {output}: {size} bytes", "dim")
+    )
     return 0
 
 

@@ -146,11 +146,11 @@ def _print_import(
     screen: Screen, notes: Screen, view: ImportView, *, is_only: bool, here: str
 ) -> None:
     if view.error is not None:
-        notes.whole((f"error: {view.error}", "bold red"))
+        notes.paragraph((f"error: {view.error}", "bold red"))
         return
     if view.session_id is None:
         if is_only:
-            notes.whole((f"{view.path} has no messages: nothing was imported", "yellow"))
+            notes.paragraph((f"{view.path} has no messages: nothing was imported", "yellow"))
         return
     name = view.session_id if screen.width is None else short_id(view.session_id)
     screen.line(
@@ -159,9 +159,9 @@ def _print_import(
         (f"  {view.format}  {plural(view.events, 'event')}  {truncate(view.title or '')}", "dim"),
     )
     for finding in view.findings[:_MAX_FINDINGS]:
-        notes.whole((f"warning: {finding}", "yellow"))
+        notes.paragraph((f"warning: {finding}", "yellow"))
     if (more := len(view.findings) - _MAX_FINDINGS) > 0:
-        notes.whole((f"and {more} more; --json lists all of them", "dim"))
+        notes.paragraph((f"and {more} more; --json lists all of them", "dim"))
     if is_only:
         _print_details(notes, view, name, here=here)
 
@@ -169,19 +169,21 @@ def _print_import(
 def _print_details(notes: Screen, view: ImportView, name: str, *, here: str) -> None:
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(view.left_out.items()) if count)
     if kinds:
-        notes.whole((f"not part of the conversation, left out: {kinds}", "dim"))
+        notes.paragraph((f"not part of the conversation, left out: {kinds}", "dim"))
     if view.outcome == "forked":
         told = "the session here is not the beginning of the file any more: this is a fork with"
-        notes.whole((f"{told} what the file has", "dim"))
+        notes.paragraph((f"{told} what the file has", "dim"))
     if view.folder is not None and view.folder != here:
-        notes.whole((f"it worked in {view.folder}: go there first to go on with its files", "dim"))
-    notes.whole((f"go on: mainspring run --resume {name} 'what to do'", "dim"))
+        notes.paragraph(
+            (f"it worked in {view.folder}: go there first to go on with its files", "dim")
+        )
+    notes.paragraph((f"go on: mainspring run --resume {name} 'what to do'", "dim"))
 
 
 def _print_totals(notes: Screen, outcomes: Counter[str], count: int) -> None:
     if count > 1:
         told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
-        notes.whole((f"{plural(count, 'session')}: {told}", "bold"))
+        notes.paragraph((f"{plural(count, 'session')}: {told}", "bold"))
 
 
 async def list_importable(
@@ -199,12 +201,12 @@ async def list_importable(
         return 0
     if not views:
         looked = ", ".join(map(str, places)) or ", ".join(f"~/{each}" for each in DEFAULT_FOLDERS)
-        notes.whole((f"no sessions of other tools in {looked}", ""))
+        notes.paragraph((f"no sessions of other tools in {looked}", ""))
         return 0
     now = clock.now()
     heads = ["FORMAT", "SESSION", "CHANGED", "SIZE", "IMPORTED", "PATH"]
     screen.table(heads, [_candidate_row(each, now) for each in views])
-    notes.whole(("`mainspring sessions import PATH` imports one, or all of a folder", "dim"))
+    notes.paragraph(("`mainspring sessions import PATH` imports one, or all of a folder", "dim"))
     return 0
 
 

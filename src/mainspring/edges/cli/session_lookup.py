@@ -82,4 +82,4 @@ async def open_existing_log(settings: Settings) -> AsyncGenerator[SessionLog, No
 def require_store(settings: Settings) -> None:
     """Raises: InvalidInput."""
     if not has_store(settings):
-        raise error_table.NO_STORE.error(InvalidInput, store=settings.place)
+        raise error_table.NO_STORE.error(InvalidInput, store=settings.store_label)

@@ -105,7 +105,7 @@ async def rewind(settings: Settings, *, meant: str, wanted: RewindOptions, json:
         view = RewindView(
             session_id=plan.past.session_id,
             to=plan.to,
-            snapshot=None if plan.back is None else plan.back.kept.snapshot,
+            snapshot=None if plan.back is None else plan.back.checkpoint.snapshot,
             changed=_change_views(plan.changed),
             is_dry_run=wanted.is_dry_run,
             fork=fork,
@@ -124,7 +124,7 @@ async def _make_plan(
 ) -> _Plan:
     past = await read_rewind_history(log, await find_session(log, meant))
     to = past.target(to=wanted.to, turns=wanted.turns)
-    kept = past.at(to)
+    kept = past.checkpoint_at(to)
     if kept is None and wanted.files_only:
         raise _no_snapshots_error(past)
     back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
@@ -151,27 +151,27 @@ def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
     _print_plan(notes, plan)
     if typer.confirm("Go back?", err=True):
         return True
-    notes.whole(("nothing was changed", "dim"))
+    notes.paragraph(("nothing was changed", "dim"))
     return False
 
 
 def _print_plan(screen: Screen, plan: _Plan) -> None:
     """What going back means."""
     if plan.back is None:
-        screen.whole(("no snapshot: the files stay as they are", "dim"))
+        screen.paragraph(("no snapshot: the files stay as they are", "dim"))
     elif not plan.changed:
-        screen.whole(("the files are as they were", "dim"))
+        screen.paragraph(("the files are as they were", "dim"))
     else:
         _print_changes(screen, plan.changed)
     if plan.forks:
-        screen.whole((f"the conversation goes on after event {plan.to}, in a fork", "dim"))
+        screen.paragraph((f"the conversation goes on after event {plan.to}, in a fork", "dim"))
 
 
 def _print_changes(screen: Screen, changed: Sequence[FileChange]) -> None:
     for each in changed[:_MAX_SHOWN]:
         screen.line((f"{each.change:<10}", _STYLES[each.change]), (each.path, ""))
     if len(changed) > _MAX_SHOWN:
-        screen.whole((f"... and {len(changed) - _MAX_SHOWN} more", "dim"))
+        screen.paragraph((f"... and {len(changed) - _MAX_SHOWN} more", "dim"))
 
 
 def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None) -> None:
@@ -183,13 +183,13 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
             ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.changed)}", "dim")
         )
     else:
-        notes.whole(("the files are as they were: nothing was changed", "dim"))
+        notes.paragraph(("the files are as they were: nothing was changed", "dim"))
     if undo is not None:
         command = f"mainspring sessions rewind {short_id(session)} --to {undo} --files-only"
-        notes.whole((f"undo: {command}", "dim"))
+        notes.paragraph((f"undo: {command}", "dim"))
     if fork is not None:
         screen.line(("forked ", "green"), (fork, ""), (f"  from event {plan.to}", "dim"))
-        notes.whole((f"go on: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
+        notes.paragraph((f"go on: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
 
 
 def _change_totals(changed: Iterable[FileChange]) -> str:
@@ -206,23 +206,24 @@ async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
         past = await read_rewind_history(log, await find_session(log, meant))
-        if not past.kept:
-            notes.whole((f"{past.session_id} has changed no files: there are no snapshots", ""))
+        if not past.checkpoints:
+            notes.paragraph((f"{past.session_id} has changed no files: there are no snapshots", ""))
             return 0
         found = await open_snapshots(settings, log, past)
         changes = [
-            await _changes_since_previous(found, past, index) for index in range(len(past.kept))
+            await _changes_since_previous(found, past, index)
+            for index in range(len(past.checkpoints))
         ]
     if json:
-        for kept, changed in zip(past.kept, changes, strict=True):
+        for kept, changed in zip(past.checkpoints, changes, strict=True):
             screen.json(msgspec.json.encode(_snapshot_view(kept, changed)))
         return 0
     now = clock.now()
     heads = ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
-    rows = [_snapshot_row(*each, now) for each in zip(past.kept, changes, strict=True)]
+    rows = [_snapshot_row(*each, now) for each in zip(past.checkpoints, changes, strict=True)]
     screen.table(heads, rows)
     hint = f"mainspring sessions rewind {short_id(past.session_id)} --to EVENT"
-    notes.whole((f"go back: {hint}", "dim"))
+    notes.paragraph((f"go back: {hint}", "dim"))
     return 0
 
 
@@ -232,7 +233,9 @@ async def _changes_since_previous(
     if index == 0:
         return None
     try:
-        return await found.diff(past.kept[index - 1].snapshot, past.kept[index].snapshot)
+        return await found.diff(
+            past.checkpoints[index - 1].snapshot, past.checkpoints[index].snapshot
+        )
     except ToolEnvironmentError:
         return None  # the log is here, and what it tells of is gone
 
@@ -268,10 +271,10 @@ async def diff(
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
         past = await read_rewind_history(log, await find_session(log, meant))
-        older = past.at(past.target(to=since or 1, turns=None))
+        older = past.checkpoint_at(past.target(to=since or 1, turns=None))
         if older is None:
             raise _no_snapshots_error(past)
-        newer = None if to is None else past.at(past.target(to=to, turns=None))
+        newer = None if to is None else past.checkpoint_at(past.target(to=to, turns=None))
         found = await open_snapshots(settings, log, past)
         changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
     if json:
@@ -281,5 +284,5 @@ async def diff(
         for each in changed:
             screen.line((f"{each.change:<10}", _STYLES[each.change]), (each.path, ""))
     else:
-        Screen(settings, stderr=True).whole(("no file is different", "dim"))
+        Screen(settings, stderr=True).paragraph(("no file is different", "dim"))
     return 0

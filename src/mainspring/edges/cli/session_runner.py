@@ -83,13 +83,15 @@ class Notices:
     """Warnings that come up while a session is opened and run."""
 
     def __init__(self, notes: Screen) -> None:
-        self._show: Callable[[str, str], None] = lambda words, style: notes.whole((words, style))
+        self._show: Callable[[str, str], None] = lambda words, style: notes.paragraph(
+            (words, style)
+        )
 
     def warn(self, warning: str) -> None:
         self._show(f"warning: {warning}", "yellow")
 
     @contextmanager
-    def shown_by(self, show: Callable[[str, str], None]) -> Generator[None]:
+    def redirected_to(self, show: Callable[[str, str], None]) -> Generator[None]:
         """While a turn is shown, whoever shows it knows where a line can be put."""
         before, self._show = self._show, show
         try:
@@ -148,7 +150,7 @@ async def open_session_runner(
             scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, found.folder)
             for name, script in scripts.items():
                 runtime.models.put(name, script)
-                notes.whole((SCRIPT_LABEL.format(name), "yellow"))
+                notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
             runtime.models.open(agent.model)
         except InvalidInput as error:
             if row is None or wanted.model is not None:
@@ -158,11 +160,11 @@ async def open_session_runner(
         await _print_new_warnings(notes, Path(settings.home), found)
         await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if wanted.folder is not None and not found.is_described:
-            notes.whole((f"warning: {wanted.folder} has no instruction files", "yellow"))
+            notes.paragraph((f"warning: {wanted.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
             is_chosen = wanted.model or settings.model or found.manifest.model or recorded
             for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
-                notes.whole((line, "yellow"))
+                notes.paragraph((line, "yellow"))
         yield SessionRunner(
             runtime=runtime,
             notices=notices,
@@ -175,7 +177,7 @@ async def open_session_runner(
 
 def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
     if facts.is_assumed and facts.price.input:
-        notes.whole((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
+        notes.paragraph((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
 
 
 async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None:
@@ -186,16 +188,16 @@ async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None
     warning = entry.message.format(model=facts.id, date=facts.price.expired)
     place = Path("prices") / facts.id
     if await anyio.to_thread.run_sync(new_warnings, home, place, [warning]):
-        notes.whole((f"warning: {warning}", "yellow"))
-        notes.whole((f"hint: {entry.fix[0]}", "dim"))
+        notes.paragraph((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"hint: {entry.fix[0]}", "dim"))
 
 
 async def _print_new_warnings(notes: Screen, home: Path, found: AgentFolder) -> None:
     warnings = await anyio.to_thread.run_sync(new_warnings, home, found.folder, found.warnings)
     for warning in warnings:
-        notes.whole((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"warning: {warning}", "yellow"))
     if warnings:
-        notes.whole(("shown once; `mainspring validate` shows them again", "dim"))
+        notes.paragraph(("shown once; `mainspring validate` shows them again", "dim"))
 
 
 async def run_interruptible(
@@ -251,7 +253,7 @@ def print_status(notes: Screen, result: Result, *, command: str = "") -> None:
     hint = f"go on: {command} --resume {name}" if command else ""
     whole = f"{status} · {hint}" if hint else status
     if notes.width is None or len(whole) <= notes.width:
-        notes.whole((whole, "dim"))
+        notes.paragraph((whole, "dim"))
         return
-    notes.whole((status, "dim"))
-    notes.whole((hint, "dim"))
+    notes.paragraph((status, "dim"))
+    notes.paragraph((hint, "dim"))

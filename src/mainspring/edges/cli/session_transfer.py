@@ -29,11 +29,11 @@ async def pull(
     place = pulled.workspace
     Screen(settings).line(("moved here ", "green"), (session_id, ""), (f"  {place}", "dim"))
     for path in pulled.left_out[:_MAX_SHOWN]:
-        Screen(settings, stderr=True).whole((f"stayed behind: {path}", "dim"))
+        Screen(settings, stderr=True).paragraph((f"stayed behind: {path}", "dim"))
     if (more := len(pulled.left_out) - _MAX_SHOWN) > 0:
-        Screen(settings, stderr=True).whole((f"and {more} more", "dim"))
+        Screen(settings, stderr=True).paragraph((f"and {more} more", "dim"))
     hint = f"go on: mainspring run --resume {short_id(session_id)} 'what to do'"
-    Screen(settings, stderr=True).whole((hint, "dim"))
+    Screen(settings, stderr=True).paragraph((hint, "dim"))
     return 0
 
 

@@ -112,7 +112,7 @@ async def new(
 async def ls(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
     scopes, pins = scopes_of(settings), open_pins(settings)
-    found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.vouched))
+    found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
     used = await read_usage(settings)
     views = await to_thread.run_sync(
         lambda: [_skill_view(skill, pins, used) for skill in found.skills]
@@ -125,9 +125,9 @@ async def ls(settings: Settings, *, json: bool) -> int:
     notes = Screen(settings, stderr=True)
     for finding in found.findings:
         if finding.level != "note":
-            notes.whole((str(finding), _LEVEL_STYLES[finding.level]))
+            notes.paragraph((str(finding), _LEVEL_STYLES[finding.level]))
     if not views:
-        notes.whole(("no skills here; `mainspring skill new NAME` begins one", "dim"))
+        notes.paragraph(("no skills here; `mainspring skill new NAME` begins one", "dim"))
         return 0
     screen.table(
         ["NAME", "SCOPE", "TRUST", "IDLE", "LOADED", "USES", "WHERE", "DESCRIPTION"],
@@ -135,7 +135,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
     )
     for view in views:
         if view.trust == "changed":
-            notes.whole((f"{view.name}: {CHANGED_NOTE}", "yellow"))
+            notes.paragraph((f"{view.name}: {CHANGED_NOTE}", "yellow"))
     return 0
 
 
@@ -155,12 +155,12 @@ async def show(settings: Settings, *, name: str, json: bool) -> int:
         screen.json(msgspec.json.encode(view))
         return 0
     screen.line((skill.name, "bold"), (f"  {skill.scope} {skill.kind}", ""))
-    screen.whole((skill.description, ""))
+    screen.paragraph((skill.description, ""))
     screen.line((skill.file, "dim"))
-    screen.whole((trust, _TRUST_STYLES[trust]), (f"; a scan says: {summary(report)}", ""))
+    screen.paragraph((trust, _TRUST_STYLES[trust]), (f"; a scan says: {summary(report)}", ""))
     screen.line((usage_text(use), "dim"))
     if skill.allowed_tools:
-        screen.whole(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
+        screen.paragraph(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
     print_files(screen, report)
     screen.raw("\n" + sanitize_text(body).strip() + "\n")
     return 0
@@ -171,14 +171,14 @@ async def scan(settings: Settings, *, meant: str, consent: Consent | None, json:
     pins = open_pins(settings)
     place = await to_thread.run_sync(_resolve_path, settings, pins, meant)
     report = await to_thread.run_sync(look_into, place)
-    standing = await to_thread.run_sync(pins.standing, place)
+    standing = await to_thread.run_sync(pins.status, place)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(report))
     else:
         print_report(screen, report)
         if standing == "changed":
-            screen.whole(("it has changed since you trusted it", "bold red"))
+            screen.paragraph(("it has changed since you trusted it", "bold red"))
     if consent is None:
         return 1 if report.severity == "danger" else 0
     if not require_consent(settings, report, consent, f"Trust {meant} as it is now?"):
@@ -243,7 +243,7 @@ async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, js
             if json:
                 screen.json(msgspec.json.encode(_finding_view(finding)))
             else:
-                screen.whole((str(finding), _LEVEL_STYLES[finding.level]))
+                screen.paragraph((str(finding), _LEVEL_STYLES[finding.level]))
         if not json:
             screen.line(("valid " if is_valid else "not valid ", ""), (path, "bold"))
     return 0 if is_well else 1
@@ -269,7 +269,7 @@ def _skill_path(skill: Skill) -> Path:
 
 def _find_skill(scopes: Scopes, pins: TrustPins, name: str) -> Skill:
     """Raises: NotFound."""
-    for skill in discover(scopes, is_pinned=pins.vouched).skills:
+    for skill in discover(scopes, is_pinned=pins.trusted_hash).skills:
         if skill.name == name:
             return skill
     missing = NotFound("skill", name)
@@ -295,7 +295,7 @@ def _resolve_path(settings: Settings, pins: TrustPins, meant: str) -> Path:
 
 
 def _trust_state(skill: Skill, pins: TrustPins) -> TrustState:
-    if pins.standing(_skill_path(skill)) == "changed":
+    if pins.status(_skill_path(skill)) == "changed":
         return "changed"
     return "trusted" if skill.is_trusted else "not trusted"
 
@@ -332,7 +332,7 @@ def _skill_row(view: SkillListView, scopes: Scopes) -> list[StyledText]:
         (str(view.idle_tokens), "dim"),
         (str(view.loaded_tokens), "dim"),
         (str(view.uses), "dim"),
-        (scopes.shown(Path(view.file)), "dim"),
+        (scopes.display_path(Path(view.file)), "dim"),
         (truncate(view.description), ""),
     ]
 

@@ -44,7 +44,7 @@ async def find(settings: Settings, *, query: str, catalogue: str, json: bool) ->
         )
     else:
         found = f"none of the {len(entries)} skills fits {query!r}"
-        Screen(settings, stderr=True).whole((found, "dim"))
+        Screen(settings, stderr=True).paragraph((found, "dim"))
     return 0 if fitting else 1
 
 

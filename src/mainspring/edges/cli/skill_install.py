@@ -79,7 +79,7 @@ async def install(settings: Settings, *, installation: InstallRequest, json: boo
             _print_installed(screen, candidate, kept, json=json)
     if offer.others and not (json or installation.choice.takes_all):
         more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
-        notes.whole((more, "dim"))
+        notes.paragraph((more, "dim"))
     return 0 if len(candidates) == len(offer.candidates) else 1
 
 
@@ -96,7 +96,7 @@ def _confirm_one(
         screen = Screen(settings)
         at = f" at {candidate.commit[:12]}" if candidate.commit else ""
         screen.line((candidate.skill.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
-        screen.whole((candidate.skill.description, ""))
+        screen.paragraph((candidate.skill.description, ""))
         print_report(screen, candidate.report)
     question = f"Install {candidate.skill.name}, and trust it as it is?"
     return require_consent(settings, candidate.report, installation.consent, question)
@@ -110,9 +110,9 @@ def _installable(
         name = candidate.skill.name
         if candidate.report.severity == "danger" and not installation.consent.covers_danger:
             why = f"a scan finds {summary(candidate.report)}; `--only {name}` shows it"
-            notes.whole((f"{name} is left out: {why}", "yellow"))
+            notes.paragraph((f"{name} is left out: {why}", "yellow"))
         elif not installation.replaces and skill_installation.is_installed(base, name):
-            notes.whole((f"{name} is left out: it is installed already; --replace", "yellow"))
+            notes.paragraph((f"{name} is left out: it is installed already; --replace", "yellow"))
         else:
             yield candidate
 

@@ -35,7 +35,7 @@ def print_report(screen: Screen, report: ScanReport) -> None:
     print_files(screen, report)
     if report.hosts:
         hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
-        screen.whole(("names on the network: ", "dim"), (hosts, ""))
+        screen.paragraph(("names on the network: ", "dim"), (hosts, ""))
     for severity in SEVERITIES:
         hits = report.of(severity)
         most = _MAX_NOTES if severity == "note" else len(hits)
@@ -43,10 +43,10 @@ def print_report(screen: Screen, report: ScanReport) -> None:
             _print_hit(screen, hit)
         if len(hits) > most:
             screen.line((f"and {plural(len(hits) - most, 'more note')} (--json has all)", "dim"))
-    screen.whole(
+    screen.paragraph(
         (summary(report), SEVERITY_STYLES[report.severity] if report.severity else "green")
     )
-    screen.whole((NO_PROOF_NOTE, "dim"))
+    screen.paragraph((NO_PROOF_NOTE, "dim"))
 
 
 def print_files(screen: Screen, report: ScanReport) -> None:
@@ -99,19 +99,19 @@ def confirm(settings: Settings, question: str) -> bool:
         raise refused
     if typer.confirm(question, err=True):
         return True
-    Screen(settings, stderr=True).whole(("nothing was changed", "dim"))
+    Screen(settings, stderr=True).paragraph(("nothing was changed", "dim"))
     return False
 
 
 def _print_hit(screen: Screen, hit: ScanHit) -> None:
     where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
     more = f" (and {hit.more} more)" if hit.more else ""
-    screen.whole(
+    screen.paragraph(
         (f"{hit.severity} ", SEVERITY_STYLES[hit.severity]),
         (where, "bold"),
         (f"  {hit.rule}{more}", ""),
     )
-    screen.whole((hit.why, ""), indent=2)
+    screen.paragraph((hit.why, ""), indent=2)
     if hit.excerpt:
         screen.line((f"  | {hit.excerpt}", "dim"))
 

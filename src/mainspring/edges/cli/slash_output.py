@@ -36,9 +36,9 @@ KEY_BINDINGS = (
 def print_reply(notes: Screen, reply: SlashCommandResult) -> None:
     match reply:
         case SubmittedResult(text=text) | TextResult(text=text):
-            notes.whole((text, "dim"))
+            notes.paragraph((text, "dim"))
         case CostResult():
-            notes.whole((_cost_text(reply), ""))
+            notes.paragraph((_cost_text(reply), ""))
         case ContextResult():
             _print_context(notes, reply)
         case AgentsResult():
@@ -63,7 +63,7 @@ def print_help(notes: Screen, commands: Sequence[SlashCommand]) -> None:
 def print_unknown_command(notes: Screen, name: str, commands: Sequence[SlashCommand]) -> None:
     meant = " or ".join(f"/{each}" for each in similar_names(name, commands))
     hint = f"did you mean {meant}?" if meant else "/help lists what there is"
-    notes.whole((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
+    notes.paragraph((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
 
 
 def _cost_text(cost: CostResult) -> str:
@@ -79,7 +79,7 @@ def _print_context(notes: Screen, context: ContextResult) -> None:
     found, window = context.parts, context.window
     about = "" if found.is_measured else "about "
     of = f" of {token_count(window)} ({found.total / window:.0%})" if window else ""
-    notes.whole(
+    notes.paragraph(
         (f"{about}{token_count(found.total)} tokens{of}", "bold"),
         (f" in {plural(context.messages, 'message')}, {context.model}", "dim"),
     )
@@ -96,13 +96,13 @@ def _print_context(notes: Screen, context: ContextResult) -> None:
 
 def _print_agents(notes: Screen, agents: AgentsResult) -> None:
     if not agents.types:
-        notes.whole(("this agent calls no subagents", "dim"))
+        notes.paragraph(("this agent calls no subagents", "dim"))
     for each in agents.types:
         origin = "" if each.scope is None else f" ({each.scope})"
         name: StyledText = (f"  {each.name}{origin}", "bold")
         notes.line(pad(name, 22), (truncate(each.description), ""))
     if agents.threads:
-        notes.whole((f"called in this session: {len(agents.threads)}", "dim"))
+        notes.paragraph((f"called in this session: {len(agents.threads)}", "dim"))
         notes.table(
             ("SUBAGENT", "STATUS", "TURNS", "COST", "ID", "TASK"),
             [_thread_row(each) for each in agents.threads],
@@ -123,7 +123,7 @@ def _thread_row(view: ThreadView) -> list[StyledText]:
 
 def _print_skills(notes: Screen, skills: SkillsResult) -> None:
     if not skills.skills:
-        notes.whole(("this agent has no skills and no commands of its own", "dim"))
+        notes.paragraph(("this agent has no skills and no commands of its own", "dim"))
     for each in skills.skills:
         name = f"/{each.name}" if each.for_user else each.name
         marks = ", ".join(
@@ -144,7 +144,7 @@ def _print_skills(notes: Screen, skills: SkillsResult) -> None:
 
 def _print_waiting(notes: Screen, waiting: PendingCallsResult) -> None:
     if not waiting.calls:
-        notes.whole(("nothing waits for you", "dim"))
+        notes.paragraph(("nothing waits for you", "dim"))
         return
     for each in waiting.calls:
         who = " > ".join((*each.path, each.name))
@@ -154,5 +154,5 @@ def _print_waiting(notes: Screen, waiting: PendingCallsResult) -> None:
             (f" {key_argument(each.input)}", ""),
         )
         if each.reason:
-            notes.whole((f"asked because {each.reason}", "dim"), indent=5)
-    notes.whole(("/approve 1 yes|no|always", "dim"))
+            notes.paragraph((f"asked because {each.reason}", "dim"), indent=5)
+    notes.paragraph(("/approve 1 yes|no|always", "dim"))

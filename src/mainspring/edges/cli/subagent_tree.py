@@ -43,7 +43,7 @@ class SubagentNode:
         return self.state in ("waiting", "running")
 
     @property
-    def doing(self) -> str:
+    def activity(self) -> str:
         newest = next(reversed(self.calls.values()), "")
         match self.state:
             case "waiting":
@@ -56,7 +56,7 @@ class SubagentNode:
                 return self.reason
 
     @property
-    def took(self) -> str:
+    def usage_text(self) -> str:
         return f"{plural(self.turns, 'turn')}, {dollars(self.cost_usd)}"
 
 
@@ -72,19 +72,19 @@ class SubagentTree:
         tree = cls(main_id)
         for event in log:
             tree.apply(event)
-        tree.put_away()
+        tree.hide_all()
         return tree
 
     @property
     def is_live(self) -> bool:
         """Whether somebody works, and so the tree will change."""
-        return any(each.is_live for each in self._shown())
+        return any(each.is_live for each in self._visible())
 
-    def has_borne(self, call_id: str) -> bool:
+    def has_spawned(self, call_id: str) -> bool:
         """Whether a subagent was born of a call."""
         return call_id in self._calls
 
-    def put_away(self) -> None:
+    def hide_all(self) -> None:
         """What has been shown is history: only what happens from now on is news."""
         for each in self._branches.values():
             each.is_shown = False
@@ -96,7 +96,7 @@ class SubagentTree:
                 each.state, each.reason = "ended", each.reason or "left behind"
             return None
         if isinstance(event.payload, events.ThreadCreated):
-            return self._bear(event.payload)
+            return self._add_subagent(event.payload)
         branch = self._branches.get(event.thread_id)
         if branch is None:
             return None
@@ -112,17 +112,17 @@ class SubagentTree:
 
     def lines(self, most: int = 100) -> list[list[StyledText]]:
         """A line each, and one for all of them; those at work first if there is no room for all."""
-        shown = self._shown()
+        shown = self._visible()
         if not shown:
             return []
-        kept = shown if len(shown) < most else self._pressing(shown, max(most - 2, 1))
+        kept = shown if len(shown) < most else self._most_urgent(shown, max(most - 2, 1))
         width = min(max(len(each.name) for each in kept), _MAX_NAME_CHARS)
         lines = [_tree_line(guide, each, width) for guide, each in self._rows(kept)]
         if hidden := len(shown) - len(kept):
             lines.append([(f"… {hidden} more", "dim")])
         return [*lines, [(_total_text(shown), "dim")]]
 
-    def _bear(self, birth: events.ThreadCreated) -> SubagentNode | None:
+    def _add_subagent(self, birth: events.ThreadCreated) -> SubagentNode | None:
         if birth.session_thread_id in self._branches:
             return None
         if birth.tool_use_id is not None:
@@ -135,11 +135,11 @@ class SubagentTree:
         )
         return branch
 
-    def _shown(self) -> list[SubagentNode]:
+    def _visible(self) -> list[SubagentNode]:
         return [each for each in self._branches.values() if each.is_shown]
 
     @staticmethod
-    def _pressing(shown: list[SubagentNode], most: int) -> list[SubagentNode]:
+    def _most_urgent(shown: list[SubagentNode], most: int) -> list[SubagentNode]:
         order = {"asking": 0, "running": 1, "waiting": 2, "ended": 3}
         first = sorted(shown, key=lambda each: order[each.state])[:most]
         kept = {each.id for each in first}
@@ -171,8 +171,8 @@ def _tree_line(guide: str, branch: SubagentNode, width: int) -> list[StyledText]
     return [
         (guide, "dim"),
         (f"{branch.name:<{width}}", "bold"),
-        (f"  {branch.doing}", style),
-        (f" · {branch.took}", "dim"),
+        (f"  {branch.activity}", style),
+        (f" · {branch.usage_text}", "dim"),
         (f" ·{about}" if about else "", ""),
     ]
 

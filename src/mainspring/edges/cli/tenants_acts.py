@@ -30,7 +30,7 @@ async def create(settings: Settings, *, tenant: str, given: dict[str, object], j
         raise wrong from error
     async with open_as_operator(settings, is_new=True) as operator:
         made = await Tenants(operator.records).create(asked)
-        await operator.note(tenant, "tenants create", tenant)
+        await operator.audit(tenant, "tenants create", tenant)
     _print_tenant(settings, "made", made, json=json)
     return 0
 
@@ -39,7 +39,7 @@ async def change(settings: Settings, *, tenant: str, given: dict[str, object], j
     asked = msgspec.convert(given, UpdateTenant)
     async with open_as_operator(settings) as operator:
         changed = await Tenants(operator.records).update(tenant, asked)
-        await operator.note(tenant, "tenants set", tenant)
+        await operator.audit(tenant, "tenants set", tenant)
     _print_tenant(settings, "changed", changed, json=json)
     return 0
 
@@ -49,7 +49,7 @@ async def set_enabled(settings: Settings, *, tenant: str, is_enabled: bool, json
         tenants = Tenants(operator.records)
         changed = await (tenants.enable if is_enabled else tenants.disable)(tenant)
         command = "enable" if is_enabled else "disable"
-        await operator.note(tenant, f"tenants {command}", tenant)
+        await operator.audit(tenant, f"tenants {command}", tenant)
     _print_tenant(settings, f"{command}d", changed, json=json)
     return 0
 

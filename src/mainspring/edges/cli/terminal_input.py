@@ -64,7 +64,7 @@ class Keyboard:
             os.close(os.open(self._history, os.O_WRONLY | os.O_CREAT, 0o600))
             readline.write_history_file(self._history)
 
-    def forget(self) -> None:
+    def discard_typed(self) -> None:
         """What was typed before a question was asked is no answer to it."""
         if self._is_terminal:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)

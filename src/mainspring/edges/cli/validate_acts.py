@@ -68,7 +68,7 @@ def _report_view(report: FolderReport, *, is_well: bool) -> ValidationReportView
         parts=[
             AgentPartView(
                 name=part.name,
-                honoured=part.honoured,
+                honoured=part.supported,
                 not_honoured=[IgnoredView(what=each.what, why=each.why) for each in part.ignored],
                 findings=[ValidationFindingView(**asdict(each)) for each in part.findings],
             )
@@ -85,33 +85,33 @@ def _print_report(screen: Screen, report: FolderReport, *, is_well: bool) -> Non
     for part in report.parts:
         _print_part(screen, part)
     found = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}"
-    screen.whole((found, "green" if is_well else "bold red"))
+    screen.paragraph((found, "green" if is_well else "bold red"))
 
 
 def _print_finding(screen: Screen, finding: Finding) -> None:
     place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
     level = finding.level
-    screen.whole((f"{place}: ", "bold"), (f"{level}: ", _STYLES[level]), (finding.what, ""))
+    screen.paragraph((f"{place}: ", "bold"), (f"{level}: ", _STYLES[level]), (finding.what, ""))
     if finding.fix:
-        screen.whole((f"fix: {finding.fix}", "cyan"), indent=4)
+        screen.paragraph((f"fix: {finding.fix}", "cyan"), indent=4)
 
 
 def _print_part(screen: Screen, part: PartReport) -> None:
     notes = [finding for finding in part.findings if finding.level == "note"]
-    if not (part.honoured or part.ignored or notes):
+    if not (part.supported or part.ignored or notes):
         return
     screen.line((part.name, "bold"))
-    for what in part.honoured[:_MAX_LINES]:
-        screen.whole(("✓ ", "green"), (what, ""), indent=2)
-    _print_remaining(screen, part.honoured)
+    for what in part.supported[:_MAX_LINES]:
+        screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
+    _print_remaining(screen, part.supported)
     for each in part.ignored[:_MAX_LINES]:
-        screen.whole(("✗ ", "yellow"), (each.what, ""), (f": {each.why}", "dim"), indent=2)
+        screen.paragraph(("✗ ", "yellow"), (each.what, ""), (f": {each.why}", "dim"), indent=2)
     _print_remaining(screen, part.ignored)
     for note in notes[:_MAX_LINES]:
-        screen.whole(("· ", "dim"), (str(note), "dim"), indent=2)
+        screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)
     _print_remaining(screen, notes)
 
 
 def _print_remaining(screen: Screen, every: Sequence[str | IgnoredItem | Finding]) -> None:
     if len(every) > _MAX_LINES:
-        screen.whole((f"and {len(every) - _MAX_LINES} more; --json has all", "dim"), indent=4)
+        screen.paragraph((f"and {len(every) - _MAX_LINES} more; --json has all", "dim"), indent=4)

@@ -33,7 +33,7 @@ async def put(settings: Settings, *, name: str, hosts: list[str], json: bool) ->
     screen.line(("kept ", "green"), (name, "bold"))
     if not hosts:
         note = "no --host: programs in a sandbox cannot use it"
-        Screen(settings, stderr=True).whole((note, "dim"))
+        Screen(settings, stderr=True).paragraph((note, "dim"))
     return 0
 
 
@@ -55,7 +55,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
             screen.json(msgspec.json.encode(_secret_view(secret)))
         return 0
     if not kept:
-        Screen(settings, stderr=True).whole(("the vault is empty", "dim"))
+        Screen(settings, stderr=True).paragraph(("the vault is empty", "dim"))
         return 0
     screen.table(
         ["NAME", "HOSTS", "CREATED", "CHANGED"],

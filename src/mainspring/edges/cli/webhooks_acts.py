@@ -25,7 +25,7 @@ async def ls(settings: Settings, *, tenant: str, json: bool) -> int:
             screen.json(msgspec.json.encode(each))
         return 0
     if not found:
-        Screen(settings, stderr=True).whole(("there are no webhook endpoints", "dim"))
+        Screen(settings, stderr=True).paragraph(("there are no webhook endpoints", "dim"))
         return 0
     screen.table(["ID", "URL", "EVENTS", "STATE"], [_webhook_row(each) for each in found])
     return 0
@@ -45,7 +45,7 @@ async def deliveries(
             screen.json(msgspec.json.encode(each))
         return 0
     if not found:
-        Screen(settings, stderr=True).whole(("there are no deliveries", "dim"))
+        Screen(settings, stderr=True).paragraph(("there are no deliveries", "dim"))
         return 0
     heads = ["ID", "EVENT", "MADE", "STATE", "TRIES", "LAST ANSWER"]
     screen.table(heads, [_delivery_row(each) for each in found])
@@ -60,7 +60,7 @@ async def resend(settings: Settings, *, tenant: str, meant: str, json: bool) -> 
         else:
             await parts.deliveries.resend(tenant, meant)
             sent = 1
-        await operator.note(tenant, "webhooks resend", meant)
+        await operator.audit(tenant, "webhooks resend", meant)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"resent": sent}))

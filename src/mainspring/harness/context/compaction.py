@@ -41,9 +41,9 @@ _RESTORED_SKILL_NOTE = (
 def restored_skills(desk: ThreadContext, *, max_tokens: int) -> list[ContextAdded]:
     """Those that the model does not see any more, the newest first as long as there is room."""
     room = min(max_tokens, MAX_SKILL_TOKENS) * desk.facts.bytes_per_token
-    seen = list(_visible_texts(desk)) if desk.thread.gear.skill_texts else []
+    seen = list(_visible_texts(desk)) if desk.thread.session_state.skill_texts else []
     found: list[ContextAdded] = []
-    for name, whole in reversed(desk.thread.gear.skill_texts.items()):
+    for name, whole in reversed(desk.thread.session_state.skill_texts.items()):
         text = whole[:_MAX_SKILL_CHARS]
         room -= len(text.encode())
         if room < 0:
@@ -110,7 +110,7 @@ async def compact_if_needed(desk: ThreadContext) -> Step | None:
     if desk.input_tokens() > limits.stop and not work.is_interrupted:
         await work.run_harder(goal=limits.goal, results=limits.results // 2)
     if work.has_changed:
-        await desk.ask_hooks(hook_events.after_compact())
+        await desk.run_hooks(hook_events.after_compact())
     if work.has_changed and is_over:
         _restore_skills(desk)
     if work.is_interrupted:
@@ -131,7 +131,7 @@ async def compact_on_request(desk: ThreadContext, wanted: CompactionRequested) -
     if not work.has_changed and not work.is_interrupted:
         await work.run(goal=desk.input_tokens() // 3, rounds=1)
     if work.has_changed:
-        await desk.ask_hooks(hook_events.after_compact(wanted))
+        await desk.run_hooks(hook_events.after_compact(wanted))
         _restore_skills(desk)
     if desk.thread.is_answered and not work.is_interrupted:
         return Ended("compacted")
@@ -146,7 +146,7 @@ def _restore_skills(desk: ThreadContext) -> None:
 
 async def compact_after_overflow(desk: ThreadContext, *, media: bool) -> bool:
     """The provider has refused the request as too large. False: nothing more can be done."""
-    tries = desk.thread.tries.compacted
+    tries = desk.thread.retries.compacted
     if tries >= _REACTIVE_TRIES:
         return False
     work = _Compaction(desk)
@@ -238,11 +238,11 @@ class _Compaction:
         wait."""
         if not self._is_announced:
             self._is_announced = True
-            ruling = await self._desk.ask_hooks(
+            ruling = await self._desk.run_hooks(
                 hook_events.before_compact(self._wanted), is_context=False
             )
             self._is_blocked = ruling.blocked
-            await self._desk.gates.before_compact(self._desk.thread)
+            await self._desk.authorizer.before_compact(self._desk.thread)
         return self._is_urgent or not self._is_blocked
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:

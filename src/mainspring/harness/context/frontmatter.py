@@ -53,7 +53,7 @@ class Frontmatter:
     """What JSON could say, too: dates, times and the like are texts, as they were written."""
     lines: dict[str, int] = field(default_factory=dict[str, int])
     """Where in the file each key stands."""
-    oddities: tuple[FrontmatterIssue, ...] = ()
+    issues: tuple[FrontmatterIssue, ...] = ()
     is_there: bool = False
     """Whether the file begins with a head that could be read."""
 
@@ -85,14 +85,14 @@ def read_frontmatter(text: str) -> Frontmatter:
         oddity = FrontmatterIssue(
             "its frontmatter has no end", first_line - 1, "put a line --- after it"
         )
-        return Frontmatter(body=text, oddities=(oddity,))
+        return Frontmatter(body=text, issues=(oddity,))
     body = text[closing.end() :].removeprefix("\n")
     written = text[opening.end() : closing.start()]
     if len(written) > MAX_CHARS:
         oddity = FrontmatterIssue(
             f"its frontmatter has more than {MAX_CHARS} characters", first_line
         )
-        return Frontmatter(body=body, oddities=(oddity,))
+        return Frontmatter(body=body, issues=(oddity,))
     try:
         return _frontmatter(body, _pairs(written), first_line)
     except _NotFrontmatter:
@@ -113,7 +113,7 @@ def _frontmatter(
             odd.append(FrontmatterIssue(f"`{pair.key}` is there twice", line, "the last one holds"))
         fields[pair.key] = pair.value
         lines[pair.key] = line
-    return Frontmatter(body=body, fields=fields, lines=lines, oddities=tuple(odd), is_there=True)
+    return Frontmatter(body=body, fields=fields, lines=lines, issues=tuple(odd), is_there=True)
 
 
 def _read_key_by_key(body: str, written: str, first_line: int, error: Exception) -> Frontmatter:
@@ -132,7 +132,7 @@ def _read_key_by_key(body: str, written: str, first_line: int, error: Exception)
         line = first_line + getattr(getattr(error, "problem_mark", None), "line", 0)
         odd.append(FrontmatterIssue(f"its frontmatter is not a YAML mapping: {problem}", line))
     if not pairs:
-        return Frontmatter(body=body, oddities=tuple(odd))
+        return Frontmatter(body=body, issues=tuple(odd))
     return _frontmatter(body, pairs, first_line, *odd)
 
 

@@ -92,7 +92,7 @@ class InstructionRoots:
     shared: tuple[PurePosixPath, ...] = ()
     """Folders outside the project that its files may import from, because the user said so."""
 
-    def followed(self, files: InstructionFiles) -> InstructionRoots:
+    def resolved(self, files: InstructionFiles) -> InstructionRoots:
         """The same places, with every link followed."""
         return replace(
             self,
@@ -108,7 +108,7 @@ class InstructionRoots:
         allowed = (self.project, *self.shared)
         return scope != "project" or any(real.is_relative_to(folder) for folder in allowed)
 
-    def shown(self, path: PurePosixPath) -> str:
+    def display_path(self, path: PurePosixPath) -> str:
         """A path as people and models are told of it: the same on every machine."""
         if path.is_relative_to(self.project):
             return path.relative_to(self.project).as_posix()
@@ -142,23 +142,23 @@ class InstructionCandidate:
 @dataclass(frozen=True, slots=True)
 class CandidateFinder:
     files: InstructionFiles
-    places: InstructionRoots
+    roots: InstructionRoots
     """With every link followed."""
     tell: Callable[[InstructionIssue], None]
 
     def from_start(self) -> Iterator[InstructionCandidate]:
-        for folder in self.places.managed:
+        for folder in self.roots.managed:
             yield InstructionCandidate(folder / "AGENTS.md", "managed", imports=None)
             yield InstructionCandidate(folder / "CLAUDE.md", "managed")
             yield from self._rules(folder, ("rules", ".claude/rules"), "managed")
-        if (home := self.places.home) is not None:
+        if (home := self.roots.home) is not None:
             yield InstructionCandidate(home / ".mainspring/AGENTS.md", "user", imports=None)
             yield InstructionCandidate(home / ".claude/CLAUDE.md", "user")
             yield from self._steering(home, "user")
             yield from self._rules(home, _RULES, "user")
-        if self.places.agent is not None:
-            yield from self._persona(self.places.agent)
-        yield from self.of_folders(self.places.to_cwd())
+        if self.roots.agent is not None:
+            yield from self._persona(self.roots.agent)
+        yield from self.of_folders(self.roots.to_cwd())
 
     def of_folders(self, folders: Iterable[PurePosixPath]) -> Iterator[InstructionCandidate]:
         for folder in folders:
@@ -166,7 +166,7 @@ class CandidateFinder:
             yield InstructionCandidate(folder / "CLAUDE.md")
             yield InstructionCandidate(folder / ".claude/CLAUDE.md")
             yield from self._steering(folder, "project")
-            own = ("rules",) if folder == self.places.agent else ()
+            own = ("rules",) if folder == self.roots.agent else ()
             yield from self._rules(folder, (*own, *_RULES), "project")
             yield from self._cursor(folder)
             yield InstructionCandidate(folder / "CLAUDE.local.md")
@@ -201,9 +201,9 @@ class CandidateFinder:
             yield InstructionCandidate(path, "project", "cursor", imports=None, folder=base)
 
     def _base(self, folder: PurePosixPath, scope: Scope) -> str:
-        if scope != "project" or folder == self.places.project:
+        if scope != "project" or folder == self.roots.project:
             return ""  # the globs of the user are about the project as well
-        return folder.relative_to(self.places.project).as_posix()
+        return folder.relative_to(self.roots.project).as_posix()
 
     def _markdown_in(
         self, top: PurePosixPath, scope: Scope, max_depth: int
@@ -236,7 +236,7 @@ class CandidateFinder:
             folders.extend((folder / name, depth - 1) for name in inner if depth > 1)
 
     def _may_list(self, folder: PurePosixPath, real: PurePosixPath, scope: Scope) -> bool:
-        is_allowed = self.places.allow(real, scope)
+        is_allowed = self.roots.allow(real, scope)
         if not is_allowed:
             self._warn(folder, _LEADS_OUT)
         return is_allowed
@@ -249,10 +249,10 @@ class CandidateFinder:
             return ()
 
     def _warn(self, path: PurePosixPath, what: str) -> None:
-        self.tell(InstructionIssue(file=self.places.shown(path), what=what))
+        self.tell(InstructionIssue(file=self.roots.display_path(path), what=what))
 
     def _note(self, path: PurePosixPath, what: str) -> None:
-        self.tell(InstructionIssue(file=self.places.shown(path), what=what, is_note=True))
+        self.tell(InstructionIssue(file=self.roots.display_path(path), what=what, is_note=True))
 
 
 def _chain(top: PurePosixPath, bottom: PurePosixPath) -> tuple[PurePosixPath, ...]:

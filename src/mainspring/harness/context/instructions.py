@@ -85,19 +85,19 @@ class Instructions:
     sections: tuple[Section, ...] = ()
     """The most general first, the closest last."""
     scoped: tuple[ScopedRule, ...] = ()
-    oddities: tuple[InstructionIssue, ...] = ()
+    issues: tuple[InstructionIssue, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(str(oddity) for oddity in self.oddities if not oddity.is_note)
+        return tuple(str(oddity) for oddity in self.issues if not oddity.is_note)
 
 
 def load(
     files: InstructionFiles, places: InstructionRoots, limits: InstructionLimits | None = None
 ) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader(files, places.followed(files), limits or InstructionLimits())
-    if not reader.places.cwd.is_relative_to(reader.places.project):
+    reader = _Reader(files, places.resolved(files), limits or InstructionLimits())
+    if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
         reader.tell(InstructionIssue(file=".", what=outside))
     return reader.instructions(reader.candidates.from_start())
@@ -113,8 +113,8 @@ def load_nested(
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader(files, places.followed(files), limits or InstructionLimits())
-    folders = reader.places.below_cwd(files.real(reader.places.cwd / path))
+    reader = _Reader(files, places.resolved(files), limits or InstructionLimits())
+    folders = reader.roots.below_cwd(files.real(reader.roots.cwd / path))
     return reader.instructions(reader.candidates.of_folders(folders))
 
 
@@ -164,23 +164,23 @@ class _Document:
 @dataclass(slots=True)
 class _Reader:
     files: InstructionFiles
-    places: InstructionRoots
+    roots: InstructionRoots
     """With every link followed."""
     limits: InstructionLimits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
-    oddities: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
+    issues: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
     own: dict[PurePosixPath, _Document] = field(default_factory=dict[PurePosixPath, _Document])
     """Files that are instructions by their name; an import of one adds nothing."""
     imported: set[PurePosixPath] = field(default_factory=set[PurePosixPath])
 
     @property
     def candidates(self) -> CandidateFinder:
-        return CandidateFinder(self.files, self.places, self.tell)
+        return CandidateFinder(self.files, self.roots, self.tell)
 
     def tell(self, oddity: InstructionIssue) -> None:
-        if oddity not in self.oddities:
-            self.oddities.append(oddity)
+        if oddity not in self.issues:
+            self.issues.append(oddity)
 
     def instructions(self, candidates: Iterable[InstructionCandidate]) -> Instructions:
         for candidate in candidates:
@@ -196,7 +196,7 @@ class _Reader:
         return Instructions(
             sections=self._within_budget(),
             scoped=tuple(self.scoped),
-            oddities=tuple(self.oddities),
+            issues=tuple(self.issues),
         )
 
     def _own(self, document: _Document) -> None:
@@ -215,8 +215,8 @@ class _Reader:
         refuse: Callable[[str], None] | None = None,
     ) -> _Document | None:
         real = self.files.real(path)
-        refuse = refuse or partial(self._tell_about, self.places.shown(path))
-        if not self.places.allow(real, candidate.scope):
+        refuse = refuse or partial(self._tell_about, self.roots.display_path(path))
+        if not self.roots.allow(real, candidate.scope):
             return refuse("leads out of the project: not read")
         max_bytes = _MAX_FILE_BYTES
         try:
@@ -228,7 +228,7 @@ class _Reader:
         if b"\0" in content:
             return refuse("is not text: not read")
         text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        source = self.places.shown(real)
+        source = self.roots.display_path(real)
         if _REPLACEMENT_CHARACTER in text and _REPLACEMENT_CHARACTER.encode() not in content:
             line = text.partition(_REPLACEMENT_CHARACTER)[0].count("\n") + 1
             what = "is not UTF-8: what cannot be read is left out"
@@ -243,7 +243,7 @@ class _Reader:
         head = read_frontmatter(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
-        for odd in head.oddities if kind != "cursor" else ():  # Cursor's heads are not quite YAML
+        for odd in head.issues if kind != "cursor" else ():  # Cursor's heads are not quite YAML
             self.tell(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
@@ -311,7 +311,7 @@ class _Reader:
                 return [(f"@{mention}", self._mentioned(here, mention)) for mention in found]
             case "references":
                 found = file_references(document.text)
-                top = self.places.project / candidate.folder
+                top = self.roots.project / candidate.folder
                 return [(f"#[[file:{name}]]", self._referred(top, here, name)) for name in found]
             case None:
                 return []
@@ -319,7 +319,7 @@ class _Reader:
     def _mentioned(self, here: PurePosixPath, mention: str) -> list[PurePosixPath]:
         bare = mention.rstrip(_PUNCTUATION)
         spellings = dict.fromkeys(filter(None, (mention, bare, bare.partition("#")[0])))
-        home = self.places.home
+        home = self.roots.home
         return [
             home / spelling[2:] if home and spelling.startswith("~/") else here / spelling
             for spelling in spellings
@@ -328,7 +328,7 @@ class _Reader:
 
     def _referred(self, top: PurePosixPath, here: PurePosixPath, name: str) -> list[PurePosixPath]:
         both = [top / name, here / name]
-        inside = [path for path in both if self.places.allow(self.files.real(path), "project")]
+        inside = [path for path in both if self.roots.allow(self.files.real(path), "project")]
         return inside or both[:1]
 
     def _imported(

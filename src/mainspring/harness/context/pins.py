@@ -66,7 +66,7 @@ class Pins:
         """The task is done; the next words are a new one's."""
         self._is_done = True
 
-    def standing(self) -> list[Pin]:
+    def active(self) -> list[Pin]:
         """All that holds now, in the order it was said."""
         kept: list[Pin] = []
         room = WORDS_CHARS
@@ -79,7 +79,7 @@ class Pins:
 
     def blocks(self) -> list[Block]:
         """The pinned blocks in order, each once."""
-        return list(dict.fromkeys(block for pin in self.standing() for block in pin.blocks))
+        return list(dict.fromkeys(block for pin in self.active() for block in pin.blocks))
 
     def drop_media(self, first_seq: int, last_seq: int) -> None:
         """The provider does not take them: words stay, media do not."""

@@ -72,7 +72,7 @@ async def summarize(
         return []  # the turn itself will say so
     noted = _note_start(desk, request, tokens, reserved)
     _, settled = noted
-    if await desk.purse.reserve(settled.reservation_id, reserved) is not None:
+    if await desk.budget.reserve(settled.reservation_id, reserved) is not None:
         _note_end(desk, noted, None, is_error=True)
         return []
     await desk.commit()
@@ -81,7 +81,7 @@ async def summarize(
     if said is not None and len(said.encode()) > old_bytes(sheet) // 2:
         said = None
     cost = _note_end(desk, noted, answer, is_error=said is None)
-    await desk.purse.settle(settled.reservation_id, cost)
+    await desk.budget.settle(settled.reservation_id, cost)
     if said is None:
         return [] if answer is not None else None
     overlays: list[ContextCompacted] = []

@@ -129,7 +129,7 @@ class Transcript:
         if not is_error:
             self.is_answered = True
 
-    def measured(self, usage: Usage) -> None:
+    def apply_usage(self, usage: Usage) -> None:
         """What the provider counted replaces what was estimated."""
         self._counted_tokens = (
             usage.input_tokens
@@ -139,7 +139,7 @@ class Transcript:
         )
         self._counted_bytes = self._bytes
 
-    def take_over(self, seq: int, note: str | None) -> None:
+    def add_import(self, seq: int, note: str | None) -> None:
         """What stands here was another tool's: its count of tokens included that one's prompt."""
         self._counted_tokens = None
         if note is not None:

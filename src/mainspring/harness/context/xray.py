@@ -116,8 +116,8 @@ def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Threa
     for event in log:
         ensemble = ensemble or ThreadTree(event.thread_id)  # the first is always the main one's
         ensemble.apply(event)
-        if event.thread_id == thread_id and thread_id in ensemble.members:
-            yield event, ensemble.members[thread_id].thread
+        if event.thread_id == thread_id and thread_id in ensemble.nodes:
+            yield event, ensemble.nodes[thread_id].thread
 
 
 def _with_reply(

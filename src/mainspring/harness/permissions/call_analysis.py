@@ -77,7 +77,7 @@ class AnalyzedCall:
     traits: Traits
     paths: tuple[PathAccess, ...] = ()
     command: str | None = None
-    verdict: CommandAnalysis | None = None
+    analysis: CommandAnalysis | None = None
     """On the command, if there is one."""
     surely_written: tuple[PathAccess, ...] = ()
     """What the words of a command say that it changes, which is the least that it may change; of a
@@ -136,7 +136,7 @@ def analyze_call(
         traits=traits,
         paths=tuple(dict.fromkeys((*paths, *trees))),
         command=command,
-        verdict=verdict,
+        analysis=verdict,
         trees=tuple(dict.fromkeys(each for each in trees if not _is_file(each.target, place))),
         guesses=tuple(dict.fromkeys(guesses)),
         surely_written=tuple(dict.fromkeys(written)),

@@ -34,36 +34,36 @@ PROTECTED = "protected path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    judged: AnalyzedCall
+    call: AnalyzedCall
     policy: Policy
-    standing: GrantState
+    grants: GrantState
     now: datetime
     is_sandboxed: bool
 
     @property
     def mode(self) -> Mode:
-        return self.standing.mode or self.policy.mode or "default"
+        return self.grants.mode or self.policy.mode or "default"
 
     @property
     def folders(self) -> tuple[str, ...]:
-        added = (*self.policy.directories, *self.standing.directories)
-        left = self.standing.left_directories
+        added = (*self.policy.directories, *self.grants.directories)
+        left = self.grants.left_directories
         return (self.policy.workspace, *(each for each in added if each not in left))
 
     def rules(self, behavior: Permission) -> list[PolicyRule]:
-        held = (*self.policy.rules, *self.standing.rules)
-        gone = self.standing.revoked if behavior == "allow" else frozenset[str]()
+        held = (*self.policy.rules, *self.grants.rules)
+        gone = self.grants.revoked if behavior == "allow" else frozenset[str]()
         return [rule for rule in held if rule.behavior == behavior and rule.text not in gone]
 
     @property
     def is_read_only(self) -> bool:
-        judged = self.judged
-        if judged.verdict is not None:
+        judged = self.call
+        if judged.analysis is not None:
             is_held = self.is_sandboxed and not self.has_secrets
-            only_reads = judged.verdict.read_only or (
-                self.is_sandboxed and judged.verdict.read_only_in_sandbox
+            only_reads = judged.analysis.read_only or (
+                self.is_sandboxed and judged.analysis.read_only_in_sandbox
             )
-            return only_reads and (is_held or not judged.verdict.opaque)
+            return only_reads and (is_held or not judged.analysis.opaque)
         if judged.tool.startswith("mcp__"):
             return False  # that it is read-only is only the word of whoever runs the server
         if judged.tool in READ_ANYTHING and self.has_secrets:
@@ -82,16 +82,14 @@ class _Case:
 
     @property
     def outside(self) -> PathAccess | None:
-        return next((each for each in self.judged.paths if not self.is_inside(each)), None)
+        return next((each for each in self.call.paths if not self.is_inside(each)), None)
 
 
 def decide(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, *, now: datetime, is_sandboxed: bool
 ) -> Decision:
     """Never raises: what cannot be judged is asked about."""
-    case = _Case(
-        judged=judged, policy=policy, standing=standing, now=now, is_sandboxed=is_sandboxed
-    )
+    case = _Case(call=judged, policy=policy, grants=standing, now=now, is_sandboxed=is_sandboxed)
     for step in _STEPS:
         decision = step(case)
         if decision is not None:
@@ -124,7 +122,7 @@ def _ask_rules(case: _Case) -> Decision | None:
 def _forbidding_rule(case: _Case, behavior: Permission) -> Decision | None:
     for held in case.rules(behavior):
         rule = rule_of(held)
-        if rule is not None and forbids(rule, case.judged, case.policy.roots(held), behavior):
+        if rule is not None and forbids(rule, case.call, case.policy.roots(held), behavior):
             does = "denies it" if behavior == "deny" else "wants a person to be asked"
             reason = f"the {held.scope} rule {held.text} {does}"
             return Decision(decision=behavior, gate="rule", rule=held.text, reason=reason)
@@ -141,7 +139,7 @@ def _unreadable_rule(case: _Case) -> Decision | None:
 
 
 def _plan_mode(case: _Case) -> Decision | None:
-    tool = case.judged.tool
+    tool = case.call.tool
     is_fine = case.is_read_only or tool in NEEDS_A_PERSON or _is_declared_reading(case)
     if case.mode != "plan" or is_fine:
         return None
@@ -151,17 +149,17 @@ def _plan_mode(case: _Case) -> Decision | None:
 
 def _is_declared_reading(case: _Case) -> bool:
     """An MCP tool that says so may be asked about, where others are refused."""
-    return case.judged.verdict is None and case.judged.traits.read_only
+    return case.call.analysis is None and case.call.traits.read_only
 
 
 def _person_required(case: _Case) -> Decision | None:
-    if case.judged.tool in NEEDS_A_PERSON:
+    if case.call.tool in NEEDS_A_PERSON:
         reason = "it needs a person's answer"
         return Decision(decision="ask", gate="guardrail", rule="a person", reason=reason)
-    if case.judged.traits.needs_person:
+    if case.call.traits.needs_person:
         reason = "the tool wants a person to agree to it"
         return Decision(decision="ask", gate="guardrail", rule="needs a person", reason=reason)
-    verdict = case.judged.verdict
+    verdict = case.call.analysis
     if verdict is not None and verdict.critical:
         why = "it may remove a home, the workspace or what the machine needs"
         return Decision(decision="ask", gate="guardrail", rule="critical path", reason=why)
@@ -188,10 +186,10 @@ def _protected_paths(case: _Case) -> Decision | None:
 
 
 def _possible_writes(case: _Case) -> tuple[PathAccess, ...]:
-    judged = case.judged
-    if judged.verdict is not None and judged.verdict.read_only:
+    judged = case.call
+    if judged.analysis is not None and judged.analysis.read_only:
         return ()
-    if judged.verdict is not None and not case.is_sandboxed:
+    if judged.analysis is not None and not case.is_sandboxed:
         # a command that writes may first go to a folder that it only names
         return (*judged.paths, *judged.surely_written)
     # a sandbox keeps programs from changing what they only name
@@ -200,24 +198,24 @@ def _possible_writes(case: _Case) -> tuple[PathAccess, ...]:
         if judged.tool not in INTERNAL_TOOLS | NETWORK_TOOLS | NEEDS_A_PERSON
         else ()
     )
-    written = () if judged.verdict else (each for each in judged.paths if each.access == "write")
+    written = () if judged.analysis else (each for each in judged.paths if each.access == "write")
     return (*written, *named)
 
 
 def _is_guarded(case: _Case, touched: PathAccess) -> bool:
-    is_own_name = case.judged.verdict is None and touched.link == touched.target
-    if is_own_name and touched.link in case.standing.allowed_protected:
+    is_own_name = case.call.analysis is None and touched.link == touched.target
+    if is_own_name and touched.link in case.grants.allowed_protected:
         return False
     return any(is_guarded(case.policy, path) for path in touched.both)
 
 
 def _accept_edits(case: _Case) -> Decision | None:
     """Edits in the workspace, where the mode lets them pass."""
-    if case.mode not in ("acceptEdits", "auto") or not case.judged.paths or case.outside:
+    if case.mode not in ("acceptEdits", "auto") or not case.call.paths or case.outside:
         return None
-    verdict = case.judged.verdict
+    verdict = case.call.analysis
     if verdict is None:
-        is_edit = case.judged.tool in EDIT_TOOLS
+        is_edit = case.call.tool in EDIT_TOOLS
     else:
         is_edit = verdict.edits and not verdict.opaque
     if not is_edit:
@@ -230,7 +228,7 @@ def _possible_rules(case: _Case) -> Decision | None:
     """A rule may forbid what the command turns out to do."""
     held = [(rule, rule_of(rule)) for rule in (*case.rules("deny"), *case.rules("ask"))]
     rules = [(rule, case.policy.roots(each)) for each, rule in held if rule is not None]
-    for doubt in possible_matches(case.judged, rules, is_sandboxed=case.is_sandboxed):
+    for doubt in possible_matches(case.call, rules, is_sandboxed=case.is_sandboxed):
         if not doubt.is_program or not _is_vouched_for(case):
             return _ask_by_default(case, doubt.text)
     return None
@@ -240,7 +238,7 @@ def _is_vouched_for(case: _Case) -> bool:
     """Somebody has allowed this very program, or has the sandbox answer for all."""
     if case.is_sandboxed and case.policy.sandbox_allows_bash:
         return True
-    live = [grant for grant in case.standing.grants.values() if grant.is_live(case.now)]
+    live = [grant for grant in case.grants.grants.values() if grant.is_live(case.now)]
     rules = [*case.rules("allow"), *(rule for grant in live for rule in grant.rules)]
     named = [held for held in rules if (rule := rule_of(held)) and rule.specifier is not None]
     return _matching_rules(case, named) is not None
@@ -251,7 +249,7 @@ def _allow_rules(case: _Case) -> Decision | None:
     if found := _matching_rules(case, rules):
         reason = f"{found} allows it"
         return Decision(decision="allow", gate="rule", rule=found, reason=reason)
-    for grant in case.standing.grants.values():
+    for grant in case.grants.grants.values():
         if grant.is_live(case.now) and _matching_rules(case, [*rules, *grant.rules]):
             texts = ", ".join(rule.text for rule in grant.rules)
             reason = f"a person has granted {texts}"
@@ -263,10 +261,10 @@ def _matching_rules(case: _Case, rules: Sequence[PolicyRule]) -> str | None:
     """The rule, or the rules together, that allow the whole of a call."""
     readable = [(held, rule) for held in rules if (rule := rule_of(held)) is not None]
     for held, rule in readable:
-        if permits(rule, case.judged):
+        if permits(rule, case.call):
             return held.text
-    if case.judged.command is not None:
-        return _matching_command_rules(case, case.judged.command, readable)
+    if case.call.command is not None:
+        return _matching_command_rules(case, case.call.command, readable)
     return _matching_path_rules(case, readable)
 
 
@@ -278,7 +276,7 @@ def _matching_command_rules(
         for held, rule in readable
         if rule.tool == "bash" and rule.specifier is not None
     }
-    is_foreign = case.judged.verdict is None or case.judged.verdict.foreign_git
+    is_foreign = case.call.analysis is None or case.call.analysis.foreign_git
     if _writes_afar(case) or not bash.is_covered(
         list(patterns.values()), command, foreign_git=is_foreign
     ):
@@ -305,16 +303,16 @@ def _smallest_cover(command: str, given: list[str], among: list[str]) -> list[st
 
 
 def _writes_afar(case: _Case) -> bool:
-    has_writes = any(each.access == "write" for each in case.judged.paths)
-    is_opaque = case.judged.verdict is None or case.judged.verdict.opaque
+    has_writes = any(each.access == "write" for each in case.call.paths)
+    is_opaque = case.call.analysis is None or case.call.analysis.opaque
     return has_writes and (is_opaque or case.outside is not None)
 
 
 def _matching_path_rules(case: _Case, readable: Sequence[tuple[PolicyRule, Rule]]) -> str | None:
     used: dict[str, None] = {}
-    for touched in case.judged.paths:
+    for touched in case.call.paths:
         for held, rule in readable:
-            is_named = rule.tool in FILE_TOOLS and is_about(rule, case.judged.tool)
+            is_named = rule.tool in FILE_TOOLS and is_about(rule, case.call.tool)
             if not is_named or rule.specifier is None:
                 continue
             if permits_path(rule.specifier, touched, case.policy.roots(held)):
@@ -326,14 +324,14 @@ def _matching_path_rules(case: _Case, readable: Sequence[tuple[PolicyRule, Rule]
 
 
 def _read_only_call(case: _Case) -> Decision | None:
-    if case.judged.tool in NETWORK_TOOLS or not case.is_read_only or case.outside:
+    if case.call.tool in NETWORK_TOOLS or not case.is_read_only or case.outside:
         return None
-    where = "sandbox" if case.judged.verdict and case.judged.verdict.opaque else "workspace"
+    where = "sandbox" if case.call.analysis and case.call.analysis.opaque else "workspace"
     return Decision(decision="allow", gate="default", reason=f"it only reads, in the {where}")
 
 
 def _sandboxed_call(case: _Case) -> Decision | None:
-    if case.judged.command is None or not case.is_sandboxed:
+    if case.call.command is None or not case.is_sandboxed:
         return None
     if not case.policy.sandbox_allows_bash:
         return None
@@ -343,7 +341,7 @@ def _sandboxed_call(case: _Case) -> Decision | None:
 
 
 def _ask_by_default(case: _Case, why: str = "") -> Decision:
-    if case.mode == "auto" and not case.standing.is_mistrusted:
+    if case.mode == "auto" and not case.grants.is_mistrusted:
         return Decision(
             decision="ask",
             gate="mode",
@@ -357,10 +355,10 @@ def _ask_by_default(case: _Case, why: str = "") -> Decision:
 
 
 def _ask_reason(case: _Case) -> str:
-    verdict = case.judged.verdict
+    verdict = case.call.analysis
     if case.mode == "bypassPermissions":
         return "the mode bypassPermissions holds only in a sandbox, or where it is set explicitly"
-    if case.mode == "auto" and case.standing.is_mistrusted:
+    if case.mode == "auto" and case.grants.is_mistrusted:
         return "the classifier has said no too often"
     if case.outside is not None:
         return f"{case.outside.link} is outside of the workspace"
@@ -372,9 +370,9 @@ def _ask_reason(case: _Case) -> str:
 
 
 def _describe(case: _Case) -> str:
-    if case.judged.command is not None:
+    if case.call.command is not None:
         return "the command"
-    return claude_code_name(case.judged.tool)
+    return claude_code_name(case.call.tool)
 
 
 _STEPS: tuple[Callable[[_Case], Decision | None], ...] = (

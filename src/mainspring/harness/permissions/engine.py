@@ -36,7 +36,7 @@ Classifier: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPay
 class PermissionEngine:
     thread: Thread
     policy: Policy
-    place: Callable[[], CallLocation]
+    location: Callable[[], CallLocation]
     """Where a call would run, as things stand."""
     clock: Clock
     is_sandboxed: bool
@@ -48,26 +48,26 @@ class PermissionEngine:
     """The freest mode that may hold: a subagent's own, whatever the session's is."""
     on_compaction: Callable[[], None] = lambda: None
     """What was shown to the model may soon be gone."""
-    _standing: GrantState = field(default_factory=GrantState, init=False)
+    _grant_state: GrantState = field(default_factory=GrantState, init=False)
     _seen: int = field(default=0, init=False)
 
     @property
-    def standing(self) -> GrantState:
+    def grant_state(self) -> GrantState:
         """What has been granted, revoked and counted in this session, up to now; for a subagent,
         with the mode that holds for it."""
-        standing = self._folded()
+        standing = self._fold_grants()
         return standing if self.ceiling is None else replace(standing, mode=self.mode)
 
-    def _folded(self) -> GrantState:
-        events = self.thread.gear.permissions
+    def _fold_grants(self) -> GrantState:
+        events = self.thread.session_state.permissions
         for payload in events[self._seen :]:
-            self._standing = apply(self._standing, payload)
+            self._grant_state = apply(self._grant_state, payload)
         self._seen = len(events)
-        return self._standing
+        return self._grant_state
 
     @property
     def mode(self) -> Mode:
-        mode = self._folded().mode or self.policy.mode or "default"
+        mode = self._fold_grants().mode or self.policy.mode or "default"
         return mode if self.ceiling is None else stricter_mode(mode, self.ceiling)
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -76,14 +76,14 @@ class PermissionEngine:
             reason = ruling.reason or "a hook said no"
             return _with_hook_output(ruling, Decision(decision="deny", gate="hook", reason=reason))
         if ruling.updated_input is not None:
-            call = replace(call, input=tool.judged(ruling.updated_input))
+            call = replace(call, input=tool.normalize_input(ruling.updated_input))
             traits = tool.traits(ruling.updated_input)
-        decision = self._addressed(_apply_hook_permission(ruling, self._decided(call, traits)))
+        decision = self._with_ask_target(_apply_hook_permission(ruling, self._decide(call, traits)))
         if decision.decision == "ask":
-            decision = await self._asked(call, tool, decision)
+            decision = await self._ask(call, tool, decision)
         return _with_hook_output(ruling, decision)
 
-    def _addressed(self, decision: Decision) -> Decision:
+    def _with_ask_target(self, decision: Decision) -> Decision:
         decision = with_ask_target(decision, self.mode)
         is_askable = decision.decision == "ask" and not self.is_headless
         if decision.rule != PROTECTED or is_askable:
@@ -92,29 +92,29 @@ class PermissionEngine:
         return replace(decision, decision="deny", reason=reason)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        decision = self._decided(call, traits)
+        decision = self._decide(call, traits)
         return decision if decision.decision == "deny" else None
 
-    def _decided(self, call: Call, traits: Traits) -> Decision:
-        place = location_after(self.thread.gear.commands, self.place())
+    def _decide(self, call: Call, traits: Traits) -> Decision:
+        place = location_after(self.thread.session_state.commands, self.location())
         judged = analyze_call(call.name, call.input, traits, place)
         return decide(
             judged,
             self._policy_for(call),
-            self.standing,
+            self.grant_state,
             now=self.clock(),
             is_sandboxed=self.is_sandboxed,
         )
 
     def _policy_for(self, call: Call) -> Policy:
         """With what skills say that the thread uses in this run; they speak for no other."""
-        used = self.thread.gear.skills if call.thread_id == self.thread.id else ()
+        used = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
         return with_skill_rules(self.policy, used)
 
-    async def _asked(self, call: Call, tool: Tool, decision: Decision) -> Decision:
+    async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
         """Before a person is asked: the classifier, where the mode says so, and hooks."""
         if decision.asks == "classifier" and self.classifier is not None:
-            return await self._classified(call, self.classifier)
+            return await self._classify(call, self.classifier)
         ruling = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
         said = decision
         if ruling.permission == "deny" or ruling.blocked:
@@ -123,22 +123,22 @@ class PermissionEngine:
         elif ruling.permission == "allow":
             changed = ruling.updated_input
             if changed is not None:  # what it has made of the call is judged like the call
-                call = replace(call, input=tool.judged(changed))
-                decision = self._addressed(self._decided(call, tool.traits(changed)))
+                call = replace(call, input=tool.normalize_input(changed))
+                decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
             allowed = Decision(decision="allow", gate="hook", reason=ruling.reason)
             is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
             said = replace(allowed if is_open else decision, updated_input=changed)
         return _with_hook_output(replace(ruling, updated_input=None), said)
 
-    async def _classified(self, call: Call, classifier: Classifier) -> Decision:
+    async def _classify(self, call: Call, classifier: Classifier) -> Decision:
         asking = self.thread.round.get(call.id)
         done = [
             classify.ProposedCall(name, given)
-            for name, given in self.thread.gear.calls
+            for name, given in self.thread.session_state.calls
             if asking is None or given is not asking.input
         ]
         asked = classify.classifier_prompt(
-            self.thread.gear.prompts, done, classify.ProposedCall(call.name, call.input)
+            self.thread.session_state.prompts, done, classify.ProposedCall(call.name, call.input)
         )
         said, facts = await classifier(classify.SYSTEM, asked)
         answer = classify.parse_answer(said)
@@ -150,7 +150,7 @@ class PermissionEngine:
             reason=answer.reason,
         )
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
         return await self.hooks.run(occasion)
 
     async def after_round(self, thread: Thread) -> Ended | None:
@@ -177,7 +177,7 @@ def _apply_hook_permission(ruling: HookResult, decision: Decision) -> Decision:
 
 def _with_hook_output(ruling: HookResult, decision: Decision) -> Decision:
     """The decision, and all that hooks said on the way to it."""
-    facts: list[KnownPayload] = [*ruling.ran]
+    facts: list[KnownPayload] = [*ruling.hook_runs]
     if ruling.updates and _are_valid_updates(ruling.updates):
         facts.append(PermissionUpdated(updates=ruling.updates, by="hook"))
     updated = decision.updated_input

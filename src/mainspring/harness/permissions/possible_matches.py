@@ -25,7 +25,7 @@ def possible_matches(
 ) -> Iterator[PossibleMatch]:
     """Rules: those that deny or ask. From programs in a sandbox files that may not be read are
     hidden; git's objects are not, and what is plainly named is not left to that."""
-    verdict, command = judged.verdict, judged.command
+    verdict, command = judged.analysis, judged.command
     if verdict is None or command is None:
         return
     commands = [rule.specifier for rule, _ in rules if rule.tool == "bash" and rule.specifier]

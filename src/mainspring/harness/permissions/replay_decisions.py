@@ -46,10 +46,10 @@ class _PastDecision:
 class _Replay:
     policy: Policy
     is_sandboxed: bool = False
-    standing: GrantState = field(default_factory=GrantState)
+    grants: GrantState = field(default_factory=GrantState)
     skills: dict[str, list[SkillUsed]] = field(default_factory=dict[str, list[SkillUsed]])
     """Used in a run, by thread."""
-    retried: list[ReplayedDecision] = field(default_factory=list[ReplayedDecision])
+    decisions: list[ReplayedDecision] = field(default_factory=list[ReplayedDecision])
 
     def take(self, event: Event, said: Mapping[str, _PastDecision]) -> None:
         match event.payload:
@@ -68,7 +68,7 @@ class _Replay:
             case StatusIdle(reason=reason) if reason != "requires_action":
                 self.skills.pop(event.thread_id, None)
             case payload:
-                self.standing = apply(self.standing, payload)
+                self.grants = apply(self.grants, payload)
 
     def _judge(
         self,
@@ -82,11 +82,11 @@ class _Replay:
         decision = decide(
             judged,
             with_skill_rules(self.policy, self.skills.get(event.thread_id, ())),
-            self.standing,
+            self.grants,
             now=event.time,
             is_sandboxed=self.is_sandboxed,
         )
-        self.retried.append(
+        self.decisions.append(
             ReplayedDecision(
                 call_id=event.id,
                 seq=event.seq,
@@ -114,7 +114,7 @@ def replay_decisions(events: Iterable[Event], policy: Policy) -> list[ReplayedDe
     trial = _Replay(policy=policy)
     for event in log:
         trial.take(event, said)
-    return trial.retried
+    return trial.decisions
 
 
 def _note_decision(said: _PastDecision, payload: ToolCallAuthorized) -> None:

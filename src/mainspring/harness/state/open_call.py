@@ -59,7 +59,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
         """A person has said yes, to what they saw."""
         return self.answer is not None and self.answer.result == "allow"
 
-    def disowned(self) -> OpenCall:
+    def without_decisions(self) -> OpenCall:
         """As it stands where nobody has judged it, and no answer to it was given."""
         return replace(
             self,

@@ -31,7 +31,7 @@ class SessionState:
     sandbox: facts.SandboxOpened | None = None
     workspace: str | None = None
     """Where it works, or is to work since it was moved."""
-    loaded: tuple[str, ...] = ()
+    loaded_tools: tuple[str, ...] = ()
     """Deferred tools that the model has the definitions of."""
     snapshot: str | None = None
     """The newest one of the workspace."""
@@ -53,7 +53,7 @@ class SessionState:
     """What the model was given of skills that it has brought up, the newest last."""
     thinks_hard: bool = False
     """The word `ultrathink` was said in this run, by a user or by a skill."""
-    _bringing: dict[str, str] = field(default_factory=dict[str, str])
+    _loading_skills: dict[str, str] = field(default_factory=dict[str, str])
     """Skills by the calls that bring them up, as long as these have no result."""
 
     def apply(self, payload: AnyPayload) -> None:
@@ -65,7 +65,7 @@ class SessionState:
             case facts.SandboxOpened():
                 self.sandbox, self.workspace = payload, payload.workspace
             case facts.ToolsLoaded(names=names):
-                self.loaded += tuple(name for name in names if name not in self.loaded)
+                self.loaded_tools += tuple(name for name in names if name not in self.loaded_tools)
             case (
                 facts.WorkspaceSnapshotted(snapshot=snapshot)
                 | facts.WorkspaceRestored(snapshot=snapshot)
@@ -74,11 +74,11 @@ class SessionState:
             case events.PermissionUpdated() | facts.ToolCallAuthorized():
                 self.permissions.append(payload)
             case facts.SessionForked() | facts.SessionReceived():
-                self._taken_over(payload)
+                self._reset_for_transfer(payload)
             case _:
-                self._worked(payload)
+                self._apply_work(payload)
 
-    def _taken_over(self, payload: facts.SessionForked | facts.SessionReceived) -> None:
+    def _reset_for_transfer(self, payload: facts.SessionForked | facts.SessionReceived) -> None:
         self.permissions.append(payload)
         self.skills = []  # what they allow was allowed to the other session
         if isinstance(payload, facts.SessionReceived):
@@ -86,27 +86,27 @@ class SessionState:
             self.workspace = payload.workspace
             self._forget()
 
-    def _worked(self, payload: AnyPayload) -> None:
+    def _apply_work(self, payload: AnyPayload) -> None:
         match payload:
             case events.UserMessage(content=content):
                 self.prompts.append(plain_text(content))
-                self._consider(self.prompts[-1])
+                self._check_ultrathink(self.prompts[-1])
             case (
                 events.AgentToolUse(name=name, input=given)
                 | events.AgentMcpToolUse(name=name, input=given)
             ):
-                self._called(name, given)
+                self._add_call(name, given)
             case facts.SessionImported():  # what a file says is nobody's word for anything
                 self._forget()
             case facts.SkillUsed(name=name, tool_use_id=call_id):
                 self.skills = [*self.skills, payload]
                 if call_id is not None:
-                    self._bringing[call_id] = name
+                    self._loading_skills[call_id] = name
             case events.StatusIdle(reason=reason) if reason != "requires_action":
                 self.skills = []
                 self.thinks_hard = False
-            case events.AgentToolResult(tool_use_id=call_id) if call_id in self._bringing:
-                self._brought_up(self._bringing.pop(call_id), payload)
+            case events.AgentToolResult(tool_use_id=call_id) if call_id in self._loading_skills:
+                self._add_skill_text(self._loading_skills.pop(call_id), payload)
             case _:
                 pass
 
@@ -119,21 +119,21 @@ class SessionState:
         """A call of this tool was started."""
         self.shell_was_used = self.shell_was_used or canonical_name(tool) == "bash"
 
-    def _brought_up(self, name: str, result: events.AgentToolResult) -> None:
+    def _add_skill_text(self, name: str, result: events.AgentToolResult) -> None:
         if not result.is_error:
             self.skill_texts.pop(name, None)
             self.skill_texts[name] = plain_text(result.content)
-            self._consider(self.skill_texts[name])
+            self._check_ultrathink(self.skill_texts[name])
 
-    def _consider(self, text: str) -> None:
+    def _check_ultrathink(self, text: str) -> None:
         self.thinks_hard = self.thinks_hard or _ULTRATHINK.search(text) is not None
 
-    def _called(self, name: str, given: Mapping[str, object]) -> None:
+    def _add_call(self, name: str, given: Mapping[str, object]) -> None:
         self.calls.append((name, given))
         if canonical_name(name) == "bash":
-            self._heard(str(given.get("command", "")))
+            self._add_command(str(given.get("command", "")))
 
-    def _heard(self, command: str) -> None:
+    def _add_command(self, command: str) -> None:
         is_moving = _CHANGES_FOLDER.search(command) or _CHANGES_FOLDER.search(
             _QUOTES.sub("", command)
         )

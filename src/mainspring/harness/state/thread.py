@@ -44,7 +44,7 @@ class Thread:
     transcript: Transcript = field(default_factory=Transcript)
     round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
     """The newest model reply's calls, in the order asked."""
-    tries: RetryCounts = field(default_factory=RetryCounts)
+    retries: RetryCounts = field(default_factory=RetryCounts)
     repetition: Repetition = field(default_factory=Repetition)
     status: str | None = None
     """What it was last told about its budget."""
@@ -68,40 +68,40 @@ class Thread:
     model: str | None = None
     compacted: bool = False
     """A compaction came after the last model request."""
-    wanted_compaction: events.CompactionRequested | None = None
+    pending_compaction: events.CompactionRequested | None = None
     last_reason: str | None = None
     """Why the last run ended."""
-    gear: SessionState = field(default_factory=SessionState)
+    session_state: SessionState = field(default_factory=SessionState)
 
     def apply(self, event: Event) -> None:
         """Take one event in. Events of other threads change nothing."""
         if event.thread_id != self.id:
             return
         self.repetition = repetition.fold(self.repetition, event.id, event.payload)
-        self.wanted_compaction = pending_compaction.fold(self.wanted_compaction, event.payload)
-        self.gear.apply(event.payload)
+        self.pending_compaction = pending_compaction.fold(self.pending_compaction, event.payload)
+        self.session_state.apply(event.payload)
         handler = _HANDLERS.get(type(event.payload))
         if handler is not None:
             handler(self, event, event.payload)
 
-    def unsettled(self) -> list[OpenCall]:
+    def unsettled_calls(self) -> list[OpenCall]:
         return [call for call in self.round.values() if not call.settled]
 
     def interrupt(self) -> None:
         """What it does is not wanted any more; if it does nothing, nothing changes."""
-        self.interrupted = self.running or not self.is_answered or bool(self.unsettled())
+        self.interrupted = self.running or not self.is_answered or bool(self.unsettled_calls())
         self.redirected = False
 
-    def disown(self, seq: int) -> None:
+    def discard_in_progress(self, seq: int) -> None:
         """The session was forked here, and what was under way is the parent's: its run, its
         request, its approvals, its effects. What had come of a reply stays as it is."""
         if self.open_request is not None and self.open_purpose is None:
             self.transcript.end_reply(seq, is_error=True)
         self.running = self.interrupted = self.redirected = False
         self.open_request = self.open_purpose = self.open_reservation = None
-        self.tries = RetryCounts()
-        for call in self.unsettled():
-            self.round[call.id] = call.disowned()
+        self.retries = RetryCounts()
+        for call in self.unsettled_calls():
+            self.round[call.id] = call.without_decisions()
 
     @property
     def is_answered(self) -> bool:
@@ -117,7 +117,7 @@ def fold(log: Iterable[Event], *, thread_id: str) -> Thread:
 
 
 def _user_message(thread: Thread, event: Event, payload: events.UserMessage) -> None:
-    thread.tries.stop_feedback = 0
+    thread.retries.stop_feedback = 0
     thread.redirected = thread.interrupted
     thread.messages += 1
     thread.unsent[event.id] = event
@@ -125,7 +125,7 @@ def _user_message(thread: Thread, event: Event, payload: events.UserMessage) -> 
 
 
 def _define_outcome(thread: Thread, event: Event, payload: events.UserDefineOutcome) -> None:
-    thread.tries.stop_feedback = 0
+    thread.retries.stop_feedback = 0
     thread.redirected = thread.interrupted
     thread.messages += 1
     thread.transcript.add_user(event.seq, (TextBlock(outcome_prompt(payload)),))
@@ -158,7 +158,7 @@ def _thread_stop(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -
 def _fork_or_move(
     thread: Thread, event: Event, _payload: facts.SessionForked | facts.SessionReceived
 ) -> None:
-    thread.disown(event.seq)
+    thread.discard_in_progress(event.seq)
 
 
 def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
@@ -169,7 +169,7 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.running = False
     thread.interrupted = thread.redirected = False
     thread.last_reason = payload.reason
-    thread.tries = RetryCounts()
+    thread.retries = RetryCounts()
     thread.summary_failures = 0
     thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
     if payload.reason in INTERRUPTED_REASONS:
@@ -177,7 +177,7 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
 
 
 def _wake(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
-    thread.tries.wakes = payload.attempt
+    thread.retries.wakes = payload.attempt
 
 
 def _request_started(thread: Thread, event: Event, payload: events.ModelRequestStarted) -> None:
@@ -204,9 +204,9 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
     thread.transcript.end_reply(event.seq, is_error=payload.is_error)
     if not payload.is_error:
         thread.turns += 1
-        thread.transcript.measured(payload.model_usage)
+        thread.transcript.apply_usage(payload.model_usage)
         if payload.stop_reason not in ("max_tokens", "pause_turn"):
-            thread.tries = RetryCounts(stop_feedback=thread.tries.stop_feedback)
+            thread.retries = RetryCounts(stop_feedback=thread.retries.stop_feedback)
 
 
 def _count_summary(thread: Thread, payload: events.ModelRequestEnded) -> None:
@@ -264,7 +264,7 @@ def _confirmation(thread: Thread, _event: Event, payload: events.UserToolConfirm
 
 def _call_start(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
     if call := thread.round.get(payload.tool_use_id):
-        thread.gear.start(call.name)
+        thread.session_state.start(call.name)
         thread.round[call.id] = replace(
             call,
             started=payload.idempotency_key,
@@ -317,20 +317,20 @@ def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
         return  # an answer to nothing, or a second one: the first counts
     failure = getattr(result, "error", None) or ("failed" if result.is_error else None)
     thread.round[call_id] = replace(call, settled=True, failure=failure)
-    thread.tries.wakes = 0
+    thread.retries.wakes = 0
     thread.transcript.add_result(event.seq, call_id, result.content, result.is_error)
 
 
 def _loop_continue(thread: Thread, event: Event, payload: facts.LoopContinued) -> None:
     match payload.reason:
         case "output_escalated":
-            thread.tries.escalated = True
+            thread.retries.escalated = True
         case "output_continued":
-            thread.tries.continued += 1
+            thread.retries.continued += 1
         case "reactive_compact_retry":
-            thread.tries.compacted += 1
+            thread.retries.compacted += 1
         case "stop_hook_feedback" | "outcome_revision":
-            thread.tries.stop_feedback += 1
+            thread.retries.stop_feedback += 1
         case "inbox_message":
             thread.interrupted = thread.redirected = False
         case _:
@@ -371,7 +371,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserInterrupt: _interrupt,
     facts.ThreadStopped: _thread_stop,
     facts.SessionForked: _fork_or_move,
-    facts.SessionImported: lambda it, event, said: it.transcript.take_over(event.seq, said.note),
+    facts.SessionImported: lambda it, event, said: it.transcript.add_import(event.seq, said.note),
     facts.SessionReceived: _fork_or_move,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,

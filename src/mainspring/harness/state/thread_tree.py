@@ -50,12 +50,12 @@ class ThreadNode:
 
     thread: Thread
     account: SpendAccount = field(default_factory=SpendAccount)
-    birth: events.ThreadCreated | None = None
+    created_event: events.ThreadCreated | None = None
     """`None`: the main one."""
     depth: int = 0
     is_reported: bool = True
     """Whether its parent has what its last run came to."""
-    is_put_away: bool = False
+    is_terminated: bool = False
     """It is not run again, and gets no messages."""
     worktree: facts.WorktreeOpened | None = None
     """Where it works, if not where all do."""
@@ -66,17 +66,17 @@ class ThreadNode:
 
     @property
     def parent_id(self) -> str | None:
-        return None if self.birth is None else self.birth.parent_thread_id
+        return None if self.created_event is None else self.created_event.parent_thread_id
 
     @property
     def name(self) -> str | None:
-        return None if self.birth is None else self.birth.agent_name
+        return None if self.created_event is None else self.created_event.agent_name
 
 
 class ThreadTree:
     def __init__(self, main_id: str) -> None:
         self.main = ThreadNode(Thread(id=main_id))
-        self.members: dict[str, ThreadNode] = {main_id: self.main}
+        self.nodes: dict[str, ThreadNode] = {main_id: self.main}
         """By thread, in the order of their birth."""
         self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
         """By addressee and by the event that sent it: what has not been received."""
@@ -90,49 +90,49 @@ class ThreadTree:
         return ensemble
 
     def apply(self, event: Event) -> None:
-        member = self.members.get(event.thread_id)
+        member = self.nodes.get(event.thread_id)
         if member is None:
             return  # a thread that nobody has announced: it is nobody's
         member.thread.apply(event)
-        for each in self.upwards(member):
+        for each in self.with_ancestors(member):
             each.account.apply(event)
         if _is_progress(event.payload):
-            self._encourage(member)
-        self._notice(member, event)
+            self._reset_ancestor_wakes(member)
+        self._apply_to_others(member, event)
 
-    def upwards(self, member: ThreadNode) -> Iterator[ThreadNode]:
+    def with_ancestors(self, member: ThreadNode) -> Iterator[ThreadNode]:
         """It, who called it, and so on up to the main one."""
         while True:
             yield member
             if member.parent_id is None:
                 return
-            member = self.members[member.parent_id]
+            member = self.nodes[member.parent_id]
 
-    def below(self, thread_id: str) -> list[ThreadNode]:
+    def children(self, thread_id: str) -> list[ThreadNode]:
         """Whom a thread has called, itself."""
-        return [each for each in self.members.values() if each.parent_id == thread_id]
+        return [each for each in self.nodes.values() if each.parent_id == thread_id]
 
-    def called_by(self, tool_use_id: str) -> ThreadNode | None:
+    def created_by(self, tool_use_id: str) -> ThreadNode | None:
         """Who was born of a call."""
         return self._by_call.get(tool_use_id)
 
     def is_awaited(self, member: ThreadNode) -> bool:
         """Whether a call of its parent's is open until it is done."""
-        birth = member.birth
+        birth = member.created_event
         if birth is None or birth.mode == "background" or birth.tool_use_id is None:
             return False
-        parent = self.members.get(birth.parent_thread_id or "")
+        parent = self.nodes.get(birth.parent_thread_id or "")
         call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
         return call is not None and not call.settled
 
-    def mail_for(self, thread_id: str) -> list[ThreadMessageReceived]:
+    def messages_for(self, thread_id: str) -> list[ThreadMessageReceived]:
         """What was sent to a thread and is to be received, in the order it was sent."""
-        is_gone = thread_id in self.members and self.members[thread_id].is_put_away
+        is_gone = thread_id in self.nodes and self.nodes[thread_id].is_terminated
         return [] if is_gone else list(self._mail.get(thread_id, {}).values())
 
-    def undelivered(self) -> list[ThreadMessageReceived]:
+    def undelivered_messages(self) -> list[ThreadMessageReceived]:
         """What was sent to threads that are put away: nobody reads it there."""
-        gone = (self._mail.get(each.id, {}) for each in self.members.values() if each.is_put_away)
+        gone = (self._mail.get(each.id, {}) for each in self.nodes.values() if each.is_terminated)
         return [letter for letters in gone for letter in letters.values()]
 
     def addressee(self, payload: AnyPayload, thread_id: str) -> str:
@@ -143,31 +143,31 @@ class ThreadTree:
                 | events.UserToolResult(tool_use_id=asked)
                 | events.UserCustomToolResult(custom_tool_use_id=asked)
             ):
-                return self._asking(asked) or thread_id
+                return self._thread_of_call(asked) or thread_id
             case _:
                 return thread_id
 
-    def _asking(self, call_id: str) -> str | None:
-        for each in self.members.values():
+    def _thread_of_call(self, call_id: str) -> str | None:
+        for each in self.nodes.values():
             if call_id in each.thread.round:
                 return each.id
         return None
 
-    def _encourage(self, member: ThreadNode) -> None:
+    def _reset_ancestor_wakes(self, member: ThreadNode) -> None:
         """Who waits for a thread gets on as it does, however often a crash comes between."""
         while self.is_awaited(member) and member.parent_id is not None:
-            member = self.members[member.parent_id]
-            member.thread.tries.wakes = 0
+            member = self.nodes[member.parent_id]
+            member.thread.retries.wakes = 0
 
-    def _notice(self, member: ThreadNode, event: Event) -> None:
+    def _apply_to_others(self, member: ThreadNode, event: Event) -> None:
         """What an event means for others than the thread that it is of."""
         match event.payload:
             case events.ThreadCreated() as birth:
-                self._bear(member, birth)
+                self._create(member, birth)
             case events.ThreadMessageSent() | ThreadMessageReceived() as letter:
-                self._carry(member, event.id, letter)
+                self._apply_message(member, event.id, letter)
             case events.ThreadStatusTerminated(session_thread_id=gone):
-                self._put_away(gone)
+                self._terminate(gone)
             case events.AgentToolResult(tool_use_id=call_id):
                 self._settle(call_id)
             case events.StatusRunning() | events.StatusIdle() as status:
@@ -181,15 +181,15 @@ class ThreadTree:
             case _:
                 pass
 
-    def _carry(self, member: ThreadNode, event_id: str, letter: ThreadMessage) -> None:
+    def _apply_message(self, member: ThreadNode, event_id: str, letter: ThreadMessage) -> None:
         if isinstance(letter, events.ThreadMessageSent):
             self._send(member, event_id, letter)
         elif letter.sent_id is not None:
             self._mail.get(member.id, {}).pop(letter.sent_id, None)
 
-    def _put_away(self, thread_id: str) -> None:
-        if (member := self.members.get(thread_id)) is not None:
-            member.is_put_away = True
+    def _terminate(self, thread_id: str) -> None:
+        if (member := self.nodes.get(thread_id)) is not None:
+            member.is_terminated = True
             member.thread.interrupt()
 
     def _end_all(
@@ -197,27 +197,27 @@ class ThreadTree:
     ) -> None:
         """An interrupt that names no thread is for all of them, and for what they were sent; of
         what was under way when a session was forked or moved nothing goes on."""
-        for each in self.members.values():
+        for each in self.nodes.values():
             if isinstance(why, events.UserInterrupt):
                 if why.session_thread_id is None:
                     each.thread.interrupt()
                     each.thread.interrupted |= bool(self._mail.get(each.id))
             elif each is not self.main:
-                each.thread.disown(seq)
-                each.thread.interrupted = bool(each.thread.unsettled())
+                each.thread.discard_in_progress(seq)
+                each.thread.interrupted = bool(each.thread.unsettled_calls())
                 each.worktree = None
                 each.thread.transcript.is_answered = True
                 each.is_reported = True
 
-    def _bear(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
-        shared = self.main.thread.gear  # what a person says and allows is for all of them
+    def _create(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
+        shared = self.main.thread.session_state  # what a person says and allows is for all of them
         gear = SessionState(permissions=shared.permissions, prompts=shared.prompts)
-        thread = Thread(id=birth.session_thread_id, gear=gear)
+        thread = Thread(id=birth.session_thread_id, session_state=gear)
         if birth.is_fork:
             thread.transcript = parent.thread.transcript.branch()
-            gear.loaded = parent.thread.gear.loaded
-        member = ThreadNode(thread, birth=birth, depth=parent.depth + 1)
-        if self.members.setdefault(member.id, member) is member and birth.tool_use_id is not None:
+            gear.loaded_tools = parent.thread.session_state.loaded_tools
+        member = ThreadNode(thread, created_event=birth, depth=parent.depth + 1)
+        if self.nodes.setdefault(member.id, member) is member and birth.tool_use_id is not None:
             self._by_call[birth.tool_use_id] = member
 
     def _send(self, sender: ThreadNode, event_id: str, sent: events.ThreadMessageSent) -> None:
@@ -231,8 +231,12 @@ class ThreadTree:
         )
 
     def _settle(self, call_id: str) -> None:
-        called = self.called_by(call_id)
-        if called is not None and called.birth is not None and called.birth.mode != "background":
+        called = self.created_by(call_id)
+        if (
+            called is not None
+            and called.created_event is not None
+            and called.created_event.mode != "background"
+        ):
             called.is_reported = True
 
 
@@ -255,6 +259,6 @@ def _is_progress(payload: AnyPayload) -> bool:
 
 def _note_status(member: ThreadNode, status: events.StatusRunning | events.StatusIdle) -> None:
     if isinstance(status, events.StatusRunning):
-        member.is_reported = member.birth is None
+        member.is_reported = member.created_event is None
     elif status.reason in INTERRUPTED_REASONS:
         member.is_reported = True  # whoever has stopped it wants to hear nothing of it

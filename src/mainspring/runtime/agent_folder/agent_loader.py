@@ -48,28 +48,32 @@ class AgentFolder:
     agent: Agent
     """Its model is empty if the folder names none."""
     manifest: AgentManifest
-    told: FolderInstructions
+    instructions: FolderInstructions
     """Its instruction files, and where they were looked for."""
-    found: Mapping[FindingSource, tuple[Finding, ...]]
+    findings_by_source: Mapping[FindingSource, tuple[Finding, ...]]
     """What is odd, by where."""
     is_described: bool
     """Whether anything was found there."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(finding for each in self.found.values() for finding in each)
+        return tuple(finding for each in self.findings_by_source.values() for finding in each)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is to be said whenever it is run. Of hundreds of skills, only how many are odd."""
-        own = [each for each in self._odd("manifest", "instructions") if each.level == "warning"]
-        rest = len(self._odd("skills", "subagents"))
+        own = [
+            each
+            for each in self._skill_warnings("manifest", "instructions")
+            if each.level == "warning"
+        ]
+        rest = len(self._skill_warnings("skills", "subagents"))
         things = "1 thing is odd" if rest == 1 else f"{rest} things are odd"
         more = (f"{things} about skills or subagents; `mainspring validate` says which",)
         return (*(str(each) for each in own), *(more if rest else ()))
 
-    def _odd(self, *sources: FindingSource) -> list[Finding]:
-        every = (finding for source in sources for finding in self.found[source])
+    def _skill_warnings(self, *sources: FindingSource) -> list[Finding]:
+        every = (finding for source in sources for finding in self.findings_by_source[source])
         return [finding for finding in every if finding.level != "note"]
 
 
@@ -140,8 +144,8 @@ def inspect_agent(
         folder=folder,
         agent=agent,
         manifest=said,
-        told=told,
-        found={
+        instructions=told,
+        findings_by_source={
             "manifest": (*said.findings, *unknown),
             "instructions": tuple(told.findings),
             "skills": skills.findings,

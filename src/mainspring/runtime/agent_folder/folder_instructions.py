@@ -57,7 +57,7 @@ def read_instructions(
     further down."""
     places = places_of(scopes, project=project, cwd=cwd)
     found = load(files or DiskInstructionFiles(), places, limits)
-    findings = tuple(finding_of(oddity) for oddity in found.oddities)
+    findings = tuple(finding_of(oddity) for oddity in found.issues)
     return FolderInstructions(instructions=found, places=places, findings=findings)
 
 
@@ -122,7 +122,7 @@ class PathInstructions:
 
     async def for_path(self, path: str, *, thread_id: str = "") -> list[Section]:
         """What a thread has not been shown yet of what holds for a file: the most general first."""
-        found = await to_thread.run_sync(self._found, path)
+        found = await to_thread.run_sync(self._sections, path)
         shown = self._shown.setdefault(thread_id, set())
         new: list[Section] = []
         room = MAX_PATH_INSTRUCTION_CHARS
@@ -141,8 +141,8 @@ class PathInstructions:
         else:
             self._shown.pop(thread_id, None)
 
-    def _found(self, path: str) -> list[Section]:
-        places = self._places.followed(self._files)
+    def _sections(self, path: str) -> list[Section]:
+        places = self._places.resolved(self._files)
         real = self._files.real(places.cwd / path)
         if not real.is_relative_to(places.project):
             return []

@@ -42,7 +42,7 @@ class Fields:
     _kept: dict[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
-        for each in self.head.oddities:
+        for each in self.head.issues:
             self._add("warning", each.what, each.line, each.fix)
         for key, value in self.head.fields.items():
             first = self._written.setdefault(_normalized_key(key), key)

@@ -213,7 +213,7 @@ def _read_file(
     scopes: Scopes, file: Path, scope: ServerScope
 ) -> tuple[list[McpServer], list[Finding]]:
     within = scopes.folder if scope == "project" else None
-    found = read_object(file, scopes.shown(file), within=within)
+    found = read_object(file, scopes.display_path(file), within=within)
     if not isinstance(found, JsonFile):
         return [], [] if found is None else [found]
     where, odd = table_of(found)
@@ -226,7 +226,7 @@ def _claude_file(scopes: Scopes) -> JsonFile | Finding | None:
     if scopes.home is None:
         return None
     file = scopes.home / ".claude.json"
-    return read_object(file, scopes.shown(file), max_bytes=_MAX_CLAUDE_BYTES)
+    return read_object(file, scopes.display_path(file), max_bytes=_MAX_CLAUDE_BYTES)
 
 
 def _of_claude(
@@ -251,18 +251,18 @@ class _ServerEntry:
     def server(self, entry: object, start: McpServer) -> McpServer | None:
         fields = as_object(entry)
         if fields is None or not self.name.strip():
-            return self.odd("error", "must have a name and be an object")
+            return self.warn("error", "must have a name and be an object")
         transport = self.transport(fields)
         if transport is None:
             return None
         needed = "command" if transport == "stdio" else "url"
         if not isinstance(fields.get(needed), str) or not fields[needed]:
-            return self.odd("error", f"a server by {transport} needs a {needed}")
+            return self.warn("error", f"a server by {transport} needs a {needed}")
         name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
-        said = dict(self.said(fields))
+        said = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}
         for key in extra:
-            self.odd("warning", f"{key} is not known and does nothing", key)
+            self.warn("warning", f"{key} is not known and does nothing", key)
         return msgspec.structs.replace(
             start, name=name, transport=transport, extra=extra, **_normalized_fields(said)
         )
@@ -273,19 +273,19 @@ class _ServerEntry:
             return "http" if "url" in fields and "command" not in fields else "stdio"
         known = _TRANSPORTS.get(given) if isinstance(given, str) else None
         if known is None:
-            self.odd("error", f"type must be one of {', '.join(get_args(Transport))}", "type")
+            self.warn("error", f"type must be one of {', '.join(get_args(Transport))}", "type")
         return known
 
-    def said(self, fields: JsonObject) -> Iterator[tuple[str, object]]:
+    def fields(self, fields: JsonObject) -> Iterator[tuple[str, object]]:
         for key, value in fields.items():
             if key not in _READERS:
                 continue
             try:
                 yield key, _READERS[key](value)
             except JsonValueError as error:
-                self.odd("warning", f"{key} {error}, and is left out", key)
+                self.warn("warning", f"{key} {error}, and is left out", key)
 
-    def odd(self, level: Literal["error", "warning"], what: str, *keys: str) -> None:
+    def warn(self, level: Literal["error", "warning"], what: str, *keys: str) -> None:
         path = (*self.found.keys, self.name, *keys)
         self.findings.append(
             self.found.file.finding(level, f"MCP server {self.name}: {what}", *path)

@@ -54,9 +54,9 @@ def output_styles(scopes: Scopes) -> Iterator[OutputStyle]:
     walk = PartWalk(scopes)
     for place in _places(scopes):
         for file in walk.files(place, select_markdown, max_depth=1):
-            text = read_text(file, scopes.shown(file))
+            text = read_text(file, scopes.display_path(file))
             if not isinstance(text, Finding):
-                fields = Fields(read_frontmatter(text), scopes.shown(file))
+                fields = Fields(read_frontmatter(text), scopes.display_path(file))
                 yield OutputStyle(
                     name=fields.text("name") or file.stem,
                     description=fields.text("description"),

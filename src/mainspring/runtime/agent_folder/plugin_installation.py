@@ -51,7 +51,7 @@ class PluginCandidate:
     """A plugin that is not installed yet, and what there is to know before it is."""
 
     plugin: Plugin
-    brought: PluginContents
+    contents: PluginContents
     report: ScanReport
     hashes: dict[str, str]
     """Of the whole and of each skill and command, by path: what is vouched for."""
@@ -194,7 +194,7 @@ def _candidate(root: Path, *, source: str, commit: str) -> PluginCandidate:
     parts = [*_parts(plugin)]
     return PluginCandidate(
         plugin=plugin,
-        brought=plugin_contents(plugin),
+        contents=plugin_contents(plugin),
         report=_scan(root, parts),
         hashes={path: contents_hash(read_contents(root / path)) for path in parts},
         source=source,

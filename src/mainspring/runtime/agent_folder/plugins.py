@@ -153,7 +153,7 @@ class _PluginReader:
         if isinstance(manifest, Finding):  # its parts can be found without it
             self.findings.append(manifest)
             manifest = None
-        return self.wider(manifest, VENDOR_MANIFESTS.get(path, "claude"))
+        return self.vendor(manifest, VENDOR_MANIFESTS.get(path, "claude"))
 
     def portable(self, manifest: JsonFile) -> Plugin:
         """Fixed places for skills and servers; the rest only if a wider manifest is there too."""
@@ -174,7 +174,7 @@ class _PluginReader:
             self.plugin, skills=skills, servers=tuple(servers), findings=tuple(self.findings)
         )
 
-    def wider(self, manifest: JsonFile | None, kind: PluginKind) -> Plugin:
+    def vendor(self, manifest: JsonFile | None, kind: PluginKind) -> Plugin:
         if manifest is not None:
             self.check_keys(manifest)
             self.describe(manifest, kind)
@@ -184,7 +184,7 @@ class _PluginReader:
         self.add_wider_parts(file)
         for path in (self.plugin.root / name for name in _UNSUPPORTED_ENTRIES):
             if path.exists():
-                self.odd("note", path, "not honoured in this version")
+                self.warn("note", path, "not honoured in this version")
         return replace(
             self.plugin,
             skills=skills,
@@ -242,7 +242,7 @@ class _PluginReader:
             return False
         is_sound = file.is_file() and is_inside(file, self.plugin.root)
         if not is_sound:
-            self.odd("error", file, "not a file of the plugin, and left out")
+            self.warn("error", file, "not a file of the plugin, and left out")
         return is_sound
 
     def files(self, manifest: JsonFile, part: Literal["agents", "commands"]) -> Iterator[Path]:
@@ -258,15 +258,15 @@ class _PluginReader:
         if not folder.exists() and not folder.is_symlink():
             return []
         if not folder.is_dir() or not is_inside(folder, self.plugin.root):
-            self.odd("error", folder, "not a folder of the plugin, and left out")
+            self.warn("error", folder, "not a folder of the plugin, and left out")
             return []
         try:
             found = _visible(folder)
         except OSError as error:
-            self.odd("error", folder, f"{error.strerror or error}")
+            self.warn("error", folder, f"{error.strerror or error}")
             return []
         if len(found) > _MAX_ENTRIES:
-            self.odd("error", folder, f"more than {_MAX_ENTRIES} entries; the rest is left out")
+            self.warn("error", folder, f"more than {_MAX_ENTRIES} entries; the rest is left out")
         return found[:_MAX_ENTRIES]
 
     def named(self, manifest: JsonFile, key: str) -> Iterator[Path]:
@@ -355,7 +355,7 @@ class _PluginReader:
     def relative(self, path: Path) -> str:
         return path.relative_to(self.plugin.root).as_posix()
 
-    def odd(self, level: Level, path: Path, what: str) -> None:
+    def warn(self, level: Level, path: Path, what: str) -> None:
         file = f"{self.plugin.shown}/{self.relative(path)}"
         self.findings.append(Finding(level=level, file=file, what=what))
 

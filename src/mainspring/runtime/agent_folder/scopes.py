@@ -68,7 +68,7 @@ class Scopes:
             yield PartLocation(self.folder / name / part, "project")
         yield from (each.for_part(part) for each in self.plugins if each.part in (None, part))
 
-    def shown(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """A path as people are told of it: the same on every machine."""
         if path.is_relative_to(self.folder):
             return path.relative_to(self.folder).as_posix()
@@ -114,15 +114,17 @@ class PartWalk:
             yield place.path
 
     def shadowed(self, path: Path, name: str, by: str) -> None:
-        what = f"is not used: {self.scopes.shown(Path(by))} is called {name}, too, and comes first"
-        self.findings.append(Finding(level="note", file=self.scopes.shown(path), what=what))
+        what = f"is not used: {self.scopes.display_path(Path(by))} is called {name}, too, and comes first"
+        self.findings.append(Finding(level="note", file=self.scopes.display_path(path), what=what))
 
     def disabled(self, path: Path, name: str) -> None:
         what = f"is not used: you have disabled {name}; `mainspring skill enable {name}`"
-        self.findings.append(Finding(level="note", file=self.scopes.shown(path), what=what))
+        self.findings.append(Finding(level="note", file=self.scopes.display_path(path), what=what))
 
     def warn(self, path: Path, what: str) -> None:
-        self.findings.append(Finding(level="warning", file=self.scopes.shown(path), what=what))
+        self.findings.append(
+            Finding(level="warning", file=self.scopes.display_path(path), what=what)
+        )
 
     def is_new(self, real: str, choose: FileSelector) -> bool:
         before = len(self._seen)

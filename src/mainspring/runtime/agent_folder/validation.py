@@ -106,13 +106,13 @@ class IgnoredItem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartReport:
     name: str
-    honoured: tuple[str, ...] = ()
+    supported: tuple[str, ...] = ()
     ignored: tuple[IgnoredItem, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.honoured or self.ignored or self.findings)
+        return not (self.supported or self.ignored or self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,8 @@ def check_folder(
     """All parts but permissions and hooks."""
     skills = [each for each in found.agent.skills if each.kind == "skill"]
     commands = [each for each in found.agent.skills if each.kind == "command"]
-    of_commands = [each for each in found.found["skills"] if "commands/" in each.file]
-    of_skills = [each for each in found.found["skills"] if each not in of_commands]
+    of_commands = [each for each in found.findings_by_source["skills"] if "commands/" in each.file]
+    of_skills = [each for each in found.findings_by_source["skills"] if each not in of_commands]
     return [
         _manifest(folder, found),
         _instructions(found),
@@ -178,17 +178,19 @@ def _manifest(folder: Path, found: AgentFolder) -> PartReport:
         honoured = [f"name {agent.name}", f"model {model}", f"tools {tools}"]
         honoured += [f"{len(said.rules)} rules that always hold"] if said.rules else []
         honoured += ["it only coordinates others"] if said.is_coordinator else []
-    return PartReport(name="agent", honoured=tuple(honoured), findings=found.found["manifest"])
+    return PartReport(
+        name="agent", supported=tuple(honoured), findings=found.findings_by_source["manifest"]
+    )
 
 
 def _instructions(found: AgentFolder) -> PartReport:
-    told = found.told.instructions
+    told = found.instructions.instructions
     sections = [f"{each.source} ({each.scope})" for each in told.sections]
     rules = [f"{each.source}: for {', '.join(each.globs)}" for each in told.scoped]
     return PartReport(
         name="instructions",
-        honoured=(*dict.fromkeys((*sections, *rules)),),
-        findings=(*found.found["instructions"], *check_instructions(told.sections)),
+        supported=(*dict.fromkeys((*sections, *rules)),),
+        findings=(*found.findings_by_source["instructions"], *check_instructions(told.sections)),
     )
 
 
@@ -196,7 +198,7 @@ def _skills(name: str, skills: Iterable[Skill], findings: Iterable[Finding]) -> 
     known = list(skills)
     return PartReport(
         name=name,
-        honoured=tuple(_label(each.name, each.description) for each in known),
+        supported=tuple(_label(each.name, each.description) for each in known),
         ignored=tuple(ignored for each in known for ignored in _untrusted_fields(each)),
         findings=tuple(findings),
     )
@@ -215,11 +217,11 @@ def _subagents(found: AgentFolder, plugins: InstalledPlugins) -> PartReport:
     own = (f"built in: {', '.join(built_in)}",) if built_in else ()
     return PartReport(
         name="subagents",
-        honoured=(*(_label(each.name, each.description) for each in callable_), *own),
+        supported=(*(_label(each.name, each.description) for each in callable_), *own),
         ignored=tuple(
             ignored for each in callable_ for ignored in _unsupported_fields(each, plugins)
         ),
-        findings=found.found["subagents"],
+        findings=found.findings_by_source["subagents"],
     )
 
 
@@ -238,7 +240,7 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
 def _styles(folder: Path) -> PartReport:
     styles = [each for each in output_styles(Scopes(folder=folder)) if each.file]
     names = tuple(_label(each.name, each.description) for each in styles)
-    return PartReport(name="output styles", honoured=names)
+    return PartReport(name="output styles", supported=names)
 
 
 def _servers(found: McpServers) -> PartReport:
@@ -260,7 +262,7 @@ def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> Part
     idle = [each for each in used if each.hooks and not is_pinned(each.root)]
     return PartReport(
         name="plugins",
-        honoured=tuple(_plugin(each, agent) for each in used),
+        supported=tuple(_plugin(each, agent) for each in used),
         ignored=tuple(
             IgnoredItem(f"{each.name}: hooks", _UNTRUSTED.format(each.root)) for each in idle
         ),
@@ -294,7 +296,7 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
         honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
     if said.outcome is not None:
         waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
-    return PartReport(name=PLANNED, honoured=honoured, ignored=waiting)
+    return PartReport(name=PLANNED, supported=honoured, ignored=waiting)
 
 
 def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
@@ -317,7 +319,7 @@ def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
         how = "`mainspring skill install . --all` installs them, `skill check` looks at them"
         verb = "is" if len(unused) == 1 else "are"
         offers.append(f"{len(unused)} SKILL.md that {verb} not part of this agent: {how}")
-    return PartReport(name="offered to others", honoured=tuple(offers), findings=tuple(findings))
+    return PartReport(name="offered to others", supported=tuple(offers), findings=tuple(findings))
 
 
 def _unread_files(folder: Path) -> Iterator[IgnoredItem]:

@@ -180,7 +180,7 @@ class ConversationFold:
     def take(self, event: Event) -> list[ExportedEntry]:
         thread = self._threads.setdefault(event.thread_id, _Thread())
         at = Position(thread_id=event.thread_id, event_id=event.id, seq=event.seq, time=event.time)
-        entries = self._conversed(thread, at, event) + self._noted(thread, at, event)
+        entries = self._take_message(thread, at, event) + self._take_notice(thread, at, event)
         if entries:
             thread.last_seq = event.seq
         return entries
@@ -193,7 +193,7 @@ class ConversationFold:
             for entry in (*_reply_entries(thread), *_pending_entries(thread))
         ]
 
-    def _conversed(self, thread: _Thread, at: Position, event: Event) -> list[ExportedEntry]:
+    def _take_message(self, thread: _Thread, at: Position, event: Event) -> list[ExportedEntry]:
         match event.payload:
             case (
                 events.UserMessage()
@@ -237,7 +237,7 @@ class ConversationFold:
                 pass
         return []
 
-    def _noted(self, thread: _Thread, at: Position, event: Event) -> list[ExportedEntry]:
+    def _take_notice(self, thread: _Thread, at: Position, event: Event) -> list[ExportedEntry]:
         match event.payload:
             case events.StatusIdle():
                 return _reply_entries(thread)

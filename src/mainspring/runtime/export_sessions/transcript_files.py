@@ -102,7 +102,7 @@ class TranscriptFiles:
             is_first = False
 
     @asynccontextmanager
-    async def kept(self) -> AsyncGenerator[None, None]:
+    async def keep_updated(self) -> AsyncGenerator[None, None]:
         """Keep the files up to date while the block runs, whether or not a hook does."""
         async with run_in_background(self._follow):
             yield
@@ -128,7 +128,7 @@ class TranscriptFiles:
     def _write(self, text: dict[str, bytes]) -> None:
         for thread_id, more in text.items():
             written = self._files.setdefault(thread_id, _FileProgress())
-            with self._opened(thread_id) as file:
+            with self._open(thread_id) as file:
                 if not written.is_compared:
                     known = os.pread(file, len(more), written.size)
                     same = len(known) if more.startswith(known) else 0
@@ -144,7 +144,7 @@ class TranscriptFiles:
         """What an earlier process wrote beyond what the log says is not the log's."""
         for thread_id, written in self._files.items():
             if not written.is_compared:
-                with self._opened(thread_id) as file:
+                with self._open(thread_id) as file:
                     if os.fstat(file).st_size > written.size:
                         os.ftruncate(file, written.size)
                 written.is_compared = True
@@ -155,7 +155,7 @@ class TranscriptFiles:
         return (self._session_id, "subagents", f"agent-{thread_id}.jsonl")
 
     @contextmanager
-    def _opened(self, thread_id: str) -> Generator[int, None, None]:
+    def _open(self, thread_id: str) -> Generator[int, None, None]:
         """A file of ours alone, through no link.
 
         Raises: OSError.

@@ -101,7 +101,7 @@ class ClaudeCodeReader:
         try:
             entries = _read_entries(lines, session).entries
         except (InvalidInput, OSError) as error:
-            lines.found(0, f"cannot be read: {error}")
+            lines.add_finding(0, f"cannot be read: {error}")
             return {}
         if not entries:
             return {}
@@ -177,9 +177,9 @@ def _take_other(file: _File, session: SourceSession, lines: JsonLines, line: Jso
             title = line.value.get("summary") or line.value.get("aiTitle")
             file.title = string(title) or file.title
         case "user" | "assistant":
-            lines.found(line.number, f"a {kind} entry without uuid; it was left out")
+            lines.add_finding(line.number, f"a {kind} entry without uuid; it was left out")
         case "":
-            lines.found(line.number, "has no type; the line was left out")
+            lines.add_finding(line.number, "has no type; the line was left out")
         case _:
             session.left_out[kind] += 1
 

@@ -139,7 +139,7 @@ class _CodexReader:
         elif "id" in line.value:
             self._describe(line.value, time)
         else:
-            lines.found(line.number, "has no type; the line was left out")
+            lines.add_finding(line.number, "has no type; the line was left out")
 
     def _describe(self, meta: dict[str, object], time: datetime | None) -> None:
         if self.session.id:

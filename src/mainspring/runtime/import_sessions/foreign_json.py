@@ -192,7 +192,7 @@ class JsonLines:
                     continue
                 value = decode_object(raw)
                 if value is None:
-                    self.found(number, "is not a JSON object; the line was left out")
+                    self.add_finding(number, "is not a JSON object; the line was left out")
                 else:
                     yield JsonLine(number, value)
 
@@ -207,9 +207,11 @@ class JsonLines:
             self._take(raw)
             if raw.endswith(b"\n"):
                 break
-        self.found(number, f"is longer than {MAX_LINE_BYTES >> 20} MiB; the line was left out")
+        self.add_finding(
+            number, f"is longer than {MAX_LINE_BYTES >> 20} MiB; the line was left out"
+        )
 
-    def found(self, number: int, what: str) -> None:
+    def add_finding(self, number: int, what: str) -> None:
         if len(self._findings) < MAX_FINDINGS:
             self._findings.append(ImportFinding(path=str(self.path), line=number, what=what))
 
@@ -231,7 +233,9 @@ def branch_indexes(
             break
         above = index_of.get(entry.parent)
         if above is None and at > 0:
-            lines.found(entry.number, "its parent is not in the file; the entry before it is used")
+            lines.add_finding(
+                entry.number, "its parent is not in the file; the entry before it is used"
+            )
             above = at - 1
         at = above
     return chosen

@@ -94,7 +94,7 @@ class Recording:
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     places: dict[str, int] = field(default_factory=dict[str, int])
     """Of calls, by their ids."""
-    cues: list[ExternalInput] = field(default_factory=list[ExternalInput])
+    inputs: list[ExternalInput] = field(default_factory=list[ExternalInput])
     sides: list[SideCall] = field(default_factory=list[SideCall])
     ends: list[tuple[ReplayProgress, str | None]] = field(
         default_factory=list[tuple[ReplayProgress, "str | None"]]
@@ -103,7 +103,7 @@ class Recording:
     feedback: list[tuple[ReplayProgress, facts.LoopContinued]] = field(
         default_factory=list[tuple[ReplayProgress, facts.LoopContinued]]
     )
-    added: list[HookContext] = field(default_factory=list[HookContext])
+    hook_context: list[HookContext] = field(default_factory=list[HookContext])
     messages: list[str] = field(default_factory=list[str])
     """Ids of the user's, in order."""
     withheld: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
@@ -112,7 +112,7 @@ class Recording:
     """By the number of the call."""
     errors: dict[int, str] = field(default_factory=dict[int, str])
 
-    def named(self, call_id: str) -> int | None:
+    def call_number(self, call_id: str) -> int | None:
         """Which call it was, counted from 0."""
         return self.places.get(call_id)
 
@@ -166,7 +166,7 @@ def advance(progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
 def _read(recording: Recording, log: Sequence[Event], at: int, progress: ReplayProgress) -> None:
     payload = log[at].payload
     if isinstance(payload, (*CLIENT_EVENTS, facts.ContextStatus)):
-        recording.cues.append(
+        recording.inputs.append(
             ExternalInput(
                 payload=payload,
                 due=progress,
@@ -198,7 +198,9 @@ def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) ->
             recording.withheld[event_id] = reason
         case facts.ContextAdded():
             heard = len(recording.messages)
-            recording.added.append(HookContext(due=progress, heard=heard, payload=event.payload))
+            recording.hook_context.append(
+                HookContext(due=progress, heard=heard, payload=event.payload)
+            )
         case _:
             pass
 
@@ -261,7 +263,7 @@ def settled_id(
 
 
 def _call(recording: Recording, call_id: str) -> RecordedCall | None:
-    at = recording.named(call_id)
+    at = recording.call_number(call_id)
     return None if at is None else recording.calls[at]
 
 

@@ -62,7 +62,7 @@ class ReplayCursor:
     progress: ReplayProgress = field(default_factory=ReplayProgress)
     begun: int = 0
     sides: int = 0
-    cued: int = 0
+    inputs_sent: int = 0
     is_beside: bool = False
     """The call of the model under way is none of the conversation."""
     calls: dict[str, int] = field(default_factory=dict[str, int])
@@ -79,29 +79,35 @@ class ReplayCursor:
 
     def restart(self, log: Iterable[Event]) -> None:
         """As if all that happened so far were in this log only."""
-        self.progress, self.begun, self.sides, self.cued, self.added = ReplayProgress(), 0, 0, 0, 0
+        self.progress, self.begun, self.sides, self.inputs_sent, self.added = (
+            ReplayProgress(),
+            0,
+            0,
+            0,
+            0,
+        )
         self.calls, self.open, self.attempts, self.answers = {}, [], {}, {}
         self.prompts = 0
         for event in log:
-            self.see(event)
+            self.observe(event)
             self.prompts += isinstance(event.payload, events.UserMessage)
 
-    def see(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         payload = event.payload
         self.progress = advance(self.progress, payload)
-        self._see_call(event)
+        self._observe_call(event)
         if isinstance(payload, facts.ContextAdded):
             self.added += 1
         elif isinstance(payload, CLIENT_EVENTS) or (
             self.tells_status and isinstance(payload, facts.ContextStatus)
         ):
-            self.cued += 1
+            self.inputs_sent += 1
         elif isinstance(payload, events.ModelRequestStarted):
             self.begun += is_turn(payload)
             self.is_beside = payload.purpose is not None
             self.sides += self.is_beside
 
-    def _see_call(self, event: Event) -> None:
+    def _observe_call(self, event: Event) -> None:
         payload = event.payload
         if isinstance(payload, CALL_EVENTS):
             self.calls[event.id] = len(self.calls)
@@ -117,11 +123,11 @@ class ReplayCursor:
         """What comes from outside now."""
         cues = [
             cue
-            for cue in self.recording.cues
+            for cue in self.recording.inputs
             if self.tells_status or not isinstance(cue.payload, facts.ContextStatus)
         ]
         found: list[KnownPayload] = []
-        for cue in cues[self.cued :]:
+        for cue in cues[self.inputs_sent :]:
             if cue.stops or not self.progress.has_reached(cue.due):
                 break
             found.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
@@ -130,7 +136,7 @@ class ReplayCursor:
     def late(self) -> list[facts.ContextAdded]:
         """What hooks added to what this run has behind it, so that none is told of it again."""
         found: list[facts.ContextAdded] = []
-        for added in self.recording.added[self.added :]:
+        for added in self.recording.hook_context[self.added :]:
             is_ahead = not self.progress.has_reached(added.due) or (
                 self.progress == added.due and self._will_be_told(added)
             )
@@ -147,7 +153,7 @@ class ReplayCursor:
     def context(self, occasion: HookEvent) -> tuple[str, ...]:
         """What hooks wanted the model to know when they were told this."""
         found: list[str] = []
-        for added in self.recording.added[self.added :]:
+        for added in self.recording.hook_context[self.added :]:
             if (added.due, added.event) != (self.progress, occasion.event):
                 break
             found.append(added.payload.text)
@@ -173,7 +179,7 @@ class ReplayCursor:
         shots = self.recording.shots
         return shots[self.begun - 1] if 0 < self.begun <= len(shots) else None
 
-    def like(self, name: str, given: Mapping[str, object]) -> RecordedCall | None:
+    def matching_call(self, name: str, given: Mapping[str, object]) -> RecordedCall | None:
         """The first call under way that was recorded with this input."""
         under_way = (self.recorded(call_id) for call_id in self.open)
         return next((each for each in under_way if each and each.is_like(name, given)), None)
@@ -218,5 +224,5 @@ class ReplayCursor:
                 return payload
 
     def _live(self, recorded_id: str) -> str:
-        at = self.recording.named(recorded_id)
+        at = self.recording.call_number(recorded_id)
         return next((live for live, index in self.calls.items() if index == at), recorded_id)

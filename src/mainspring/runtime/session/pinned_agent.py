@@ -89,7 +89,7 @@ async def pin_agent(
     Model, limits and tools that are code are the caller's word each time; all else is kept.
     `window` is the model's, in tokens: of many skills, only some are listed.
     """
-    given, known = opening.agent, opening.thread.gear.definition
+    given, known = opening.agent, opening.thread.session_state.definition
     if known is not None:
         definition = msgspec.json.decode(await opening.log.blob(known), type=AgentDefinition)
         kept = replace(

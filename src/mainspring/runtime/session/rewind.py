@@ -36,22 +36,22 @@ class RewindHistory:
 
     session_id: str
     head: int
-    kept: tuple[Checkpoint, ...]
-    asked: tuple[int, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    message_seqs: tuple[int, ...]
     """After which events somebody asked for something."""
-    turns: tuple[int, ...]
+    turn_seqs: tuple[int, ...]
     """After which events the turns began."""
     workspace: str | None
     policy: str | None
     """Hash of the blob with the rules that hold: what they hide is in no snapshot."""
 
-    def at(self, seq: int) -> Checkpoint | None:
+    def checkpoint_at(self, seq: int) -> Checkpoint | None:
         """How the workspace was after an event; `None` if nobody has kept it.
 
         The first one was taken before anything was changed, so that it is also what came before.
         """
-        before = [each for each in self.kept if each.seq <= seq]
-        return before[-1] if before else next(iter(self.kept), None)
+        before = [each for each in self.checkpoints if each.seq <= seq]
+        return before[-1] if before else next(iter(self.checkpoints), None)
 
     def target(self, *, to: int | None, turns: int | None) -> int:
         """The event to go back to; before the last thing that was asked, unless something is said.
@@ -65,7 +65,7 @@ class RewindHistory:
                     f"session {self.session_id} has events 1 to {self.head}, not {to}"
                 )
             return to
-        points = self.asked if turns is None else self.turns
+        points = self.message_seqs if turns is None else self.turn_seqs
         if len(points) < (turns or 1):
             what = "asked for nothing" if turns is None else f"had {len(points)} turns"
             raise InvalidInput(f"session {self.session_id} has {what}: it cannot go back further")
@@ -95,13 +95,13 @@ async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHis
                 pass
         if thread.turns > known:
             turns.append(begun)
-    gear = thread.gear
+    gear = thread.session_state
     return RewindHistory(
         session_id=session.id,
         head=session.head.seq,
-        kept=tuple(kept),
-        asked=tuple(asked),
-        turns=tuple(turns),
+        checkpoints=tuple(kept),
+        message_seqs=tuple(asked),
+        turn_seqs=tuple(turns),
         workspace=None if gear.sandbox is None else gear.sandbox.workspace,
         policy=gear.policy,
     )
@@ -117,7 +117,7 @@ def _checkpoint(event: Event, thread: Thread, snapshot: str, files: int | None) 
 class RestorePoint:
     """A way back for the files."""
 
-    kept: Checkpoint
+    checkpoint: Checkpoint
     snapshots: Snapshots
 
 
@@ -130,7 +130,7 @@ async def preview_restore(
         LeaseHeld: the session runs, so that nothing will stay as it is.
     """
     async with hold_session(log, past.session_id):
-        since = [] if back is None else await back.snapshots.diff(back.kept.snapshot)
+        since = [] if back is None else await back.snapshots.diff(back.checkpoint.snapshot)
     return [_reverse_change(each) for each in since]
 
 
@@ -158,12 +158,12 @@ async def restore(log: SessionLog, past: RewindHistory, back: RestorePoint) -> R
         LeaseHeld: the session runs.
         InvalidInput: it has run since its past was read; nothing was done.
     """
-    snapshot, snapshots = back.kept.snapshot, back.snapshots
+    snapshot, snapshots = back.checkpoint.snapshot, back.snapshots
     async with hold_session(log, past.session_id) as writer:
         if writer.head.seq != past.head:
             raise InvalidInput(f"session {past.session_id} has gone on meanwhile: look again")
         present, files = await snapshots.take()
-        last = past.at(past.head)
+        last = past.checkpoint_at(past.head)
         if last is None or last.snapshot != present:
             # in the log before anything is touched: whatever happens, it can be found again
             await writer.append(facts.WorkspaceSnapshotted(snapshot=present, files=files))

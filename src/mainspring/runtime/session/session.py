@@ -135,12 +135,12 @@ class Runtime:
         session = await self.log.session(session_id)
         return Session(self, self._resolved(agent), session.id)
 
-    def known(self, agent: Agent, session_id: str, before: Session | None = None) -> Session:
+    def attach(self, agent: Agent, session_id: str, before: Session | None = None) -> Session:
         """A session that is there for sure; `before` is the same one as it was run last, of whose
         log then only the rest has to be read."""
         session = Session(self, self._resolved(agent), session_id)
         if before is not None:
-            session.recall(before)
+            session.reuse_fold(before)
         return session
 
     def _resolved(self, agent: Agent) -> Agent:
@@ -170,7 +170,7 @@ class Session:
     def log(self) -> SessionLog:
         return self._log
 
-    def recall(self, before: Session) -> None:
+    def reuse_fold(self, before: Session) -> None:
         """Take over what another object of the same session knows of its log."""
         self._known, self._is_begun = before._known, before._is_begun
 
@@ -266,7 +266,7 @@ class Session:
         async with hold_session(self._log, self.id, new_id=self._runtime.new_id) as writer:
             begun = writer.head.seq
             known, self._known = self._known, None
-            ensemble = await self._read_on(writer, known)
+            ensemble = await self._fold_new_events(writer, known)
             main = ensemble.main
             opening = SetupRequest(
                 agent=self.agent, thread=main.thread, writer=writer, log=self._log
@@ -274,24 +274,24 @@ class Session:
             window = self._runtime.models.facts(self.agent.model).window
             agent, kept = await pin_agent(opening, window=window)
             opening = replace(opening, agent=agent)
-            record = EventSink(writer=writer, ensemble=ensemble, tell=tell)
+            record = EventSink(writer=writer, thread_tree=ensemble, on_event=tell)
             async with (
                 self._runtime.outfit(opening) as kit,
-                open_supervisor(self._seating(agent, record, kit)) as crew,
+                open_supervisor(self._thread_factory(agent, record, kit)) as crew,
             ):
-                desk = self._desk(crew)
+                desk = self._main_context(crew)
                 desk.emit = emit
                 desk.skill_called = skill_call_lookup(agent, self.id, main.thread)
                 desk.note(*kept, *kit.facts)
                 await self._begin(desk)
-                ended = await crew.conduct(desk)
+                ended = await crew.run(desk)
             self._known = FoldedLog(ensemble, writer.head.seq)
         if ended is None:
             return None
         return Result(
             session_id=self.id,
             reason=ended.reason,
-            text=await self._last_words(begun, main.id),
+            text=await self._final_text(begun, main.id),
             turns=main.thread.turns,
             usage=main.account.usage,
             cost_usd=main.account.spent.cost_usd,
@@ -299,7 +299,7 @@ class Session:
             waiting_for=ended.waiting_for,
         )
 
-    async def _read_on(self, writer: Writer, known: FoldedLog | None) -> ThreadTree:
+    async def _fold_new_events(self, writer: Writer, known: FoldedLog | None) -> ThreadTree:
         """Fold what this object has not seen yet: a log is only ever added to."""
         ensemble, seq = (known.ensemble, known.seq) if known else (ThreadTree(writer.thread_id), 0)
         for event in await self._log.read(self.id, after=seq):
@@ -311,23 +311,23 @@ class Session:
         if not self._is_begun:
             self._is_begun = True
             source = "resume" if desk.thread.turns else "startup"
-            await desk.ask_hooks(hook_events.session_started(source, self.agent.model))
+            await desk.run_hooks(hook_events.session_started(source, self.agent.model))
 
-    def _seating(self, agent: Agent, record: EventSink, kit: Toolbox) -> ThreadFactory:
+    def _thread_factory(self, agent: Agent, record: EventSink, kit: Toolbox) -> ThreadFactory:
         runtime = self._runtime
         office = SessionContext(
             log=self._log,
             models=runtime.models,
-            record=record,
-            purse=replace(runtime.purse, agent=self.agent.name),
+            event_sink=record,
+            budget=replace(runtime.purse, agent=self.agent.name),
             new_id=runtime.new_id,
         )
-        return ThreadFactory(office=office, agent=agent, kit=kit, extras=_extra_tools)
+        return ThreadFactory(session_context=office, agent=agent, toolbox=kit, extras=_extra_tools)
 
-    def _desk(self, crew: SubagentSupervisor) -> ThreadContext:
-        return crew.main_desk()
+    def _main_context(self, crew: SubagentSupervisor) -> ThreadContext:
+        return crew.main_context()
 
-    async def _last_words(self, after: int, thread_id: str) -> str:
+    async def _final_text(self, after: int, thread_id: str) -> str:
         """What the agent said last in the run that began after an event."""
         words: list[str] = []
         main = frozenset((thread_id,))

@@ -56,26 +56,26 @@ class SessionContext:
 
     log: SessionLog
     models: Models
-    record: EventSink
-    purse: Budget
+    event_sink: EventSink
+    budget: Budget
     new_id: Callable[[str], str]
 
     @property
     def session_id(self) -> str:
-        return self.record.writer.session_id
+        return self.event_sink.writer.session_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadSpec:
     """Who works at a desk, and with what."""
 
-    member: ThreadNode
+    node: ThreadNode
     agent: Agent
-    kit: Toolbox
+    toolbox: Toolbox
     tools: Sequence[Tool] = ()
     """Besides those of the agent and of its kit."""
-    others: SiblingThreads = field(default_factory=NoSiblings)
-    above: Sequence[BudgetTier] = ()
+    siblings: SiblingThreads = field(default_factory=NoSiblings)
+    parent_tiers: Sequence[BudgetTier] = ()
     prefix: PromptPrefix | None = None
     """Another thread's, which this one begins with, byte for byte."""
     emit: Callable[[Delta], None] = ignore_delta
@@ -86,7 +86,7 @@ def build_thread_context(office: SessionContext, seat: ThreadSpec) -> ThreadCont
     Raises:
         InvalidInput: two tools have the same name.
     """
-    agent, kit = seat.agent, seat.kit
+    agent, kit = seat.agent, seat.toolbox
     if agent.is_coordinator:
         agent, kit = replace(agent, tools=(), client_tools=()), _without_tools(kit)
     brought = [tool for tool in agent.tools if tool.spec.name not in kit.denied]
@@ -102,8 +102,8 @@ def build_thread_context(office: SessionContext, seat: ThreadSpec) -> ThreadCont
         return NamedModel(name, office.models.open(name), office.models.facts(name))
 
     desk = ThreadContext(
-        record=office.record,
-        thread=seat.member.thread,
+        event_sink=office.event_sink,
+        thread=seat.node.thread,
         model=office.models.open(agent.model),
         facts=office.models.facts(agent.model),
         prefix=seat.prefix or prefix_of(agent, [*at_once, *client_tools], environment=environment),
@@ -111,22 +111,22 @@ def build_thread_context(office: SessionContext, seat: ThreadSpec) -> ThreadCont
         custom_tools=frozenset(spec.name for spec in client_tools),
         deferred=kit.deferred,
         aliases=kit.aliases,
-        box=kit.box,
+        sandbox_info=kit.sandbox_info,
         snapshots=kit.snapshots,
-        overheard=kit.overheard,
+        pending_facts=kit.pending_facts,
         limits=agent.limits,
-        above=seat.above,
-        gates=kit.gates,
-        purse=office.purse,
+        parent_tiers=seat.parent_tiers,
+        authorizer=kit.authorizer,
+        budget=office.budget,
         new_id=office.new_id,
         price=office.models.cost,
         emit=seat.emit,
-        others=seat.others,
-        subagent=seat.member.name,
+        siblings=seat.siblings,
+        subagent=seat.node.name,
         open_model=open_model,
         before_idle=kit.before_idle,
     )
-    desk.load(seat.member.thread.gear.loaded)
+    desk.load(seat.node.thread.session_state.loaded_tools)
     return desk
 
 

@@ -87,7 +87,7 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
                 facts.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
             ):
                 title = renamed
-            case events.ModelRequestStarted() if skill_model(thread.gear) is None:
+            case events.ModelRequestStarted() if skill_model(thread.session_state) is None:
                 model = thread.model
             case _:
                 pass
@@ -142,14 +142,18 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
                 pass
     return [
         ThreadPendingCall(call, member.id, _path(ensemble, member))
-        for member in ensemble.members.values()
-        for call in member.thread.unsettled()
+        for member in ensemble.nodes.values()
+        for call in member.thread.unsettled_calls()
         if call.id in named.get(member.id, ()) and call.answer is None
     ]
 
 
 def _path(ensemble: ThreadTree, member: ThreadNode) -> tuple[str, ...]:
-    names = [each.name or each.id for each in ensemble.upwards(member) if each.birth is not None]
+    names = [
+        each.name or each.id
+        for each in ensemble.with_ancestors(member)
+        if each.created_event is not None
+    ]
     return tuple(reversed(names))
 
 

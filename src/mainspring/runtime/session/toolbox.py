@@ -40,18 +40,18 @@ class SetupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolbox:
-    gates: Authorizer
+    authorizer: Authorizer
     tools: Sequence[Tool] = ()
     client_tools: Sequence[ToolSpec] = ()
     denied: frozenset[str] = frozenset()
     """Names of the agent's own tools that the model is not told of."""
     deferred: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    box: SandboxInfo | None = None
+    sandbox_info: SandboxInfo | None = None
     snapshots: Snapshots | None = None
     environment: str = ""
     """What the model is told about where it works."""
-    overheard: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    pending_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
     """What happens in the hands while a call runs; the log gets it with the call's result."""
     facts: Sequence[KnownPayload] = ()
     """What the log has to know before anything is done with it."""
@@ -114,6 +114,6 @@ def toolbox_without_tools(gates: Authorizer) -> ToolboxFactory:
 
     @asynccontextmanager
     async def outfit(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        yield Toolbox(gates=gates)
+        yield Toolbox(authorizer=gates)
 
     return outfit

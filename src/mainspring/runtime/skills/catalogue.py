@@ -142,7 +142,7 @@ def skill_search_tool(skills: Sequence[Skill]) -> Tool:
     ranking = Bm25Index({skill.name: skill.description for skill in skills})
 
     async def run(call: Call) -> ToolResult:
-        names = ranking.best(str(call.input.get("query", "")), _MAX_RESULTS)
+        names = ranking.search(str(call.input.get("query", "")), _MAX_RESULTS)
         if not names:
             return ToolResult.text("No skill fits. Try other words for the work.")
         return ToolResult.text("\n".join(_search_line(by_name[name]) for name in names))

@@ -63,7 +63,7 @@ def entries_of(content: bytes) -> list[PublishedSkill]:
 def best_entries(entries: list[PublishedSkill], query: str, count: int) -> list[PublishedSkill]:
     by_name = {entry.name: entry for entry in entries}
     ranking = Bm25Index({entry.name: entry.description for entry in entries})
-    return [by_name[name] for name in ranking.best(query, count)]
+    return [by_name[name] for name in ranking.search(query, count)]
 
 
 def _source(entry: dict[str, object]) -> str:

@@ -89,7 +89,7 @@ class ScannedText:
         number = bisect_right(self._starts, offset)
         return self.numbers[number - 1] if self.numbers else number
 
-    def found(self, rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
+    def match(self, rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
         start = span[0]
         while start < span[1] - 1 and self.text[start : start + 1].isspace():
             start += 1
@@ -148,7 +148,7 @@ def _rule_matches(
         for count, match in enumerate(rule.pattern.finditer(page.text), 1):
             # Past that many nobody looks whether each is one of the harmless ones.
             is_last = count > _MAX_MATCHES
-            yield page.found(
+            yield page.match(
                 rule, full if is_last else _severity(page, rule, full, match), match.span()
             )
             if is_last:
@@ -208,7 +208,7 @@ def _pairs(page: ScannedText) -> Iterator[ScanMatch]:
     for rule, second in PAIR_RULES if page.is_script else ():
         match = rule.pattern.search(page.text)
         if match is not None and second.search(page.text) is not None:
-            yield page.found(rule, "danger", match.span())
+            yield page.match(rule, "danger", match.span())
 
 
 def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
@@ -226,7 +226,7 @@ def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
             yield from _rule_matches(inner, INJECTION, is_script=False)
         is_picture = page.text[max(0, start - 40) : start].endswith(b";base64,")
         if end - start >= _LONG_BLOB and not is_picture:
-            yield page.found(BLOB, "caution", (start, end))
+            yield page.match(BLOB, "caution", (start, end))
 
 
 def _decode(blob: bytes) -> str | None:
@@ -252,7 +252,7 @@ def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:
     start = 0
     for line in page.text.split(b"\n"):
         if len(line) > _LONG_LINE and severity is not None:
-            yield page.found(LONG_LINE, severity, (start, start + len(line)))
+            yield page.match(LONG_LINE, severity, (start, start + len(line)))
         start += len(line) + 1
 
 
@@ -267,7 +267,7 @@ def _comments(page: ScannedText) -> Iterator[ScanMatch]:
         start = page.text.find(b"<!--", end)
     for start, end in spans:
         if IMPERATIVE.search(page.text[start:end]) is not None:
-            yield page.found(COMMENT, "caution", (start, end))
+            yield page.match(COMMENT, "caution", (start, end))
 
 
 def _links(page: ScannedText) -> Iterator[ScanMatch]:
@@ -276,13 +276,13 @@ def _links(page: ScannedText) -> Iterator[ScanMatch]:
         target = page.text[start:end].decode("utf-8", "replace")[2:-1].strip()
         where = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), target))
         if not target.startswith("..") or where.startswith(".."):
-            yield page.found(LINK, "note", (start, end))
+            yield page.match(LINK, "note", (start, end))
 
 
 def _run_at_once(page: ScannedText) -> Iterator[ScanMatch]:
     commands: list[tuple[int, str]] = []
     for match in islice(AT_ONCE.pattern.finditer(page.text), _MAX_MATCHES):
-        yield page.found(AT_ONCE, "caution", match.span())
+        yield page.match(AT_ONCE, "caution", match.span())
         start, end = match.span()
         command = page.text[start:end].strip().strip(b"!`").decode("utf-8", "replace")
         commands.append((page.line(start), command))

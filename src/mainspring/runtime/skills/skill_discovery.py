@@ -77,7 +77,7 @@ def discover(
         choose, read = _KINDS[part]
         max_depth = 1 if part == "skills" and place.plugin is not None else MAX_DEPTH
         for file in walk.files(place, choose, max_depth=max_depth):
-            skill, findings = kept.read(file, place, scopes.shown(file), read)
+            skill, findings = kept.read(file, place, scopes.display_path(file), read)
             walk.findings += findings
             if skill is not None and skill.name in scopes.disabled_skills:
                 walk.disabled(file, skill.name)

@@ -174,14 +174,14 @@ class _SkillCall:
     call: Call
 
     async def of(self, skill: Skill) -> ToolResult:
-        facts = _facts_of(self.call.session_id, self.crew.ensemble.main.thread, self.agent)
+        facts = _facts_of(self.call.session_id, self.crew.thread_tree.main.thread, self.agent)
         arguments = str(self.call.input.get("arguments") or "")
         fact = skill_used_fact(skill, facts, by="model", tool_use_id=self.call.id)
         filling = SkillSubstitution(arguments, skill, facts)
         if skill.context == "fork":
             return await self._by_another(skill, filling, fact)
         body = await load_body(skill)
-        desk = self.crew.desk_of(self.member)
+        desk = self.crew.context_of(self.member)
         if desk is None or not skill.is_trusted or not has_commands(body):
             text = await render_body(body, filling, refusing_runner(_UNTRUSTED))
             return ToolResult((TextBlock(text),), facts=(fact,))
@@ -192,7 +192,7 @@ class _SkillCall:
         self, skill: Skill, filling: SkillSubstitution, fact: SkillUsed
     ) -> ToolResult:
         """Its text is a subagent's task, and what it allows is for that one."""
-        is_called = self.crew.ensemble.called_by(self.call.id) is not None
+        is_called = self.crew.thread_tree.created_by(self.call.id) is not None
         text = (
             ""
             if is_called
@@ -211,7 +211,7 @@ class _SkillCall:
 
 
 def _facts_of(session_id: str, main: Thread, agent: Agent) -> SkillFacts:
-    sandbox = main.gear.sandbox
+    sandbox = main.session_state.sandbox
     return SkillFacts(
         session_id=session_id,
         project="" if sandbox is None else sandbox.workspace,
@@ -262,7 +262,9 @@ def _is_for_tool(skill: Skill) -> bool:
 
 def _is_called_for(member: ThreadNode, skill: Skill) -> bool:
     """The user has called it in this run, and it takes a subagent to do it."""
-    return any(each.name == skill.name and each.by == "user" for each in member.thread.gear.skills)
+    return any(
+        each.name == skill.name and each.by == "user" for each in member.thread.session_state.skills
+    )
 
 
 def _input_error(name: str, skills: Mapping[str, Skill]) -> str | None:

@@ -45,9 +45,9 @@ class TrustPins:
 
         Raises: InvalidInput: the file of the pins cannot be read.
         """
-        return self._known().get(os.path.realpath(place))
+        return self._load().get(os.path.realpath(place))
 
-    def standing(self, place: Path) -> TrustStatus:
+    def status(self, place: Path) -> TrustStatus:
         """Raises: InvalidInput: the file of the pins cannot be read."""
         known = self.of(place)
         if known is None:
@@ -58,7 +58,7 @@ class TrustPins:
             return "changed"
         return "trusted" if now == known.hash else "changed"
 
-    def vouched_contents(self, place: Path) -> tuple[ContentItem, ...] | None:
+    def trusted_contents(self, place: Path) -> tuple[ContentItem, ...] | None:
         """All of it, if it is what somebody has vouched for: what was hashed is what is returned.
 
         Raises: InvalidInput: the file of the pins cannot be read.
@@ -72,29 +72,29 @@ class TrustPins:
 
     def is_pinned(self, place: Path) -> bool:
         """Whether a skill is, byte for byte, what somebody has vouched for."""
-        return self.standing(place) == "trusted"
+        return self.status(place) == "trusted"
 
-    def vouched(self, place: Path) -> str | bool | None:
+    def trusted_hash(self, place: Path) -> str | bool | None:
         """As `is_pinned`, with the hash of it; `None` if nobody has ever said anything of it."""
         known = self.of(place)
-        return None if known is None else self.standing(place) == "trusted" and known.hash
+        return None if known is None else self.status(place) == "trusted" and known.hash
 
     def pin(self, place: Path, pin: TrustPin) -> None:
         """Raises: InvalidInput."""
-        self._keep({**self._known(), os.path.realpath(place): pin})
+        self._save({**self._load(), os.path.realpath(place): pin})
 
     def unpin(self, place: Path) -> bool:
         """Take it back; False if there was nothing to take back.
 
         Raises: InvalidInput.
         """
-        known = dict(self._known())
+        known = dict(self._load())
         was_known = known.pop(os.path.realpath(place), None) is not None
         if was_known:
-            self._keep(known)
+            self._save(known)
         return was_known
 
-    def _known(self) -> dict[str, TrustPin]:
+    def _load(self) -> dict[str, TrustPin]:
         """Asked for once a skill, so it is read again only if it is another file by now."""
         try:
             found = os.stat(self._file)
@@ -111,6 +111,6 @@ class TrustPins:
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise InvalidInput(f"{self._file}: {error}; remove it to begin anew") from error
 
-    def _keep(self, known: dict[str, TrustPin]) -> None:
+    def _save(self, known: dict[str, TrustPin]) -> None:
         content = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
         write_atomic(self._file, content + b"\n")

@@ -33,7 +33,7 @@ class DelegationRequest:
     description: str = ""
     model: str | None = None
     is_background: bool = False
-    is_apart: bool = False
+    is_in_worktree: bool = False
 
 
 async def delegate(
@@ -45,28 +45,28 @@ async def delegate(
 ) -> ToolResult:
     """Have it done by a new thread, whose log begins with `facts`; by the same one if the call is
     made again."""
-    child = crew.ensemble.called_by(call.id)
-    if child is None and member.depth >= crew.lead.max_depth:
+    child = crew.thread_tree.created_by(call.id)
+    if child is None and member.depth >= crew.main_agent.max_depth:
         return refuse("Subagents of subagents cannot call others: do it yourself.")
     if child is None and crew.is_full:
         return limit_reached(crew)
     try:
         birth = _created_event(call, member, wanted)
-        child = child or await crew.bear(member, birth, wanted.prompt, *facts)
+        child = child or await crew.spawn(member, birth, wanted.prompt, *facts)
     except ToolEnvironmentError as error:
         return refuse(str(error))
-    if child.birth is not None and child.birth.mode == "background":
-        crew.set_to_work(child)
+    if child.created_event is not None and child.created_event.mode == "background":
+        crew.start_in_background(child)
         return ToolResult.text(_STARTED_MESSAGE.format(name=wanted.kind, thread_id=child.id))
     await crew.wait_for(child)
-    if waiting := crew.waiting_for(child):
+    if waiting := crew.pending_calls_of(child):
         return ToolResult((), waits_for=tuple(waiting))
-    return report_result(child, crew.lodgings.told(child))
+    return report_result(child, crew.worktrees.describe(child))
 
 
 def limit_reached(crew: SubagentSupervisor) -> ToolResult:
     """Nobody more may be set to work for now."""
-    most = crew.lead.max_at_once
+    most = crew.main_agent.max_at_once
     return refuse(
         f"{most} subagents are at work already: wait until one has ended, or do it yourself."
     )
@@ -85,7 +85,7 @@ def _created_event(call: Call, parent: ThreadNode, wanted: DelegationRequest) ->
         mode="background" if wanted.is_background else "foreground",
         is_fork=wanted.kind == FORK,
         model=wanted.model,
-        isolation="worktree" if wanted.is_apart else "shared",
+        isolation="worktree" if wanted.is_in_worktree else "shared",
         description=wanted.description or None,
     )
 
@@ -108,9 +108,9 @@ def find_agent(
     wanted = str(given.get("to") or "")
     if not wanted:
         return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
-    below = crew.ensemble.below(member.id)
+    below = crew.thread_tree.children(member.id)
     meant = [each for each in below if wanted in (each.id, each.name)]
-    if any(each.is_put_away for each in meant):
+    if any(each.is_terminated for each in meant):
         return refuse(f"{wanted!r} was put away by a user, and is not to be reached any more.")
     if len(meant) == 1 or (meant and meant[-1].id == wanted):
         return meant[-1]

@@ -46,7 +46,7 @@ def discover_subagents(scopes: Scopes) -> SubagentDiscovery:
     taken: dict[str, Subagent] = {}
     for place in scopes.places("agents"):
         for file in walk.files(place, _definitions):
-            subagent, findings = read_subagent(file, place, scopes.shown(file))
+            subagent, findings = read_subagent(file, place, scopes.display_path(file))
             walk.findings += findings
             if subagent is not None and subagent.name in taken:
                 walk.shadowed(file, subagent.name, taken[subagent.name].file)

@@ -41,7 +41,7 @@ def close_worktree_tool(crew: SubagentSupervisor, member: ThreadNode) -> Tool:
         traits=lambda _: _CLOSE_TRAITS,
         invalid=_close_input_error,
         objection=closing.objection,
-        judged=closing.judged,
+        normalize_input=closing.judged,
         preview=closing.preview,
     )
 
@@ -53,8 +53,8 @@ class _CloseWorktree:
     """Who closes."""
 
     @property
-    def lodgings(self) -> ThreadWorktrees:
-        return self.crew.lodgings
+    def worktrees(self) -> ThreadWorktrees:
+        return self.crew.worktrees
 
     async def run(self, call: Call) -> ToolResult:
         to = find_agent(self.crew, self.member, call.input)
@@ -62,18 +62,18 @@ class _CloseWorktree:
             return to
         if self.crew.is_live(to.id) or self.crew.has_others_below(to):
             return refuse(f"{to.name} {to.id} is still at work: wait for it, or stop_agent.")
-        is_merge, judged = _is_merge(call.input), self.lodgings.changed.get(to.id, ())
+        is_merge, judged = _is_merge(call.input), self.worktrees.changed.get(to.id, ())
         try:
-            if is_merge and judged != await self.lodgings.look(to):
+            if is_merge and judged != await self.worktrees.changed_paths(to):
                 return refuse("What is in it has changed meanwhile: call close_worktree again.")
-            return _closed_result(to, await self.lodgings.close(to, merge=is_merge))
+            return _closed_result(to, await self.worktrees.close(to, merge=is_merge))
         except ToolEnvironmentError as error:
             return refuse(str(error))
 
     async def objection(self, call: Call) -> str | None:
         """None; but what is judged next has to be looked up."""
         try:
-            await self._look(call.input)
+            await self._changed_paths(call.input)
         except ToolEnvironmentError as error:
             return str(error)
         return None
@@ -82,11 +82,11 @@ class _CloseWorktree:
         to = find_agent(self.crew, self.member, given)
         if isinstance(to, ToolResult) or not _is_merge(given):
             return given
-        return {**given, "paths": [*self.lodgings.changed.get(to.id, _UNKNOWN_PATHS)]}
+        return {**given, "paths": [*self.worktrees.changed.get(to.id, _UNKNOWN_PATHS)]}
 
     async def preview(self, call: Call) -> str | None:
         try:
-            changed = await self._look(call.input)
+            changed = await self._changed_paths(call.input)
         except ToolEnvironmentError as error:
             return str(error)
         return (
@@ -95,11 +95,11 @@ class _CloseWorktree:
             else None
         )
 
-    async def _look(self, given: Mapping[str, object]) -> tuple[str, ...]:
+    async def _changed_paths(self, given: Mapping[str, object]) -> tuple[str, ...]:
         to = find_agent(self.crew, self.member, given)
         if isinstance(to, ToolResult) or not _is_merge(given):
             return ()
-        return await self.lodgings.look(to)
+        return await self.worktrees.changed_paths(to)
 
 
 def _is_merge(given: Mapping[str, object]) -> bool:
@@ -155,7 +155,7 @@ _ISOLATION: Mapping[str, object] = {
 
 def subagent_tools(crew: SubagentSupervisor, member: ThreadNode, agent: Agent) -> list[Tool]:
     """What a thread may do with others; nothing, if there are none for it."""
-    is_deep = member.depth >= crew.lead.max_depth
+    is_deep = member.depth >= crew.main_agent.max_depth
     is_too_deep = is_deep and member.name != FORK  # whose tools are its parent's
     if not agent.subagents or is_too_deep:
         return []
@@ -164,7 +164,7 @@ def subagent_tools(crew: SubagentSupervisor, member: ThreadNode, agent: Agent) -
         _send_message_tool(crew, member),
         _stop_tool(crew, member),
     ]
-    return [*tools, close_worktree_tool(crew, member)] if crew.lodgings.worktrees else tools
+    return [*tools, close_worktree_tool(crew, member)] if crew.worktrees.worktrees else tools
 
 
 def _delegation_request(
@@ -179,7 +179,7 @@ def _delegation_request(
         prompt=str(given.get("prompt", "")),
         model=str(given["model"]) if given.get("model") else None,
         is_background=bool(given.get("run_in_background", kind is not None and kind.is_background)),
-        is_apart=isolation == "worktree",
+        is_in_worktree=isolation == "worktree",
     )
 
 
@@ -195,7 +195,7 @@ def _agent_tool(
         spec=_agent_spec(
             kinds,
             is_fork_shown=member.depth == 0,
-            has_worktrees=crew.lodgings.worktrees is not None,
+            has_worktrees=crew.worktrees.worktrees is not None,
         ),
         run=run,
         traits=lambda _: DELEGATION_TRAITS,

@@ -44,7 +44,7 @@ class SubagentSupervisor:
 
     def __init__(self, seating: ThreadFactory, group: TaskGroup) -> None:
         self._seating = seating
-        self._record = seating.office.record
+        self._record = seating.session_context.event_sink
         self._group = group
         self._posts: dict[str, _RunningThread] = {}
         self._expected: set[str] = set()
@@ -52,55 +52,55 @@ class SubagentSupervisor:
         self._news = anyio.Event()
         self._has_run = False
         """Whether a thread was run beside the main one."""
-        self.lodgings = ThreadWorktrees(
-            worktrees=seating.kit.worktrees,
-            session_id=seating.office.session_id,
+        self.worktrees = ThreadWorktrees(
+            worktrees=seating.toolbox.worktrees,
+            session_id=seating.session_context.session_id,
             note=self._note,
         )
 
     @property
-    def ensemble(self) -> ThreadTree:
-        return self._record.ensemble
+    def thread_tree(self) -> ThreadTree:
+        return self._record.thread_tree
 
-    def main_desk(self) -> ThreadContext:
-        return self._seating.main_desk(self)
+    def main_context(self) -> ThreadContext:
+        return self._seating.main_context(self)
 
     def is_live(self, thread_id: str) -> bool:
         return thread_id in self._posts
 
     @property
-    def lead(self) -> Agent:
+    def main_agent(self) -> Agent:
         """The main thread's agent."""
         return self._seating.agent
 
     @property
     def is_full(self) -> bool:
         """Whether nobody more may be called; the main thread does not count."""
-        return len(self._posts.keys() | self._expected) > self.lead.max_at_once
+        return len(self._posts.keys() | self._expected) > self.main_agent.max_at_once
 
     def is_answerable(self, call: OpenCall) -> bool:
-        called = self.ensemble.called_by(call.id)
+        called = self.thread_tree.created_by(call.id)
         return called is not None and self._can_go_on(called)
 
     def abandon(self, call: OpenCall) -> None:
-        called = self.ensemble.called_by(call.id)
-        if called is not None and self.ensemble.is_awaited(called):
+        called = self.thread_tree.created_by(call.id)
+        if called is not None and self.thread_tree.is_awaited(called):
             self._close(called)
 
-    def attend(self, events: Iterable[Event]) -> None:
+    def on_inbox(self, events: Iterable[Event]) -> None:
         """Something came from outside: who has been stopped, and who can go on."""
         came = [event.payload for event in events]
         if any(isinstance(each, UserInterrupt) and not each.session_thread_id for each in came):
             self._halt_all()
         if came:
-            self._tend()
+            self._reschedule()
 
-    def desk_of(self, member: ThreadNode) -> ThreadContext | None:
+    def context_of(self, member: ThreadNode) -> ThreadContext | None:
         """Where a thread sits, if it is run in this process."""
         post = self._posts.get(member.id)
         return None if post is None else post.desk
 
-    async def bear(
+    async def spawn(
         self, parent: ThreadNode, birth: ThreadCreated, prompt: str, *facts: KnownPayload
     ) -> ThreadNode:
         """The thread of a call, with its task; the same one if the call is made again. `facts` are
@@ -109,14 +109,14 @@ class SubagentSupervisor:
         Raises:
             HandsError: there is no place for it to work in.
         """
-        known = self.ensemble.members.get(birth.session_thread_id)
+        known = self.thread_tree.nodes.get(birth.session_thread_id)
         if known is not None:
             return known
         self._expected.add(birth.session_thread_id)
         try:
-            lodging = await self.lodgings.found_for(birth, is_within=self._is_within(parent))
+            lodging = await self.worktrees.open_for(birth, is_within=self._is_in_worktree(parent))
             self._note(parent.id, birth)
-            born = self.ensemble.members[birth.session_thread_id]
+            born = self.thread_tree.nodes[birth.session_thread_id]
             task = self._seating.task_of(born, parent, with_worktree_note(prompt, lodging))
             self._note(born.id, *lodging, task, *facts)
             await self._record.commit()
@@ -129,7 +129,7 @@ class SubagentSupervisor:
         self._posts[member.id] = _RunningThread()
         await self._work(member)
 
-    def set_to_work(self, member: ThreadNode) -> None:
+    def start_in_background(self, member: ThreadNode) -> None:
         """Run a thread beside all others; its parent gets a message when it ends."""
         if member.id not in self._posts:
             self._posts[member.id] = _RunningThread()
@@ -143,11 +143,11 @@ class SubagentSupervisor:
             sender.id,
             ThreadMessageSent(to_session_thread_id=to.id, to_agent_name=to.name, content=content),
         )
-        self._tend()
+        self._reschedule()
 
     async def stop(self, member: ThreadNode, by: ThreadNode) -> None:
         """End a thread and all below it, as they are; what it was sent, it need not answer."""
-        mail = self.ensemble.mail_for(member.id)
+        mail = self.thread_tree.messages_for(member.id)
         self._note(member.id, *mail, ThreadStopped(by_session_thread_id=by.id))
         post = self._posts.get(member.id)
         if post is None:
@@ -156,75 +156,75 @@ class SubagentSupervisor:
             post.left = post.left or anyio.Event()
             _cancel(post)
             await post.left.wait()
-        for each in self.ensemble.below(member.id):
-            if self.is_live(each.id) or each.thread.unsettled() or self._can_go_on(each):
+        for each in self.thread_tree.children(member.id):
+            if self.is_live(each.id) or each.thread.unsettled_calls() or self._can_go_on(each):
                 await self.stop(each, by)
         await self._record.commit()
 
-    def waiting_for(self, member: ThreadNode) -> list[str]:
+    def pending_calls_of(self, member: ThreadNode) -> list[str]:
         """Calls of a thread, and of all below it, that people must answer."""
         found: list[str] = []
-        for call in member.thread.unsettled():
-            called = self.ensemble.called_by(call.id)
-            if called is not None and self.ensemble.is_awaited(called):
-                found += self.waiting_for(called)
+        for call in member.thread.unsettled_calls():
+            called = self.thread_tree.created_by(call.id)
+            if called is not None and self.thread_tree.is_awaited(called):
+                found += self.pending_calls_of(called)
             elif call.wants_answer:
                 found.append(call.id)
-        return [*found, *self.waiting_below(member.id)]
+        return [*found, *self.pending_calls_below(member.id)]
 
-    def waiting_below(self, thread_id: str) -> tuple[str, ...]:
-        apart = filter(self._is_apart, self.ensemble.below(thread_id))
-        return tuple(call_id for each in apart for call_id in self.waiting_for(each))
+    def pending_calls_below(self, thread_id: str) -> tuple[str, ...]:
+        apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
+        return tuple(call_id for each in apart for call_id in self.pending_calls_of(each))
 
-    def has_called(self, thread_id: str) -> bool:
-        apart = filter(self._is_apart, self.ensemble.below(thread_id))
+    def has_unfinished_children(self, thread_id: str) -> bool:
+        apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
         return any(each.thread.running or not each.is_reported for each in apart)
 
-    async def stay(self, thread_id: str) -> bool:
-        self._tend()
-        is_alone = not any(each.id in self._posts for each in self.ensemble.below(thread_id))
-        if is_alone and not self.ensemble.mail_for(thread_id):
+    async def wait_for_children(self, thread_id: str) -> bool:
+        self._reschedule()
+        is_alone = not any(each.id in self._posts for each in self.thread_tree.children(thread_id))
+        if is_alone and not self.thread_tree.messages_for(thread_id):
             return False
         await self._until_news(thread_id)
         return True
 
-    async def conduct(self, main: ThreadContext) -> Ended | None:
+    async def run(self, main: ThreadContext) -> Ended | None:
         """Run the main thread, and go on until all threads have ended or wait."""
         self._posts[main.thread.id] = _RunningThread(main)
-        async with run_in_background(partial(retry_unavailable, self._heed)):
-            self._tend()
+        async with run_in_background(partial(retry_unavailable, self._watch_interrupts)):
+            self._reschedule()
             ended = await run(main)
             while self._is_busy(main):
                 await self._until_news(main.thread.id)
                 ended = await run(main) or ended
-            return await self._with_all_that_waits(main, ended)
+            return await self._with_pending_calls(main, ended)
 
-    async def _heed(self) -> None:
+    async def _watch_interrupts(self) -> None:
         """Listen for interrupts of single threads, for all of them: each would be woken by every
         commit of any other."""
 
         def heed(thread_id: str) -> bool:
             post = self._posts.get(thread_id)
             if post is not None and post.desk is not None and thread_id != self._main:
-                post.desk.halted.set()  # it takes the interrupt in itself
+                post.desk.interrupt_requested.set()  # it takes the interrupt in itself
             return False
 
-        await self._record.writer.hear("user.interrupt", is_for=heed)
+        await self._record.writer.wait_for_inbox("user.interrupt", is_for=heed)
 
     def _is_busy(self, main: ThreadContext) -> bool:
-        self._tend()
-        return len(self._posts) > 1 or bool(self.ensemble.mail_for(main.thread.id))
+        self._reschedule()
+        return len(self._posts) > 1 or bool(self.thread_tree.messages_for(main.thread.id))
 
     async def _until_news(self, own: str) -> None:
         """Until a thread has ended or this one is interrupted, or something came for it; the main
         one hears for those who do not listen themselves, too."""
-        if self.ensemble.mail_for(own):
+        if self.thread_tree.messages_for(own):
             return
         news, desk = self._news, self._posts[own].desk
         hear = partial(
-            self._record.writer.hear,
+            self._record.writer.wait_for_inbox,
             is_for=lambda each: each == own or not self.is_live(each),
-            addressee=self.ensemble.addressee,
+            addressee=self.thread_tree.addressee,
         )
         async with anyio.create_task_group() as first:
 
@@ -236,17 +236,17 @@ class SubagentSupervisor:
                 first.start_soon(until, partial(retry_unavailable, hear))
             first.start_soon(until, news.wait)
             if desk is not None:
-                first.start_soon(until, desk.halted.wait)
+                first.start_soon(until, desk.interrupt_requested.wait)
 
     @property
     def _main(self) -> str:
-        return self.ensemble.main.id
+        return self.thread_tree.main.id
 
-    async def _with_all_that_waits(self, main: ThreadContext, ended: Ended | None) -> Ended | None:
+    async def _with_pending_calls(self, main: ThreadContext, ended: Ended | None) -> Ended | None:
         """Threads beside the main one may wait for people when it does not."""
         if ended is None and not self._has_run:
             return None
-        waiting = self.waiting_below(self._main)
+        waiting = self.pending_calls_below(self._main)
         known = ended.waiting_for if ended is not None else ()
         if not waiting or set(waiting) <= set(known):
             return ended
@@ -254,17 +254,17 @@ class SubagentSupervisor:
         await main.note_idle(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
         return whole
 
-    def _is_apart(self, member: ThreadNode) -> bool:
+    def _runs_in_background(self, member: ThreadNode) -> bool:
         """Neither the main thread nor one that another's call waits for."""
-        return member.birth is not None and not self.ensemble.is_awaited(member)
+        return member.created_event is not None and not self.thread_tree.is_awaited(member)
 
-    def _tend(self) -> None:
+    def _reschedule(self) -> None:
         """Set to work who can go on, and have those report who could not before a crash."""
-        for member in list(self.ensemble.members.values()):
-            if not self._is_apart(member) or member.id in self._posts:
+        for member in list(self.thread_tree.nodes.values()):
+            if not self._runs_in_background(member) or member.id in self._posts:
                 continue
-            if member.thread.running or self._can_go_on(member) or self._is_untidy(member):
-                self.set_to_work(member)
+            if member.thread.running or self._can_go_on(member) or self._needs_cleanup(member):
+                self.start_in_background(member)
             else:
                 self._report(member)
 
@@ -273,14 +273,16 @@ class SubagentSupervisor:
         is_open = thread.last_reason in (None, "requires_action")  # else it has come to an end
         return (
             thread.interrupted
-            or (is_open and not thread.is_answered and not thread.unsettled())
-            or bool(self.ensemble.mail_for(member.id))
-            or any(call.is_answered or self.is_answerable(call) for call in thread.unsettled())
+            or (is_open and not thread.is_answered and not thread.unsettled_calls())
+            or bool(self.thread_tree.messages_for(member.id))
+            or any(
+                call.is_answered or self.is_answerable(call) for call in thread.unsettled_calls()
+            )
         )
 
-    def _is_untidy(self, member: ThreadNode) -> bool:
+    def _needs_cleanup(self, member: ThreadNode) -> bool:
         """Whether nobody has looked yet what it left in its worktree."""
-        is_known = member.worktree is None or member.id in self.lodgings.changed
+        is_known = member.worktree is None or member.id in self.worktrees.changed
         return not is_known and _has_ended(member) and not member.is_reported
 
     async def _in_background(self, member: ThreadNode) -> None:
@@ -293,21 +295,23 @@ class SubagentSupervisor:
     async def _work(self, member: ThreadNode) -> None:
         post = self._posts[member.id]
         try:
-            if await self._is_lodged(member):
+            if await self._has_workspace(member):
                 await self._run(member, post)
                 if _has_ended(member) and not self.has_others_below(member):
-                    await self.lodgings.tidy(member)
+                    await self.worktrees.discard_if_unchanged(member)
         finally:
             self._posts.pop(member.id, None)
             if post.left is not None:
                 post.left.set()
 
-    async def _is_lodged(self, member: ThreadNode) -> bool:
+    async def _has_workspace(self, member: ThreadNode) -> bool:
         """Whether it has a place to work in; if not, it ends, and its parent is told why."""
         try:
-            await self.lodgings.lodge(member, is_within=self._is_within(self._parent(member)))
+            await self.worktrees.reopen(
+                member, is_within=self._is_in_worktree(self._parent(member))
+            )
         except ToolEnvironmentError as error:
-            self._give_up(member, error)
+            self._fail(member, error)
             return False
         return True
 
@@ -315,40 +319,42 @@ class SubagentSupervisor:
         is_first = not member.thread.running and member.thread.turns == 0
         async with AsyncExitStack() as seat:
             try:
-                desk = await seat.enter_async_context(self._seating.seated(member, self))
+                desk = await seat.enter_async_context(self._seating.open_context(member, self))
             except (ToolEnvironmentError, InvalidInput) as error:
-                return self._give_up(member, error)
+                return self._fail(member, error)
             post.desk = desk
             if is_first and member.name is not None:
-                await desk.ask_hooks(hook_events.subagent_started(member.name))
+                await desk.run_hooks(hook_events.subagent_started(member.name))
             await run(desk)
 
-    def _give_up(self, member: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
+    def _fail(self, member: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
         """There is no desk for a thread: if it had something to do, that ends, and its parent is
         told why."""
-        self._note(member.id, *self.ensemble.mail_for(member.id))
+        self._note(member.id, *self.thread_tree.messages_for(member.id))
         if self._close(member):
             why = f"{member.name} {member.id} cannot go on: {error}"
             self.send(member, self._parent(member), why)
 
-    def _is_within(self, member: ThreadNode) -> bool:
+    def _is_in_worktree(self, member: ThreadNode) -> bool:
         """Whether a thread works in a worktree: its own, or that of who has called it."""
-        return any(each.worktree is not None for each in self.ensemble.upwards(member))
+        return any(each.worktree is not None for each in self.thread_tree.with_ancestors(member))
 
     def has_others_below(self, member: ThreadNode) -> bool:
         """Whether a thread is at work that this one has called, or one that was called by it."""
-        others = [self.ensemble.members[each] for each in self._posts if each != member.id]
-        return any(each is member for other in others for each in self.ensemble.upwards(other))
+        others = [self.thread_tree.nodes[each] for each in self._posts if each != member.id]
+        return any(
+            each is member for other in others for each in self.thread_tree.with_ancestors(other)
+        )
 
     def _report(self, member: ThreadNode) -> None:
         """Silence is for those who wait, and for those whom somebody has stopped."""
         if _has_ended(member) and not member.is_reported and member.parent_id is not None:
-            report = report_text(member, self.lodgings.told(member))
+            report = report_text(member, self.worktrees.describe(member))
             self.send(member, self._parent(member), report)
 
     def _parent(self, member: ThreadNode) -> ThreadNode:
         """Who has called a thread that is not the main one."""
-        return self.ensemble.members[member.parent_id or self._main]
+        return self.thread_tree.nodes[member.parent_id or self._main]
 
     def _halt_all(self) -> None:
         for thread_id, post in self._posts.items():
@@ -358,16 +364,16 @@ class SubagentSupervisor:
     def _close(self, member: ThreadNode) -> bool:
         """End a thread that nobody runs, in the log; false if it has ended before."""
         thread = member.thread
-        if not thread.running and thread.is_answered and not thread.unsettled():
+        if not thread.running and thread.is_answered and not thread.unsettled_calls():
             return False
-        for call in thread.unsettled():
+        for call in thread.unsettled_calls():
             self.abandon(call)
         self._note(member.id, *closing_events(thread))
         return True
 
     def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
         for event in self._record.writer.stage(*payloads, thread_id=thread_id):
-            self._record.take(event)
+            self._record.apply(event)
 
 
 def _has_ended(member: ThreadNode) -> bool:
@@ -377,7 +383,7 @@ def _has_ended(member: ThreadNode) -> bool:
 
 def _cancel(post: _RunningThread) -> None:
     if post.desk is not None and post.desk.thread.interrupted:
-        post.desk.halted.set()
+        post.desk.interrupt_requested.set()
 
 
 @asynccontextmanager

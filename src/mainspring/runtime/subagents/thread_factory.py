@@ -54,27 +54,29 @@ _NOTHING_RAN = (
 
 @dataclass(frozen=True, slots=True)
 class MustRunAuthorizer:
-    gates: Authorizer
+    authorizer: Authorizer
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        return await self.gates.authorize(call, tool, traits)
+        return await self.authorizer.authorize(call, tool, traits)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        return self.gates.still_forbidden(call, traits)
+        return self.authorizer.still_forbidden(call, traits)
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        return await self.gates.tell(thread, occasion)
+    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
+        return await self.authorizer.run_hooks(thread, occasion)
 
     async def after_round(self, thread: Thread) -> Ended | None:
-        return await self.gates.after_round(thread)
+        return await self.authorizer.after_round(thread)
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
-        if not any(canonical_name(name) in _RUNNING_TOOLS for name, _ in thread.gear.calls):
+        if not any(
+            canonical_name(name) in _RUNNING_TOOLS for name, _ in thread.session_state.calls
+        ):
             return Continue("stop_hook_feedback", _NOTHING_RAN)
-        return await self.gates.before_stop(thread)
+        return await self.authorizer.before_stop(thread)
 
     async def before_compact(self, thread: Thread) -> None:
-        await self.gates.before_compact(thread)
+        await self.authorizer.before_compact(thread)
 
 
 ALL_TOOLS = "*"
@@ -171,70 +173,72 @@ ExtraTools = Callable[["SubagentSupervisor", ThreadNode, Agent], Sequence[Tool]]
 
 @dataclass(slots=True, kw_only=True)
 class ThreadFactory:
-    office: SessionContext
+    session_context: SessionContext
     agent: Agent
     """The main thread's."""
-    kit: Toolbox
+    toolbox: Toolbox
     extras: ExtraTools
     _agents: dict[str, Agent] = field(default_factory=dict[str, Agent], init=False)
     _prefixes: dict[str, PromptPrefix] = field(default_factory=dict[str, PromptPrefix], init=False)
 
-    def main_desk(self, crew: SubagentSupervisor) -> ThreadContext:
-        member = self.office.record.ensemble.main
+    def main_context(self, crew: SubagentSupervisor) -> ThreadContext:
+        member = self.session_context.event_sink.thread_tree.main
         seat = ThreadSpec(
-            member=member,
+            node=member,
             agent=self.agent,
-            kit=self.kit,
+            toolbox=self.toolbox,
             tools=self.extras(crew, member, self.agent),
-            others=crew,
+            siblings=crew,
         )
-        return self._remembered(member, build_thread_context(self.office, seat))
+        return self._remember_prefix(member, build_thread_context(self.session_context, seat))
 
     @asynccontextmanager
-    async def seated(
+    async def open_context(
         self, member: ThreadNode, crew: SubagentSupervisor
     ) -> AsyncGenerator[ThreadContext, None]:
-        agent, kind = self.agent_of(member), self.kind_of(member)
+        agent, kind = self.agent_of(member), self.subagent_of(member)
         is_first = member.thread.turns == 0 and not member.thread.running
         if kind.skills:
             text = await to_thread.run_sync(preloaded_text, kind, self.agent.skills)
             agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
-        async with self._kit_for(member, agent) as kit:
+        async with self._toolbox_for(member, agent) as kit:
             seat = ThreadSpec(
-                member=member,
+                node=member,
                 agent=agent,
-                kit=replace(
-                    kit, tools=allowed_tools(self._cast_of(member), kit.tools), client_tools=()
+                toolbox=replace(
+                    kit, tools=allowed_tools(self._tool_owner(member), kit.tools), client_tools=()
                 ),
                 tools=self.extras(crew, member, agent),
-                others=crew,
-                above=self._above(member),
+                siblings=crew,
+                parent_tiers=self._parent_tiers(member),
                 prefix=self._prefixes.get(member.parent_id or "") if kind.name == FORK else None,
             )
-            desk = build_thread_context(self.office, seat)
-            desk.is_heard_for = True
+            desk = build_thread_context(self.session_context, seat)
+            desk.is_watched = True
             desk.note(*kit.facts)
             if is_first:
                 desk.note(*preload_facts(kind, self.agent.skills))
             if kind.must_run_something:
-                desk.gates = MustRunAuthorizer(desk.gates)
-            yield self._remembered(member, desk)
+                desk.authorizer = MustRunAuthorizer(desk.authorizer)
+            yield self._remember_prefix(member, desk)
 
     def agent_of(self, member: ThreadNode) -> Agent:
         """Who a thread is, by its type and by who has called it."""
-        if member.birth is None or member.parent_id is None:
+        if member.created_event is None or member.parent_id is None:
             return self.agent
         if member.id not in self._agents:
-            parent = self.agent_of(self.office.record.ensemble.members[member.parent_id])
-            kind = self.kind_of(member)
+            parent = self.agent_of(
+                self.session_context.event_sink.thread_tree.nodes[member.parent_id]
+            )
+            kind = self.subagent_of(member)
             if kind.name == FORK:
                 self._agents[member.id] = replace(parent, limits=Limits())
             else:
-                cast = derive_agent(kind, parent, member.birth, self.office.models)
+                cast = derive_agent(kind, parent, member.created_event, self.session_context.models)
                 self._agents[member.id] = cast
         return self._agents[member.id]
 
-    def kind_of(self, member: ThreadNode) -> Subagent:
+    def subagent_of(self, member: ThreadNode) -> Subagent:
         """The type of a thread that is not the main one."""
         if member.name == FORK:
             return _FORK_SUBAGENT
@@ -243,7 +247,7 @@ class ThreadFactory:
 
     def task_of(self, member: ThreadNode, parent: ThreadNode, prompt: str) -> ThreadMessageReceived:
         """The first thing that a thread reads."""
-        kind = self.kind_of(member)
+        kind = self.subagent_of(member)
         text = "\n\n".join(filter(None, (kind.initial_prompt, prompt)))
         return ThreadMessageReceived(
             from_session_thread_id=parent.id,
@@ -251,34 +255,38 @@ class ThreadFactory:
             content=(TextBlock(text),),
         )
 
-    def _above(self, member: ThreadNode) -> list[BudgetTier]:
-        chain = list(self.office.record.ensemble.upwards(member))[1:]
+    def _parent_tiers(self, member: ThreadNode) -> list[BudgetTier]:
+        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(member))[1:]
         return [BudgetTier(each.account, self.agent_of(each).limits) for each in chain]
 
-    def _cast_of(self, member: ThreadNode) -> Subagent:
+    def _tool_owner(self, member: ThreadNode) -> Subagent:
         """Whose tools a thread has: those of a fork are its parent's, whoever that is."""
-        chain = self.office.record.ensemble.upwards(member)
-        called = (each for each in chain if each.birth is not None)
+        chain = self.session_context.event_sink.thread_tree.with_ancestors(member)
+        called = (each for each in chain if each.created_event is not None)
         return next(
-            (kind for kind in map(self.kind_of, called) if kind.name != FORK), _FORK_SUBAGENT
+            (kind for kind in map(self.subagent_of, called) if kind.name != FORK), _FORK_SUBAGENT
         )
 
-    def _kit_for(self, member: ThreadNode, agent: Agent) -> AbstractAsyncContextManager[Toolbox]:
-        chain = list(self.office.record.ensemble.upwards(member))
+    def _toolbox_for(
+        self, member: ThreadNode, agent: Agent
+    ) -> AbstractAsyncContextManager[Toolbox]:
+        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(member))
         worktree = next((each.worktree for each in chain if each.worktree is not None), None)
         opening = SetupRequest(
             agent=agent,
             thread=member.thread,
-            writer=self.office.record.writer,
-            log=self.office.log,
-            mode=strictest_mode(self.kind_of(each) for each in chain if each.birth is not None),
+            writer=self.session_context.event_sink.writer,
+            log=self.session_context.log,
+            mode=strictest_mode(
+                self.subagent_of(each) for each in chain if each.created_event is not None
+            ),
             subagent=member.name,
             workspace=None if worktree is None else Path(worktree.path),
         )
-        outfit = self.kit.for_thread or toolbox_without_tools(self.kit.gates)
+        outfit = self.toolbox.for_thread or toolbox_without_tools(self.toolbox.authorizer)
         return outfit(opening)
 
-    def _remembered(self, member: ThreadNode, desk: ThreadContext) -> ThreadContext:
+    def _remember_prefix(self, member: ThreadNode, desk: ThreadContext) -> ThreadContext:
         """What stands before its messages: forks of it begin with the same bytes."""
         self._prefixes[member.id] = desk.prefix
         return desk

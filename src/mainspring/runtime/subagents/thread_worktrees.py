@@ -31,7 +31,7 @@ class ThreadWorktrees:
     changed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """By thread: what differs in its worktree from what it began with."""
 
-    async def found_for(
+    async def open_for(
         self, birth: ThreadCreated, *, is_within: bool
     ) -> tuple[WorktreeOpened, ...]:
         """A worktree, if a thread that is to be born wants one; the same one if it is asked again.
@@ -54,16 +54,16 @@ class ThreadWorktrees:
         opened = await self.worktrees.open(_worktree_name(birth, self.session_id))
         return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
 
-    async def lodge(self, member: ThreadNode, *, is_within: bool) -> None:
+    async def reopen(self, member: ThreadNode, *, is_within: bool) -> None:
         """One that was closed is opened anew for a thread that goes on.
 
         Raises: HandsError.
         """
-        if member.worktree is None and member.birth is not None:
-            for opened in await self.found_for(member.birth, is_within=is_within):
+        if member.worktree is None and member.created_event is not None:
+            for opened in await self.open_for(member.created_event, is_within=is_within):
                 self.note(member.id, opened)
 
-    async def look(self, member: ThreadNode) -> tuple[str, ...]:
+    async def changed_paths(self, member: ThreadNode) -> tuple[str, ...]:
         """Paths in the workspace that would change if its worktree were merged.
 
         Raises: HandsError.
@@ -73,10 +73,10 @@ class ThreadWorktrees:
         self.changed[member.id] = tuple(await self.worktrees.changes(_worktree(member.worktree)))
         return self.changed[member.id]
 
-    async def tidy(self, member: ThreadNode) -> None:
+    async def discard_if_unchanged(self, member: ThreadNode) -> None:
         """After a run: a worktree in which nothing was changed is not kept."""
         try:
-            if not await self.look(member):
+            if not await self.changed_paths(member):
                 await self.close(member, merge=False)
         except ToolEnvironmentError:
             self.changed.pop(member.id, None)  # whoever wants to close it is told what is wrong
@@ -86,7 +86,7 @@ class ThreadWorktrees:
 
         Raises: HandsError.
         """
-        opened, birth = member.worktree, member.birth
+        opened, birth = member.worktree, member.created_event
         if self.worktrees is None or opened is None or birth is None:
             return None
         message = birth.description or f"Work of {birth.agent_name}"
@@ -103,7 +103,7 @@ class ThreadWorktrees:
         self.changed.pop(member.id, None)
         return closed
 
-    def told(self, member: ThreadNode) -> str:
+    def describe(self, member: ThreadNode) -> str:
         """What whoever has called a thread is told of its worktree."""
         if member.worktree is None:
             return ""

@@ -128,10 +128,10 @@ class Keys:
         """
         who.require_human()
         who.require("admin")
-        await self._check_maker(who, asked)
+        await self._check_creator(who, asked)
         self._check(asked)
         secret = self._new_secret()
-        kept = self._made(who.tenant, asked, secret, created_by=who.key_id)
+        kept = self._new_key(who.tenant, asked, secret, created_by=who.key_id)
         await self._drawer.put(who.tenant, kept)
         return NewKey(**asdict(kept.key), key=secret)
 
@@ -155,7 +155,7 @@ class Keys:
 
         return (await self._drawer.update(tenant, key_id, change)).key
 
-    async def meant(self, id_or_secret: str) -> Key:
+    async def find_any_tenant(self, id_or_secret: str) -> Key:
         """Of any tenant, for the operator of the machine: by its id, or by the key itself.
 
         Raises: NotFound.
@@ -188,21 +188,21 @@ class Keys:
                 lambda kept: replace(kept, key=replace(kept.key, last_used_at=now)),
             )
 
-    def making_first(self, secret: str) -> Put:
+    def first_key_change(self, secret: str) -> Put:
         """The change that makes an administrator's key of the root tenant with this secret."""
         asked = CreateKey(name="first administrator", role="admin")
-        return self._drawer.putting(
-            ROOT_TENANT, self._made(ROOT_TENANT, asked, secret, created_by="serve")
+        return self._drawer.put_change(
+            ROOT_TENANT, self._new_key(ROOT_TENANT, asked, secret, created_by="serve")
         )
 
-    async def adopt(self, secret: str) -> None:
+    async def set_admin_secret(self, secret: str) -> None:
         """Have a secret that somebody chose as the administrator's; the one before it is revoked.
 
         Raises: InvalidInput: it is too easily guessed, or was revoked.
         """
         _check_chosen_secret(secret)
         asked = CreateKey(name=ADMIN_KEY_VARIABLE, role="admin")
-        kept = self._made(ROOT_TENANT, asked, secret, created_by=ADMIN_KEY_VARIABLE)
+        kept = self._new_key(ROOT_TENANT, asked, secret, created_by=ADMIN_KEY_VARIABLE)
         try:
             await self._drawer.put(ROOT_TENANT, kept)
         except AlreadyExists:
@@ -215,14 +215,16 @@ class Keys:
             if former.id != kept.id:
                 await self.revoke(ROOT_TENANT, former.id)
 
-    async def is_any(self) -> bool:
+    async def has_any(self) -> bool:
         """Whether there ever was a key."""
         return await self._drawer.records.count(RecordQuery(kind=KIND)) > 0
 
     def new_secret(self) -> str:
         return self._new_secret()
 
-    def _made(self, tenant: str, asked: CreateKey, secret: str, *, created_by: str) -> _StoredKey:
+    def _new_key(
+        self, tenant: str, asked: CreateKey, secret: str, *, created_by: str
+    ) -> _StoredKey:
         digest = digest_of(secret)
         key = Key(
             id=_id_of(digest),
@@ -245,7 +247,7 @@ class Keys:
         if asked.environment_id is not None and asked.role not in ("viewer", "user"):
             raise InvalidInput("role: the key of a worker is a viewer's or a user's")
 
-    async def _check_maker(self, who: Principal, asked: CreateKey) -> None:
+    async def _check_creator(self, who: Principal, asked: CreateKey) -> None:
         """Raises: Forbidden: it would be mightier than the one that makes it."""
         if who.agent_id is not None or who.environment_id is not None:
             raise Forbidden("a key for one agent or environment makes no others")
@@ -272,16 +274,16 @@ async def ensure_first_key(
     if adopted is not None:
         _check_chosen_secret(adopted)
         await tenants.ensure_root()
-        await keys.adopt(adopted)
+        await keys.set_admin_secret(adopted)
         return None
-    if await keys.is_any():
+    if await keys.has_any():
         return None
     secret = keys.new_secret()
-    first = keys.making_first(secret)
+    first = keys.first_key_change(secret)
     try:  # in one, so that of two that start at once only one makes a key
-        await records.write(tenants.creating(CreateTenant(id=ROOT_TENANT)), first)
+        await records.write(tenants.create_change(CreateTenant(id=ROOT_TENANT)), first)
     except AlreadyExists:
-        if await keys.is_any():
+        if await keys.has_any():
             return None
         await records.write(first)
     return secret

@@ -161,7 +161,7 @@ class Audit:
 
     async def verify(self, tenant: str, *, head: str | None = None) -> AuditVerification:
         """Whether the chain is whole, and has the entry with a hash that was kept elsewhere."""
-        last = await self._anchored(tenant)
+        last = await self._anchor_end(tenant)
         problems: list[str] = []
         is_met = head is None or head == last.hash
         count = 0
@@ -194,9 +194,9 @@ class Audit:
             kept = await self._anchor_record(tenant)
             hung: Put | Replace
             if kept is None:
-                hung = self._anchors.putting(tenant, anchor)
+                hung = self._anchors.put_change(tenant, anchor)
             else:
-                hung = self._anchors.replacing(kept, anchor)
+                hung = self._anchors.replace_change(kept, anchor)
             try:
                 await self._records.write(hung, *(Remove(record=record) for record in found))
             except ServiceError:  # another process is at it
@@ -217,7 +217,7 @@ class Audit:
             end = chain.end or await self._read_end(chain.tenant)
             puts: list[Put] = []
             for job in jobs:
-                put, end = self._linked(chain.tenant, job, end)
+                put, end = self._link(chain.tenant, job, end)
                 puts.append(put)
             try:
                 await self._records.write(*puts)
@@ -228,7 +228,7 @@ class Audit:
             return
         raise StaleVersion("the audit: others kept writing")
 
-    def _linked(self, tenant: str, job: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
+    def _link(self, tenant: str, job: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
         created = max(to_micros(job.moment), end.created + 1)  # lists are in the chain's order
         bare = AuditEntry(
             id=self._new_id("audit"),
@@ -254,11 +254,11 @@ class Audit:
     async def _read_end(self, tenant: str) -> _ChainEnd:
         found = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))
         if not found:
-            return await self._anchored(tenant)
+            return await self._anchor_end(tenant)
         entry = self._drawer.read(found[0])
         return _ChainEnd(entry.seq, entry.hash, found[0].created)
 
-    async def _anchored(self, tenant: str) -> _ChainEnd:
+    async def _anchor_end(self, tenant: str) -> _ChainEnd:
         record = await self._anchor_record(tenant)
         if record is None:
             return _ChainEnd()

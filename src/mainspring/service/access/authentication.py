@@ -139,7 +139,7 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._halts = Halts(records, clock=clock, monotonic=monotonic)
-        self._known = TtlCache(self._look, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
+        self._known = TtlCache(self._find_key, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
         tenants = Tenants(records, clock=clock)
         self._tenants = TtlCache(tenants.get, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
         self._buckets = TokenBuckets(monotonic=monotonic)
@@ -149,7 +149,7 @@ class Authenticator:
         """Raises: Unauthenticated, and RateLimited for who was it too often."""
         if route.is_open:
             return AuthenticationResult(who=ANONYMOUS)
-        who, key_rate = await self._identified(knock)
+        who, key_rate = await self._identify(knock)
         try:
             who = _with_acting_agent(who, knock.headers)
             tenant = await self._tenant(who)
@@ -157,19 +157,19 @@ class Authenticator:
             return AuthenticationResult(who=who, refusal=error)
         if knock.is_inside:
             return AuthenticationResult(who=who, refusal=await self._refusal(who, knock, route))
-        standing = self._counted(who, key_rate, tenant)
+        standing = self._take_tokens(who, key_rate, tenant)
         return AuthenticationResult(
             who=who,
-            headers=self._told(standing),
+            headers=self._rate_limit_headers(standing),
             refusal=_rate_limit_error(standing) or await self._refusal(who, knock, route),
         )
 
-    async def _identified(self, knock: RequestCredentials) -> tuple[Principal, Rate]:
+    async def _identify(self, knock: RequestCredentials) -> tuple[Principal, Rate]:
         secret, is_bearer = presented_secret(knock.headers)
         if self._tokens is not None and is_bearer and self._tokens.is_one(secret):
             return await self._tokens.principal(secret), self._rates.key
         if not secret.isascii() or len(secret) > MAX_SECRET:
-            raise self._stranger(knock.address, Unauthenticated("no such API key"))
+            raise self._count_failure(knock.address, Unauthenticated("no such API key"))
         key = await self._key(secret, knock.address)
         rate = key.requests_per_minute
         return _principal(key), self._rates.key if rate is None else Rate(rate)
@@ -177,18 +177,18 @@ class Authenticator:
     async def _key(self, secret: str, address: str) -> Key:
         digest = digest_of(secret)
         if digest not in self._known:  # a key that has held is not shut out by its neighbours
-            self._slow_down(address)
+            self._check_failures(address)
         try:
             key = await self._known.get(digest)
         except Unauthenticated as error:
-            raise self._stranger(address, error) from None
+            raise self._count_failure(address, error) from None
         if key.revoked_at is not None:
-            raise self._stranger(address, Unauthenticated("this API key was revoked"))
+            raise self._count_failure(address, Unauthenticated("this API key was revoked"))
         if key.expires_at is not None and key.expires_at <= self._clock():
-            raise self._stranger(address, Unauthenticated("this API key has expired"))
+            raise self._count_failure(address, Unauthenticated("this API key has expired"))
         return key
 
-    async def _look(self, digest: str) -> Key:
+    async def _find_key(self, digest: str) -> Key:
         key = await self._keys.find(digest)
         if key.revoked_at is None:
             try:
@@ -197,14 +197,14 @@ class Authenticator:
                 _LOG.warning("the use of %s was not noted: %s", key.id, error)
         return key
 
-    def _slow_down(self, address: str) -> None:
+    def _check_failures(self, address: str) -> None:
         wait = self._strangers.wait_seconds(_network_of(address), self._rates.failures)
         if wait:
             raise RateLimited(
                 "too many keys from this address that do not hold", retry_after_seconds=wait
             )
 
-    def _stranger(self, address: str, error: Unauthenticated) -> Unauthenticated:
+    def _count_failure(self, address: str, error: Unauthenticated) -> Unauthenticated:
         self._strangers.take((_network_of(address), self._rates.failures))
         return error
 
@@ -217,7 +217,7 @@ class Authenticator:
             raise Forbidden(f"the tenant {tenant.id} is disabled")
         return tenant
 
-    def _counted(self, who: Principal, key_rate: Rate, tenant: Tenant) -> RateLimitStatus:
+    def _take_tokens(self, who: Principal, key_rate: Rate, tenant: Tenant) -> RateLimitStatus:
         """Where it stands: with the one of both buckets that refuses, or with its own."""
         given = tenant.requests_per_minute
         rate = self._rates.tenant if given is None else Rate(given)
@@ -226,7 +226,7 @@ class Authenticator:
         )
         return shared if shared.wait_seconds > own.wait_seconds else own
 
-    def _told(self, standing: RateLimitStatus) -> Mapping[str, str]:
+    def _rate_limit_headers(self, standing: RateLimitStatus) -> Mapping[str, str]:
         reset = self._clock() + timedelta(seconds=standing.full_in_seconds)
         return {
             "anthropic-ratelimit-requests-limit": str(standing.rate.per_minute),

@@ -59,7 +59,7 @@ class DailyBudgetLedger:
         self._limits = TtlCache(self._look, seconds=LIMIT_SECONDS, monotonic=monotonic)
         self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
 
-    def purse(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Budget:
+    def budget(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Budget:
         """For the sessions that this key has made: it pays, and so do its tenant and the agent."""
         return Budget(ledger=self, rate=rate, user=key_id, tenant=tenant)
 
@@ -99,7 +99,7 @@ class DailyBudgetLedger:
         """Of a day; `None`: there is none."""
         return await self._limits.get((tenant, payer, name))
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Forget what was spent long ago; to be done once a day, and no harm if it is not."""
         for days in range(KEPT_DAYS, KEPT_DAYS + 7):
             await self._records.forget_tallies(_day_prefix(self._today - timedelta(days=days)))

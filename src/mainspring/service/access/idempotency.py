@@ -92,13 +92,13 @@ class IdempotentRequests:
             return await self._drawer.put(who.tenant, new)
         except AlreadyExists:
             known = await self._drawer.get(who.tenant, new.id)
-            if self._taken_up(known, new, asked) is known:
+            if self._take_over(known, new, asked) is known:
                 return known
             return await self._drawer.update(
-                who.tenant, new.id, lambda known: self._taken_up(known, new, asked)
+                who.tenant, new.id, lambda known: self._take_over(known, new, asked)
             )
 
-    def _taken_up(
+    def _take_over(
         self, known: RequestRecord, new: RequestRecord, asked: _SealedRequest
     ) -> RequestRecord:
         now = new.begun_at

@@ -55,7 +55,7 @@ class Halts:
     ) -> None:
         self._drawer = Repository(records, "halt", Halt, clock=clock)
         self._clock = clock
-        self._recent = TtlCache(self._found, seconds=HALT_CACHE_SECONDS, monotonic=monotonic)
+        self._recent = TtlCache(self._find_reason, seconds=HALT_CACHE_SECONDS, monotonic=monotonic)
         self._tenants = Tenants(records, clock=clock)
 
     async def halt(self, tenant: str, who: Principal, asked: CreateHalt) -> Halt:
@@ -82,10 +82,10 @@ class Halts:
 
     async def of(self, tenant: str) -> list[Halt]:
         """What is stopped of a tenant, as it stands now."""
-        return [*await self._listed(ALL_TENANTS), *await self._listed(tenant)]
+        return [*await self._list_halts(ALL_TENANTS), *await self._list_halts(tenant)]
 
     async def everything(self) -> list[Halt]:
-        return await self._listed(None)
+        return await self._list_halts(None)
 
     async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
         """In words, if it is; `None` if it may run."""
@@ -97,7 +97,7 @@ class Halts:
     async def is_stopped(self, tenant: str, agent_id: str | None = None) -> bool:
         return await self.why_stopped(tenant, agent_id) is not None
 
-    async def _found(self, scope: tuple[str, str | None]) -> str | None:
+    async def _find_reason(self, scope: tuple[str, str | None]) -> str | None:
         """Each by its own id: however many others there are, none is overlooked."""
         tenant, agent_id = scope
         try:
@@ -107,7 +107,7 @@ class Halts:
                 return f"the tenant {tenant} is disabled"
             return None
 
-    async def _listed(self, tenant: str | None) -> list[Halt]:
+    async def _list_halts(self, tenant: str | None) -> list[Halt]:
         wanted = RecordQuery(kind=self._drawer.kind, tenant=tenant, limit=_MAX_HALTS)
         return [self._drawer.read(each) for each in await self._drawer.records.list(wanted)]
 

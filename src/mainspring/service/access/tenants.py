@@ -69,11 +69,11 @@ class Tenants:
 
     async def create(self, asked: CreateTenant) -> Tenant:
         """Raises: AlreadyThere."""
-        return await self._drawer.put(PLATFORM_TENANT, self._made(asked))
+        return await self._drawer.put(PLATFORM_TENANT, self._new_tenant(asked))
 
-    def creating(self, asked: CreateTenant) -> Put:
+    def create_change(self, asked: CreateTenant) -> Put:
         """The change that `create` makes, for several of them in one write."""
-        return self._drawer.putting(PLATFORM_TENANT, self._made(asked))
+        return self._drawer.put_change(PLATFORM_TENANT, self._new_tenant(asked))
 
     async def ensure_root(self) -> None:
         with suppress(AlreadyExists):
@@ -128,7 +128,7 @@ class Tenants:
     async def page(self, listing: ListQuery) -> Page[Tenant]:
         return await self._drawer.page(PLATFORM_TENANT, listing)
 
-    def _made(self, asked: CreateTenant) -> Tenant:
+    def _new_tenant(self, asked: CreateTenant) -> Tenant:
         now = self._clock()
         return _check_tenant(
             Tenant(

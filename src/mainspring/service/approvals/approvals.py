@@ -100,12 +100,12 @@ class Approvals:
                 return Page(data=[])
             listing = dataclasses.replace(listing, label=who.agent_id)
         found = await self._drawer.page(who.tenant, listing)
-        shown = [await self._shown(who.tenant, each) for each in found.data]
+        shown = [await self._with_policy(who.tenant, each) for each in found.data]
         return Page(data=shown, next_page=found.next_page)
 
     async def get(self, who: Principal, approval_id: str) -> Approval:
         """Raises: NotFound."""
-        return await self._shown(who.tenant, await self._found(who, approval_id))
+        return await self._with_policy(who.tenant, await self._load(who, approval_id))
 
     async def answer(self, who: Principal, approval_id: str, asked: ApprovalAnswer) -> Approval:
         """Whoever says the same twice is told the same twice.
@@ -113,7 +113,7 @@ class Approvals:
         Raises: NotFound, InvalidInput, Forbidden: they may not; Stale: somebody else has answered
         already, or it waits no more.
         """
-        approval = await self._found(who, approval_id)
+        approval = await self._load(who, approval_id)
         who.require_human()
         said = UserToolConfirmation(
             tool_use_id=approval.tool_use_id,
@@ -127,12 +127,12 @@ class Approvals:
         if approval.status == "waiting":
             session = await self.keeper.sessions.get(who.tenant, approval.session_id)
             await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
-            if await self._submitted(session, approval, said, who.sender, rule):
+            if await self._submit(session, approval, said, who.sender, rule):
                 await self._wake(who.tenant, session.id)
             await self.keeper.catch_up(who.tenant, session.id)
-            approval = await self._found(who, approval_id)
+            approval = await self._load(who, approval_id)
         _check_same_answer(approval, said)
-        return await self._shown(who.tenant, approval)
+        return await self._with_policy(who.tenant, approval)
 
     async def answer_all(
         self, who: Principal, approval_ids: Sequence[str], asked: ApprovalAnswer
@@ -163,7 +163,7 @@ class Approvals:
             return await self._expire(tenant, approval)
         notice = Notification(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
         escalated = replace(approval, escalated_at=now)
-        if not await self.keeper.replaced(tenant, record, escalated, [notice]):
+        if not await self.keeper.replace(tenant, record, escalated, [notice]):
             await self.attend(job)  # somebody was quicker: is there anything left to do?
 
     async def _expire(self, tenant: str, approval: Approval) -> None:
@@ -176,11 +176,11 @@ class Approvals:
             answered_by=ANSWERED_BY_EXPIRY,
         )
         session = await self.keeper.sessions.get(tenant, approval.session_id)
-        if await self._submitted(session, approval, said, _EXPIRY_SENDER):
+        if await self._submit(session, approval, said, _EXPIRY_SENDER):
             await self._wake(tenant, session.id)
         await self.keeper.catch_up(tenant, session.id)
 
-    async def _submitted(
+    async def _submit(
         self,
         session: SessionRecord,
         approval: Approval,
@@ -234,13 +234,13 @@ class Approvals:
             raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
         return rule
 
-    async def _found(self, who: Principal, approval_id: str) -> Approval:
+    async def _load(self, who: Principal, approval_id: str) -> Approval:
         approval = await self._drawer.get(who.tenant, approval_id)
         if who.agent_id not in (None, approval.agent_id):
             raise NotFound(KIND, approval_id)
         return approval
 
-    async def _shown(self, tenant: str, approval: Approval) -> Approval:
+    async def _with_policy(self, tenant: str, approval: Approval) -> Approval:
         """With who may answer as it is now."""
         if approval.status != "waiting":
             return approval

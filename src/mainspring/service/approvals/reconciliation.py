@@ -55,18 +55,18 @@ _MAX_REMEMBERED = 100_000
 class NotificationWriter(Protocol):
     """An `Outbox`: notices that are written together with what they are of."""
 
-    async def telling(self, *notices: Notification) -> list[RecordChange]: ...
+    async def prepare_changes(self, *notices: Notification) -> list[RecordChange]: ...
 
-    async def told(self, changes: Iterable[RecordChange]) -> None: ...
+    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None: ...
 
 
 class NoNotifications:
     """For who has no webhooks at hand."""
 
-    async def telling(self, *notices: Notification) -> list[RecordChange]:
+    async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         return []
 
-    async def told(self, changes: Iterable[RecordChange]) -> None:
+    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
         pass
 
 
@@ -100,7 +100,7 @@ class ApprovalReconciler:
             try:
                 session = await self.sessions.get(tenant, session_id)
                 seen = await read_approval_state(self.log, self.digests, session)
-                if not await self._bring_up(tenant, session, seen):
+                if not await self._reconcile(tenant, session, seen):
                     return
             except (NotFound, SessionNotFound):
                 return await self.forget(tenant, session_id)
@@ -116,14 +116,14 @@ class ApprovalReconciler:
         due = await self.drawer.due(self._clock(), limit=_BATCH)
         for record, approval in due:
             await self._put(_job(record.tenant, approval))
-        await self._patrol()
+        await self._reconcile_recent()
         return len(due)
 
     async def put_next(self, tenant: str, approval: Approval) -> None:
         if approval.due is not None:
             await self._put(_job(tenant, approval), at=approval.due)
 
-    async def replaced(
+    async def replace(
         self,
         tenant: str,
         record: RecordRow,
@@ -131,16 +131,16 @@ class ApprovalReconciler:
         notices: Sequence[Notification] = (),
     ) -> bool:
         """Write it, and tell of it, once; False if somebody else has changed it before."""
-        telling = await self._teller.telling(*notices)
+        telling = await self._teller.prepare_changes(*notices)
         try:
-            await self._records.write(self.drawer.replacing(record, approval), *telling)
+            await self._records.write(self.drawer.replace_change(record, approval), *telling)
         except (StaleVersion, NotFound):
             return False
-        await self._teller.told(telling)
+        await self._teller.enqueue_deliveries(telling)
         await self.put_next(tenant, approval)
         return True
 
-    async def _bring_up(self, tenant: str, session: SessionRecord, seen: ApprovalState) -> bool:
+    async def _reconcile(self, tenant: str, session: SessionRecord, seen: ApprovalState) -> bool:
         """Whether anything has changed."""
         open_ = await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, parent=session.id, is_archived=False, limit=1000)
@@ -175,7 +175,7 @@ class ApprovalReconciler:
         given = await find_answer(self.log, known.session_id, known.tool_use_id, known.asked, seen)
         if given is None:
             void = replace(known, status="void", closed_at=self._clock())
-            return await self.replaced(tenant, record, void)
+            return await self.replace(tenant, record, void)
         said = given.confirmation
         closed = replace(
             known,
@@ -187,21 +187,21 @@ class ApprovalReconciler:
         )
         expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=known.id)
         notices = [expired] if said.answered_by == ANSWERED_BY_EXPIRY else []
-        return await self.replaced(tenant, record, closed, notices)
+        return await self.replace(tenant, record, closed, notices)
 
-    async def _patrol(self) -> None:
+    async def _reconcile_recent(self) -> None:
         """A page of the sessions each time, newest first, and then from the beginning."""
         rows = await self.log.sessions(before=self._upto, limit=_SESSIONS_PER_SWEEP)
         since = to_micros(self._clock() - _RECENT)
         for row in rows:
             is_news = self._patrolled.get(row.id) != row.head.seq
             if row.owner is None and row.updated >= since and is_news:
-                await self._look_after(row)
+                await self._reconcile_row(row)
         self._upto = rows[-1] if len(rows) == _SESSIONS_PER_SWEEP else None
         if len(self._patrolled) > _MAX_REMEMBERED:
             self._patrolled.clear()
 
-    async def _look_after(self, row: SessionRow) -> None:
+    async def _reconcile_row(self, row: SessionRow) -> None:
         with suppress(NotFound):  # of the command line
             record = await self._records.get(session_record.KIND, row.id)
             await self.catch_up(record.tenant, row.id)

@@ -19,7 +19,7 @@ async def delete_expired_data(
     records: Records, *, keep_audit: timedelta | None, clock: Clock = clocks.now
 ) -> None:
     """Any process may do it, at any time, several at once; `None` keeps the audit for ever."""
-    await DailyBudgetLedger(records, clock=clock).tidy()
+    await DailyBudgetLedger(records, clock=clock).delete_expired()
     if keep_audit is None:
         return
     audit = Audit(records, clock=clock)

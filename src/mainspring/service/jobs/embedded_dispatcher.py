@@ -148,7 +148,7 @@ class EmbeddedDispatcher:
         on_failed: FailureHandler | None = None,
     ) -> None:
         lanes = JobExecutor(self, do, on_failed=on_failed, backoff=self._backoff)
-        async with run_in_background(self._look, self._renew):
+        async with run_in_background(self._poll_forever, self._renew):
             await lanes.run(concurrency=concurrency, closing=closing)
 
     async def take(self) -> ClaimedJob | None:
@@ -231,16 +231,16 @@ class EmbeddedDispatcher:
         self._changed.set()
         self._changed = Event()
 
-    async def look_around(self) -> None:
+    async def poll(self) -> None:
         """Find what other processes have put, what is due soon, and what the dead have held."""
-        await self._kept.rescue()
+        await self._kept.release_expired()
         for job, at in await self._kept.due(self._clock() + _LOOKAHEAD, limit=_MAX_JOBS_READ):
             self._wait(job, at, has_record=True)
 
-    async def _look(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
             with suppress(StoreFailed):  # the next look will do
-                await self.look_around()
+                await self.poll()
             await anyio.sleep(_POLL_SECONDS)
 
     async def _renew(self) -> None:

@@ -65,7 +65,7 @@ class JobExecutor:
         with unwrap_single_error():
             async with anyio.create_task_group() as group:
                 while (taken := await self._next()) is not None:
-                    group.start_soon(self._labor, taken)
+                    group.start_soon(self._run_job, taken)
 
     async def _next(self) -> ClaimedJob | None:
         """The next job, with a lane to do it in; `None` once it is time to close."""
@@ -95,11 +95,11 @@ class JobExecutor:
             await wait()
             group.cancel_scope.cancel()
 
-    async def _labor(self, taken: ClaimedJob) -> None:
+    async def _run_job(self, taken: ClaimedJob) -> None:
         try:
             await self._attempt(taken)
         except anyio.get_cancelled_exc_class():
-            await self._settle(lambda: self._postponed(taken, 0.0))
+            await self._settle(lambda: self._postpone(taken, 0.0))
             raise
         finally:
             self._free.release()
@@ -113,7 +113,7 @@ class JobExecutor:
         except StoreFailed as error:
             if not error.retryable:
                 return await self._failed(taken, error)
-            await self._settle(lambda: self._postponed(taken, _STORE_SECONDS))
+            await self._settle(lambda: self._postpone(taken, _STORE_SECONDS))
         except Exception as error:  # noqa: BLE001 (a job may fail in any way; the worker goes on)
             await self._failed(taken, error)
         else:
@@ -135,7 +135,7 @@ class JobExecutor:
             _LOG.exception("%s: nobody could be told that it failed", taken.job.name)
         await self._settle(lambda: self._queue.finish(taken))
 
-    async def _postponed(self, taken: ClaimedJob, seconds: float) -> None:
+    async def _postpone(self, taken: ClaimedJob, seconds: float) -> None:
         await self._queue.postpone(taken, seconds=seconds, is_failure=False)
 
     async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:

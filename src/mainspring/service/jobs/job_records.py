@@ -98,13 +98,13 @@ class JobRecords:
         return kept
 
     async def renew(self, name: str) -> None:
-        held = await self._ours(name)
+        held = await self._own_record(name)
         if held is not None:
             await self._records.write(Replace(record=replace(held, due=to_micros(self._until()))))
 
     async def finish(self, name: str) -> None:
         for _ in range(_TRIES):
-            held = await self._ours(name)
+            held = await self._own_record(name)
             try:
                 if held is not None:
                     await self._records.write(Remove(record=held))
@@ -114,18 +114,18 @@ class JobRecords:
 
     async def postpone(self, name: str, *, at: datetime, is_failure: bool) -> None:
         for _ in range(_TRIES):
-            held = await self._ours(name)
-            if held is None or await self._given_back(held, at, is_failure=is_failure):
+            held = await self._own_record(name)
+            if held is None or await self._give_back(held, at, is_failure=is_failure):
                 return
 
-    async def rescue(self) -> None:
+    async def release_expired(self) -> None:
         """Let wait again what was held by those who died."""
         now = self._clock()
         found = await self._records.list(RecordQuery(kind=_RUNNING_KIND, due_upto=to_micros(now)))
         for held, _ in _readable_jobs(found):
-            await self._given_back(held, now, is_failure=True)
+            await self._give_back(held, now, is_failure=True)
 
-    async def _given_back(self, held: RecordRow, at: datetime, *, is_failure: bool) -> bool:
+    async def _give_back(self, held: RecordRow, at: datetime, *, is_failure: bool) -> bool:
         kept = _decode(held)
         kept = StoredJob(job=kept.job, failures=kept.failures + is_failure)
         try:
@@ -139,7 +139,7 @@ class JobRecords:
             return False
         return True
 
-    async def _ours(self, name: str) -> RecordRow | None:
+    async def _own_record(self, name: str) -> RecordRow | None:
         try:
             held = await self._records.get(_RUNNING_KIND, name)
         except NotFound:

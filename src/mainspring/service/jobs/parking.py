@@ -102,7 +102,7 @@ class Parking:
         found = await self._records.list(RecordQuery(kind=KIND, limit=_MAX_PARKED))
         return frozenset(each.id for each in found)
 
-    async def holds(self, job: Job) -> bool:
+    async def is_parked(self, job: Job) -> bool:
         """Whether its session is parked, and no message has come since that lets it go."""
         try:
             parked = await self._drawer.get(job.tenant, job.key)
@@ -146,7 +146,7 @@ class Parking:
             reason=reason,
             failures=failures,
             parked_at=self._clock(),
-            is_told=await self._tell(job, reason, failures),
+            is_told=await self._write_to_log(job, reason, failures),
             position=max((item.position for item in pending), default=0),
         )
         await self._records.forget_tallies(_failure_counter(job))
@@ -155,7 +155,7 @@ class Parking:
         except AlreadyExists:
             await self._drawer.update(job.tenant, job.key, lambda _: parked)
 
-    async def _tell(self, job: Job, reason: str, failures: int) -> bool:
+    async def _write_to_log(self, job: Job, reason: str, failures: int) -> bool:
         """Say it in the log, with all that was sent folded in; whether that was possible.
 
         Raises: LeaseHeld: another runs it. StoreUnavailable.
@@ -163,14 +163,14 @@ class Parking:
         try:
             async with hold_session(self._log, job.key) as writer:
                 await self._close(writer, reason, failures)
-                await self._pass_on(job)
+                await self._run_after_parking(job)
         except (LeaseHeld, StoreUnavailable):
             raise
         except Exception:  # noqa: BLE001 (what is wrong with it may be just this)
             return False
         return True
 
-    async def _pass_on(self, job: Job) -> None:
+    async def _run_after_parking(self, job: Job) -> None:
         try:
             await self.after(job.tenant, job.key)
         except Exception:  # noqa: BLE001 (the log has it; whoever runs it next passes it on)
@@ -181,9 +181,9 @@ class Parking:
         ensemble = ThreadTree.of(await self._log.read(writer.session_id), writer.thread_id)
         for event in await writer.stage_inbox(ensemble.addressee):
             ensemble.apply(event)
-        for member in ensemble.members.values():
+        for member in ensemble.nodes.values():
             thread = member.thread
-            if member is not ensemble.main and (thread.running or thread.unsettled()):
+            if member is not ensemble.main and (thread.running or thread.unsettled_calls()):
                 writer.stage(*closing_events(thread), thread_id=thread.id)
         error = ErrorDetail(
             type="unknown_error",

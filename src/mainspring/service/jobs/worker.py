@@ -122,7 +122,7 @@ class Worker:
     ) -> None:
         self._tasks[task] = (do, on_failed)
 
-    def when_parked(self, after: AfterParking) -> None:
+    def on_parked(self, after: AfterParking) -> None:
         self.parking.after = after
 
     async def work(self, closing: Event) -> None:
@@ -149,7 +149,7 @@ class Worker:
             if tenant is None:
                 continue  # of the command line: nobody asked the service to run it
             job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
-            if session_id not in parked or not await self.parking.holds(job):
+            if session_id not in parked or not await self.parking.is_parked(job):
                 jobs.append(job)
         self._foreign = {each: self._foreign[each] for each in found if each in self._foreign}
         await self._dispatcher.remind(jobs)
@@ -183,10 +183,10 @@ class Worker:
             await on_failed(job, error)
 
     async def _wake(self, job: Job) -> None:
-        if await self.parking.holds(job):
+        if await self.parking.is_parked(job):
             return
         try:
-            await self._run_out(job)
+            await self._run_session(job)
         except Exception as error:  # noqa: BLE001 (whatever is wrong with one, others go on)
             await self._has_failed(job, harmless_cause(error))
         else:
@@ -210,7 +210,7 @@ class Worker:
                 _LOG.debug("session %s: its run failed", job.key, exc_info=error)
                 await self.parking.failed(job, error)
 
-    async def _run_out(self, job: Job) -> None:
+    async def _run_session(self, job: Job) -> None:
         before = await self._log.store.pending(job.key, limit=1)
         await self._run(job.key)
         after = await self._log.store.pending(job.key, limit=1)

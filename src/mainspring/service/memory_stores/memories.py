@@ -126,8 +126,8 @@ class Memories:
             )
             await self._records.write(
                 Replace(record=store),
-                self._drawer.putting(tenant, made),
-                self._recording(tenant, made, "created", actor, content),
+                self._drawer.put_change(tenant, made),
+                self._version_change(tenant, made, "created", actor, content),
             )
             return made
 
@@ -140,7 +140,7 @@ class Memories:
 
         async def attempt() -> MemoryObject:
             memory = self._drawer.read(await self._record(tenant, store_id, memory_id))
-            return await self._viewed(memory, view)
+            return await self._with_view(memory, view)
 
         return await _retry_on_conflict(attempt)
 
@@ -178,8 +178,8 @@ class Memories:
             )
             await self._records.write(
                 *([Replace(record=store)] if changed.path != known.path else []),
-                self._drawer.replacing(record, changed),
-                self._recording(tenant, changed, "modified", actor, text),
+                self._drawer.replace_change(record, changed),
+                self._version_change(tenant, changed, "modified", actor, text),
             )
             return changed, text
 
@@ -208,7 +208,7 @@ class Memories:
                 known, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                Remove(record=record), self._recording(tenant, last, "deleted", actor)
+                Remove(record=record), self._version_change(tenant, last, "deleted", actor)
             )
 
         await _retry_on_conflict(attempt)
@@ -226,7 +226,7 @@ class Memories:
         if len(found) > listing.most:
             last = shown[-1]
             next_page = encode_cursor(last.name, "" if last.record is None else last.record.id)
-        items = [await self._told(each, listing.view) for each in shown]
+        items = [await self._list_entry(each, listing.view) for each in shown]
         return Page(data=[each for each in items if each is not None], next_page=next_page)
 
     async def _items(self, tenant: str, store_id: str, listing: MemoryListing) -> list[_ListItem]:
@@ -251,7 +251,9 @@ class Memories:
                     return items
         return items
 
-    async def _told(self, item: _ListItem, view: MemoryView) -> MemoryObject | MemoryPrefix | None:
+    async def _list_entry(
+        self, item: _ListItem, view: MemoryView
+    ) -> MemoryObject | MemoryPrefix | None:
         """`None`: it was deleted since it was listed."""
         if item.record is None:
             return MemoryPrefix(path=item.name.removesuffix(LAST_CHARACTER))
@@ -310,7 +312,7 @@ class Memories:
             if record.id != besides:
                 raise PathTaken(path, memory_id=record.id, taken=record.name or "")
 
-    def _recording(
+    def _version_change(
         self,
         tenant: str,
         memory: MemoryObject,
@@ -319,7 +321,7 @@ class Memories:
         content: bytes | None = None,
     ) -> Put:
         version = version_of(memory, operation, actor)
-        return self._versions.putting(tenant, version, content=content)
+        return self._versions.put_change(tenant, version, content=content)
 
     async def _content(self, memory: MemoryObject) -> bytes:
         """Raises: Stale: it is past, and was redacted or deleted since the memory was read."""
@@ -331,7 +333,7 @@ class Memories:
             raise StaleVersion(f"the memory {memory.id} has changed meanwhile")
         return content
 
-    async def _viewed(self, memory: MemoryObject, view: MemoryView) -> MemoryObject:
+    async def _with_view(self, memory: MemoryObject, view: MemoryView) -> MemoryObject:
         if view == "basic":
             return memory
         return _with_content(memory, await self._content(memory), view)

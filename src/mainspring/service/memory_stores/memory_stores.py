@@ -84,7 +84,7 @@ class MemoryStores:
             updated_at=now,
         )
         await self._drawer.put(tenant, made)
-        await self._tell(tenant, made.id, "created")
+        await self._notify_change(tenant, made.id, "created")
         return made
 
     async def get(self, tenant: str, store_id: str) -> MemoryStore:
@@ -120,7 +120,7 @@ class MemoryStores:
 
         archived = await self._drawer.update(tenant, store_id, change)
         if is_new:
-            await self._tell(tenant, store_id, "archived")
+            await self._notify_change(tenant, store_id, "archived")
         return archived
 
     async def delete(self, tenant: str, store_id: str) -> None:
@@ -134,7 +134,7 @@ class MemoryStores:
                 await self._records.write(Remove(record=record))
             except StaleVersion:  # it got a memory meanwhile
                 continue
-            await self._tell(tenant, store_id, "deleted")
+            await self._notify_change(tenant, store_id, "deleted")
             return
         raise StaleVersion(f"memory store {store_id}: others kept changing it; try again")
 
@@ -157,7 +157,7 @@ class MemoryStores:
         _require_active(self._drawer.read(record))
         return record
 
-    async def _tell(self, tenant: str, store_id: str, what: str) -> None:
+    async def _notify_change(self, tenant: str, store_id: str, what: str) -> None:
         await self._notify(Notification(tenant=tenant, type=f"memory_store.{what}", id=store_id))
 
 

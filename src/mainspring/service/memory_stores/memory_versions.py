@@ -80,7 +80,7 @@ class MemoryVersions:
     ) -> MemoryVersion:
         """Raises: NotFound."""
         version = self._drawer.read(await self._record(tenant, store_id, version_id))
-        return await self._viewed(version, view)
+        return await self._with_view(version, view)
 
     async def page(
         self, tenant: str, store_id: str, listing: VersionListing
@@ -95,7 +95,7 @@ class MemoryVersions:
         if len(found) > listing.most:
             last = shown[-1]
             next_page = encode_cursor(last.created, last.id)
-        versions = [await self._viewed(self._drawer.read(each), listing.view) for each in shown]
+        versions = [await self._with_view(self._drawer.read(each), listing.view) for each in shown]
         return Page(data=versions, next_page=next_page)
 
     async def _matching(
@@ -126,7 +126,7 @@ class MemoryVersions:
             await self._require_past(tenant, known)
             cleared = redact_version(known, actor, self._clock())
             try:
-                await self._records.write(self._drawer.replacing(record, cleared, content=b""))
+                await self._records.write(self._drawer.replace_change(record, cleared, content=b""))
             except StaleVersion:
                 continue
             return cleared
@@ -167,7 +167,7 @@ class MemoryVersions:
             raise NotFound(VERSION_KIND, version_id)
         return record
 
-    async def _viewed(self, version: MemoryVersion, view: MemoryView) -> MemoryVersion:
+    async def _with_view(self, version: MemoryVersion, view: MemoryView) -> MemoryVersion:
         if view == "basic" or not version.has_content:
             return version
         content = await self._records.content(VERSION_KIND, version.id)

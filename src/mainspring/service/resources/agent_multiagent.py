@@ -134,7 +134,7 @@ class MultiagentResolver:
     """Which it has now."""
     find: FindAgent
 
-    async def resolved(self, asked: MultiagentParams, known: Multiagent | None) -> Multiagent:
+    async def resolve(self, asked: MultiagentParams, known: Multiagent | None) -> Multiagent:
         """Raises: InvalidInput."""
         if isinstance(asked, CoordinatorParams):
             return await self._coordinator(asked)

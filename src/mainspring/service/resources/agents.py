@@ -183,9 +183,10 @@ class Agents:
             tools=(),
             version=1,
         )
-        agent = await self.altered(tenant, empty, _as_update(asked))
+        agent = await self.with_changes(tenant, empty, _as_update(asked))
         await self._records.write(
-            self._agents.putting(tenant, agent), self._versions.putting(tenant, _version(agent))
+            self._agents.put_change(tenant, agent),
+            self._versions.put_change(tenant, _version(agent)),
         )
         return agent
 
@@ -212,14 +213,14 @@ class Agents:
             record = await self._agents.record(tenant, agent_id)
             known = self._agents.read(record)
             _check_changeable(known, asked)
-            agent = await self.altered(tenant, known, asked)
+            agent = await self.with_changes(tenant, known, asked)
             if content_hash(agent) == content_hash(known):
                 return known
             agent = self._next(agent)
             try:
                 await self._records.write(
-                    self._agents.replacing(record, agent),
-                    self._versions.putting(tenant, _version(agent)),
+                    self._agents.replace_change(record, agent),
+                    self._versions.put_change(tenant, _version(agent)),
                 )
             except (StaleVersion, AlreadyExists):  # another update was first
                 continue
@@ -251,7 +252,9 @@ class Agents:
             next_page=found.next_page,
         )
 
-    async def altered(self, tenant: str, known: AgentObject, asked: UpdateAgent) -> AgentObject:
+    async def with_changes(
+        self, tenant: str, known: AgentObject, asked: UpdateAgent
+    ) -> AgentObject:
         """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
         model = known.model
         if not isinstance(asked.model, UnsetType):
@@ -278,7 +281,7 @@ class Agents:
             multiagent=await self._resolved_multiagent(tenant, known, asked.multiagent),
         )
 
-    async def pinned(self, tenant: str, agent: AgentObject) -> AgentObject:
+    async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
         """With those versions of its skills that are the latest now."""
         return replace(agent, skills=tuple([await self._pin(tenant, one) for one in agent.skills]))
 
@@ -327,7 +330,7 @@ class Agents:
             version=known.version,
             find=lambda agent_id, version: self.get(tenant, agent_id, version),
         )
-        multiagent = await roster.resolved(asked, known.multiagent)
+        multiagent = await roster.resolve(asked, known.multiagent)
         if (model := advisor_model(multiagent)) is not None:
             self._check_model(model)
         return multiagent

@@ -105,7 +105,7 @@ class Files:
     async def page(self, tenant: str, listing: ListQuery) -> Page[File]:
         return await self._drawer.page(tenant, listing)
 
-    async def those(self, tenant: str, file_ids: Sequence[str]) -> list[File]:
+    async def get_many(self, tenant: str, file_ids: Sequence[str]) -> list[File]:
         """Of these the ones that there are, once each."""
         found: list[File] = []
         for file_id in dict.fromkeys(file_ids):

@@ -98,8 +98,8 @@ def _read_manifest(folder: str, files: Sequence[UploadedFile]) -> tuple[str, str
         head = read_frontmatter(manifest.content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput(f"{where}: not UTF-8") from None
-    if head.oddities:  # what is published has to be right
-        odd = head.oddities[0]
+    if head.issues:  # what is published has to be right
+        odd = head.issues[0]
         raise InvalidInput(f"{where}:{odd.line}: {odd.what}")
     name = _check_name(head.fields.get("name", folder), where)
     return name, _check_description(head.fields.get("description"), where)

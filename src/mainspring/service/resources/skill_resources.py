@@ -89,8 +89,8 @@ class Skills:
             latest_version_id=version.id,
         )
         await self._records.write(
-            self._skills.putting(tenant, skill),
-            self._versions.putting(tenant, version, content=archive),
+            self._skills.put_change(tenant, skill),
+            self._versions.put_change(tenant, version, content=archive),
         )
         return skill
 
@@ -129,8 +129,8 @@ class Skills:
                 updated_at=version.created_at,
             )
             if await self._written(
-                self._skills.replacing(record, newest),
-                self._versions.putting(tenant, version, content=archive),
+                self._skills.replace_change(record, newest),
+                self._versions.put_change(tenant, version, content=archive),
             ):
                 return version
         raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
@@ -175,7 +175,7 @@ class Skills:
                 updated_at=self._clock(),
             )
             gone = Remove(record=await self._versions.record(tenant, version.id))
-            if await self._written(self._skills.replacing(record, skill), gone):
+            if await self._written(self._skills.replace_change(record, skill), gone):
                 return version
         raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
 

@@ -74,7 +74,7 @@ class DeploymentRunner:
             return
         while kept.queue:
             fire = kept.queue[0]
-            if fire.scheduled_at is None or not await self._is_held_up(tenant, kept):
+            if fire.scheduled_at is None or not await self._is_overlapping(tenant, kept):
                 kept = await self._run(tenant, kept, fire)
             elif _overlap_policy(kept) == "skip":
                 kept = await self._drop(tenant, kept, fire)
@@ -94,10 +94,10 @@ class DeploymentRunner:
         if not await self._references.has_agent(tenant, kept.deployment.agent.id):
             raise InvalidInput(f"agent {kept.deployment.agent.id} is archived or gone")
         fire = PlannedRun(run_id=self._new_id("drun"))
-        run = self._recorded(kept, fire, await self._started(tenant, kept, fire))
-        telling = await self._keep.outbox.telling(*_notifications(tenant, run))
-        await self._keep.records.write(self._runs.putting(tenant, run), *telling)
-        await self._keep.outbox.told(telling)
+        run = self._record_run(kept, fire, await self._start_session(tenant, kept, fire))
+        telling = await self._keep.outbox.prepare_changes(*_notifications(tenant, run))
+        await self._keep.records.write(self._runs.put_change(tenant, run), *telling)
+        await self._keep.outbox.enqueue_deliveries(telling)
         return run
 
     async def sweep(self) -> int:
@@ -117,7 +117,7 @@ class DeploymentRunner:
                 lambda known: archive_deployment(known, self._clock()),
                 notices=[notice],
             )
-        run = self._recorded(kept, fire, await self._started(tenant, kept, fire))
+        run = self._record_run(kept, fire, await self._start_session(tenant, kept, fire))
         notices = _notifications(tenant, run)
         if _should_pause(fire, run):
             notices.append(Notification(tenant=tenant, type="deployment.paused", id=kept.id))
@@ -127,7 +127,7 @@ class DeploymentRunner:
                 kept.id,
                 lambda known: _after_run(known, fire, run),
                 notices=notices,
-                also=[self._runs.putting(tenant, run)],
+                also=[self._runs.put_change(tenant, run)],
             )
         except AlreadyExists:  # another worker was first: its record stands
             return await self._drop(tenant, kept, fire)
@@ -137,13 +137,13 @@ class DeploymentRunner:
     ) -> StoredDeployment:
         return await self._keep.change(tenant, kept.id, lambda known: _without_run(known, fire))
 
-    async def _is_held_up(self, tenant: str, kept: StoredDeployment) -> bool:
+    async def _is_overlapping(self, tenant: str, kept: StoredDeployment) -> bool:
         last = kept.last_session_id
         if last is None or _overlap_policy(kept) == "allow":
             return False
         return await self._sessions.is_busy(tenant, last)
 
-    async def _started(
+    async def _start_session(
         self, tenant: str, kept: StoredDeployment, fire: PlannedRun
     ) -> str | RunError:
         """The id of the session, or why there is none."""
@@ -168,7 +168,7 @@ class DeploymentRunner:
         except MainspringError as error:
             return run_error(error)
 
-    def _recorded(
+    def _record_run(
         self, kept: StoredDeployment, fire: PlannedRun, outcome: str | RunError
     ) -> DeploymentRun:
         at = fire.scheduled_at

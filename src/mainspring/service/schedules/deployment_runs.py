@@ -50,8 +50,8 @@ class DeploymentRuns:
     async def get(self, tenant: str, run_id: str) -> DeploymentRun:
         return await self._drawer.get(tenant, run_id)
 
-    def putting(self, tenant: str, run: DeploymentRun) -> Put:
-        return self._drawer.putting(tenant, run)
+    def put_change(self, tenant: str, run: DeploymentRun) -> Put:
+        return self._drawer.put_change(tenant, run)
 
     async def page(self, tenant: str, listing: RunListing) -> Page[DeploymentRun]:
         """Newest first.

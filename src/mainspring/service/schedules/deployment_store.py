@@ -135,10 +135,10 @@ class DeploymentStore:
     ) -> StoredDeployment:
         now = self._clock()
         kept = with_next_time(StoredDeployment(deployment=deployment, decided_upto=now), now=now)
-        telling = await self.outbox.telling(notice)
-        sealed = self._sealed(tenant, kept.id, tokens)
-        await self.records.write(self.drawer.putting(tenant, kept, content=sealed), *telling)
-        await self.outbox.told(telling)
+        telling = await self.outbox.prepare_changes(notice)
+        sealed = self._seal_tokens(tenant, kept.id, tokens)
+        await self.records.write(self.drawer.put_change(tenant, kept, content=sealed), *telling)
+        await self.outbox.enqueue_deliveries(telling)
         await self.put_next(tenant, kept)
         return kept
 
@@ -161,14 +161,14 @@ class DeploymentStore:
             record = await self.drawer.record(tenant, deployment_id)
             known, now = self.drawer.read(record), self._clock()
             made = with_next_time(change(known), now=now)
-            sealed = None if tokens is None else self._sealed(tenant, made.id, tokens)
-            telling = await self.outbox.telling(*notices)
-            replacing = self.drawer.replacing(record, made, content=sealed)
+            sealed = None if tokens is None else self._seal_tokens(tenant, made.id, tokens)
+            telling = await self.outbox.prepare_changes(*notices)
+            replacing = self.drawer.replace_change(record, made, content=sealed)
             try:
                 await self.records.write(replacing, *also, *telling)
             except StaleVersion:
                 continue
-            await self.outbox.told(telling)
+            await self.outbox.enqueue_deliveries(telling)
             return made
         raise StaleVersion(f"{DEPLOYMENT_KIND} {deployment_id}: others kept changing it; try again")
 
@@ -197,7 +197,7 @@ class DeploymentStore:
     async def put_job(self, tenant: str, deployment_id: str, *, at: datetime | None = None) -> None:
         await self._put(Job(task=FIRE_TASK, key=deployment_id, tenant=tenant), at=at)
 
-    def _sealed(self, tenant: str, deployment_id: str, tokens: ResourceTokens) -> bytes:
+    def _seal_tokens(self, tenant: str, deployment_id: str, tokens: ResourceTokens) -> bytes:
         return self._seal.seal(msgspec.json.encode(tokens), _context(tenant, deployment_id))
 
 

@@ -78,7 +78,7 @@ class Deployments:
         resources, tokens = split_tokens(asked.resources)
         made = Deployment(
             id=self._new_id("depl"),
-            agent=await self._pinned(tenant, asked.agent),
+            agent=await self._resolve_agent(tenant, asked.agent),
             environment_id=asked.environment_id,
             initial_events=check_initial_events(asked.initial_events),
             name=asked.name,
@@ -93,18 +93,20 @@ class Deployments:
         )
         await self._references.check(tenant, made)
         notice = Notification(tenant=tenant, type="deployment.created", id=made.id)
-        return self._shown(await self._keep.add(tenant, made, tokens, notice=notice))
+        return self._with_upcoming(await self._keep.add(tenant, made, tokens, notice=notice))
 
     async def get(self, tenant: str, deployment_id: str) -> Deployment:
-        return self._shown(await self._keep.get(tenant, deployment_id))
+        return self._with_upcoming(await self._keep.get(tenant, deployment_id))
 
     async def page(self, tenant: str, listing: ListQuery) -> Page[Deployment]:
         found = await self._keep.drawer.page(tenant, listing)
-        return Page(data=[self._shown(each) for each in found.data], next_page=found.next_page)
+        return Page(
+            data=[self._with_upcoming(each) for each in found.data], next_page=found.next_page
+        )
 
     async def update(self, tenant: str, deployment_id: str, asked: UpdateDeployment) -> Deployment:
         """Raises: NotFound; InvalidInput: also if it is archived."""
-        agent = UNSET if asked.agent is UNSET else await self._pinned(tenant, asked.agent)
+        agent = UNSET if asked.agent is UNSET else await self._resolve_agent(tenant, asked.agent)
         if asked.initial_events is not UNSET:
             check_initial_events(asked.initial_events)
         known = await self._keep.get(tenant, deployment_id)
@@ -142,7 +144,7 @@ class Deployments:
         """From the next time on: what was missed meanwhile stays so."""
         known = await self._keep.get(tenant, deployment_id)
         if _require_not_archived(known.deployment).status == "active":
-            return self._shown(known)  # what is due just now is not missed
+            return self._with_upcoming(known)  # what is due just now is not missed
 
         def change(kept: StoredDeployment) -> StoredDeployment:
             now = self._clock()
@@ -160,7 +162,7 @@ class Deployments:
         """For good."""
         known = await self._keep.get(tenant, deployment_id)
         if known.deployment.archived_at is not None:
-            return self._shown(known)
+            return self._with_upcoming(known)
         return await self._change(
             tenant,
             deployment_id,
@@ -168,7 +170,7 @@ class Deployments:
             "deployment.archived",
         )
 
-    async def archive_those_of(self, tenant: str, agent_id: str) -> None:
+    async def archive_for_agent(self, tenant: str, agent_id: str) -> None:
         """An agent that is archived takes its deployments with it."""
         wanted = RecordQuery(
             kind=DEPLOYMENT_KIND, tenant=tenant, parent=agent_id, is_archived=False, limit=_BATCH
@@ -177,7 +179,7 @@ class Deployments:
             for record in found:
                 await self.archive(tenant, record.id)
 
-    async def ask_run(self, tenant: str, deployment_id: str) -> str:
+    async def request_run(self, tenant: str, deployment_id: str) -> str:
         """Have a worker run it once, soon; the id that the run will have."""
         run_id = self._new_id("drun")
 
@@ -203,14 +205,16 @@ class Deployments:
             tenant, deployment_id, change, notices=[notice], tokens=tokens
         )
         await self._keep.put_next(tenant, made)
-        return self._shown(made)
+        return self._with_upcoming(made)
 
-    async def _pinned(self, tenant: str, asked: str | DeploymentAgentParams) -> AgentReference:
+    async def _resolve_agent(
+        self, tenant: str, asked: str | DeploymentAgentParams
+    ) -> AgentReference:
         if isinstance(asked, str):
             return await self._pin_agent(tenant, asked, None)
         return await self._pin_agent(tenant, asked.id, asked.version)
 
-    def _shown(self, kept: StoredDeployment) -> Deployment:
+    def _with_upcoming(self, kept: StoredDeployment) -> Deployment:
         deployment, schedule = kept.deployment, kept.deployment.schedule
         if schedule is None or deployment.archived_at is not None:
             return deployment

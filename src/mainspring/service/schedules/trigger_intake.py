@@ -97,7 +97,7 @@ class TriggerIntake:
             fired = await self._start(tenant, trigger, text, key)
         else:
             about = fill_template(trigger.correlation, filling, max_chars=_MAX_KEY)
-            fired = await self._converse(tenant, trigger, text, key=key, about=about)
+            fired = await self._send_to_conversation(tenant, trigger, text, key=key, about=about)
         await self._remember(tenant, trigger, key, fired.session_id or "")
         return fired
 
@@ -115,7 +115,7 @@ class TriggerIntake:
         order = _session_request(trigger, key, [SendMessage(content=(TextBlock(text),))])
         return TriggerResult(status="started", session_id=await self._sessions.start(tenant, order))
 
-    async def _converse(
+    async def _send_to_conversation(
         self, tenant: str, trigger: Trigger, text: str, *, key: str, about: str
     ) -> TriggerResult:
         id_ = stable_id("trc", trigger.id, about)

@@ -96,7 +96,7 @@ class Triggers:
         await self._check(tenant, made)
         secret = asked.secret or new_secret(self._random(SECRET_BYTES))
         _check_secret(made, secret)
-        await self._drawer.put(tenant, made, content=self._sealed(tenant, made.id, secret))
+        await self._drawer.put(tenant, made, content=self._seal_secret(tenant, made.id, secret))
         return TriggerWithSecret(**asdict(made), secret=secret)
 
     async def get(self, tenant: str, trigger_id: str) -> Trigger:
@@ -129,9 +129,9 @@ class Triggers:
             sealed = None
             if asked.secret is not UNSET:
                 _check_secret(made, asked.secret)
-                sealed = self._sealed(tenant, trigger_id, asked.secret)
+                sealed = self._seal_secret(tenant, trigger_id, asked.secret)
             try:
-                await self.records.write(self._drawer.replacing(record, made, content=sealed))
+                await self.records.write(self._drawer.replace_change(record, made, content=sealed))
             except StaleVersion:
                 continue
             return made
@@ -151,7 +151,7 @@ class Triggers:
         now = self._clock()
         try:
             record = await self.records.get(TRIGGER_KIND, trigger_id)
-            secret = self._opened(
+            secret = self._unseal_secret(
                 record.tenant, trigger_id, await self.records.content(TRIGGER_KIND, trigger_id)
             )
         except NotFound:
@@ -175,10 +175,10 @@ class Triggers:
             return await self._pin_agent(tenant, asked, None)
         return await self._pin_agent(tenant, asked.id, asked.version)
 
-    def _sealed(self, tenant: str, trigger_id: str, secret: str) -> bytes:
+    def _seal_secret(self, tenant: str, trigger_id: str, secret: str) -> bytes:
         return self._seal.seal(secret.encode(), f"trigger {tenant} {trigger_id}")
 
-    def _opened(self, tenant: str, trigger_id: str, sealed: bytes) -> str:
+    def _unseal_secret(self, tenant: str, trigger_id: str, sealed: bytes) -> str:
         return self._seal.unseal(sealed, f"trigger {tenant} {trigger_id}").decode()
 
 

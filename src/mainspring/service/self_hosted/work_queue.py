@@ -156,7 +156,7 @@ class WorkQueue:
             await self._drawer.put(tenant, held)
         except AlreadyExists:
             return
-        self._arrived(environment_id)
+        self._work_event(environment_id)
 
     async def withdraw(self, tenant: str, environment_id: str, session_id: str) -> None:
         """Of a session that is over: whoever works on it is told to stop."""
@@ -182,7 +182,7 @@ class WorkQueue:
         while True:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
             left = deadline - time.monotonic()
-            if (work := await self._claimed(tenant, environment_id, asked.reclaim)) is not None:
+            if (work := await self._claim(tenant, environment_id, asked.reclaim)) is not None:
                 return replace(work, secret=self._terms.issue(tenant, work))
             if left <= 0:
                 return None
@@ -222,16 +222,16 @@ class WorkQueue:
         Raises: NotFound, Stale: it has stopped already.
         """
         for _ in range(_TRIES):
-            record, held = await self._found(tenant, environment_id, work_id)
+            record, held = await self._load(tenant, environment_id, work_id)
             now = self._clock()
             over = mark_stopped(held, now) if force else request_stop(held, now)
-            if await self._written(record, over):
+            if await self._write(record, over):
                 return over.work
         raise StaleVersion(f"work {work_id}: others kept changing it; try again")
 
     async def get(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
         """Raises: NotFound."""
-        return (await self._found(tenant, environment_id, work_id))[1].work
+        return (await self._load(tenant, environment_id, work_id))[1].work
 
     async def update(
         self, tenant: str, environment_id: str, work_id: str, asked: UpdateWorkItem
@@ -262,7 +262,7 @@ class WorkQueue:
             kind=WORK_KIND, tenant=tenant, label=environment_id, order="asc", limit=1000
         )
         queued: list[StoredWorkItem] = []
-        async with aclosing(self._listed(alive)) as found:
+        async with aclosing(self._list_items(alive)) as found:
             async for _, held in found:
                 if held.work.state == "queued":
                     queued.append(held)
@@ -274,7 +274,7 @@ class WorkQueue:
             workers_polling=await self._pollers.count(tenant, environment_id),
         )
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Forget what has stopped long ago; any process may, at any time."""
         upto = to_micros(self._clock() - RETENTION)
         old = RecordQuery(
@@ -286,25 +286,23 @@ class WorkQueue:
             except (StaleVersion, NotFound):
                 continue  # another does the same
 
-    async def _claimed(
-        self, tenant: str, environment_id: str, reclaim: timedelta
-    ) -> WorkItem | None:
+    async def _claim(self, tenant: str, environment_id: str, reclaim: timedelta) -> WorkItem | None:
         now = self._clock()
         upto = to_micros(now + max(RECLAIM - reclaim, timedelta()))
         due = RecordQuery(
             kind=WORK_KIND, tenant=tenant, label=environment_id, due_upto=upto, limit=_BATCH
         )
-        async with aclosing(self._listed(due)) as found:
+        async with aclosing(self._list_items(due)) as found:
             async for record, held in found:
                 if not held.is_free(now, reclaim):
                     continue
                 if held.work.state == "stopping":  # and whoever was to stop has gone silent
-                    await self._written(record, mark_stopped(held, now))
-                elif await self._written(record, handed := mark_polled(held, now)):
+                    await self._write(record, mark_stopped(held, now))
+                elif await self._write(record, handed := mark_polled(held, now)):
                     return handed.work
         return None
 
-    async def _listed(
+    async def _list_items(
         self, wanted: RecordQuery
     ) -> AsyncGenerator[tuple[RecordRow, StoredWorkItem], None]:
         records = self._drawer.records
@@ -315,22 +313,22 @@ class WorkQueue:
                 return
             wanted = dataclass_replace(wanted, after=found[-1])
 
-    async def _written(self, record: RecordRow, held: StoredWorkItem) -> bool:
+    async def _write(self, record: RecordRow, held: StoredWorkItem) -> bool:
         """Whether nobody else was faster. With what is over, the next one for its session."""
         write, tenant = self._drawer.records.write, record.tenant
         try:
             if held.work.state != "stopped":
-                await write(self._drawer.replacing(record, held))
+                await write(self._drawer.replace_change(record, held))
                 return True
             wanted = await self._terms.is_wanted(tenant, held.work.data.id)
-            more = [self._drawer.putting(tenant, self._next(held))] if wanted else []
-            await write(self._drawer.replacing(record, held), *more)
+            more = [self._drawer.put_change(tenant, self._next(held))] if wanted else []
+            await write(self._drawer.replace_change(record, held), *more)
         except (StaleVersion, NotFound):
             return False
         if not wanted and await self._terms.is_wanted(tenant, held.work.data.id):
             # it came to be wanted while this was not yet over, so that nothing was offered
             await self.offer(tenant, held.work.environment_id, held.work.data.id)
-        self._arrived(held.work.environment_id)
+        self._work_event(held.work.environment_id)
         return True
 
     def _next(self, held: StoredWorkItem) -> StoredWorkItem:
@@ -343,10 +341,10 @@ class WorkQueue:
         work_id: str,
         change: Callable[[StoredWorkItem], StoredWorkItem],
     ) -> WorkItem:
-        await self._found(tenant, environment_id, work_id)
+        await self._load(tenant, environment_id, work_id)
         return (await self._drawer.update(tenant, work_id, change)).work
 
-    async def _found(
+    async def _load(
         self, tenant: str, environment_id: str, work_id: str
     ) -> tuple[RecordRow, StoredWorkItem]:
         record = await self._drawer.record(tenant, work_id)
@@ -361,7 +359,7 @@ class WorkQueue:
                 f"environment_id: {environment_id} is not self_hosted; it has no workers of yours"
             )
 
-    def _arrived(self, environment_id: str) -> None:
+    def _work_event(self, environment_id: str) -> None:
         if (arrival := self._arrivals.pop(environment_id, None)) is not None:
             arrival.set()
 
@@ -377,6 +375,6 @@ def needs_worker(sessions: Sessions) -> NeedsWorker:
         if standing.record.archived_at is not None or standing.status == "terminated":
             return False
         is_waiting = any(thread.calls for thread in standing.digest.threads.values())
-        return is_waiting or standing.status != "idle" or standing.is_called_for
+        return is_waiting or standing.status != "idle" or standing.has_pending_input
 
     return is_wanted

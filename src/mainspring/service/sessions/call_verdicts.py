@@ -46,7 +46,7 @@ class CallVerdict:
     """Its thread has gone idle since: whoever looks must not wait for a word."""
 
     @property
-    def is_out(self) -> bool:
+    def is_visible(self) -> bool:
         """Whether the call may be shown."""
         return self.said is not None or self.has_run or self.is_closed or self.has_rested
 
@@ -97,7 +97,7 @@ async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
     )
     rows = await log.store.read(newest)
     known = await read_verdicts(log, session.id, [to_event(session.id, row) for row in rows])
-    return min((each.seq - 1 for each in known.values() if not each.is_out), default=head)
+    return min((each.seq - 1 for each in known.values() if not each.is_visible), default=head)
 
 
 async def _apply_events(

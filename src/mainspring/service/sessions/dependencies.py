@@ -55,11 +55,11 @@ class SessionDependencies:
 
     agents: AgentLookup
     environments: Environments
-    around: ResourceLookups
+    lookups: ResourceLookups
     wake: WakeSession
-    over: OnSessionEnd = _ignore_session_end
+    on_session_end: OnSessionEnd = _ignore_session_end
     actor: Callable[[str, SessionRecord], Awaitable[ResolvedAgent]] = _default_actor
     """Of a tenant's session."""
     notify: Notify = ignore_notification
-    may_override: CheckOverride = allow_override
+    check_override: CheckOverride = allow_override
     """Asked before a session gets other tools than its agent has."""

@@ -141,7 +141,7 @@ class EventPages:
         seen = {event["id"] for event in shown}
         waiting = [item for item in waiting if item.event_id not in seen]
         room = wanted.limit - len(shown)
-        shown += [await self._unprocessed(wanted, item) for item in waiting[:room]]
+        shown += [await self._pending_event(wanted, item) for item in waiting[:room]]
         if len(waiting) > room:
             place = waiting[room - 1].position if room else waiting[0].position - 1
             next_page = encode_cursor("inbox", place)
@@ -152,7 +152,7 @@ class EventPages:
     ) -> Page[WireEvent]:
         kind, place = _decode_place(cursor) if cursor else ("inbox", _LAST)
         newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
-        shown = [await self._unprocessed(wanted, item) for item in newest[: wanted.limit]]
+        shown = [await self._pending_event(wanted, item) for item in newest[: wanted.limit]]
         if len(newest) >= wanted.limit:
             return Page(
                 data=shown, next_page=encode_cursor("inbox", newest[wanted.limit - 1].position)
@@ -176,7 +176,7 @@ class EventPages:
             if item.thread_id == thread or (view.thread_id is None and item.type in CROSS_POSTED)
         ]
 
-    async def _unprocessed(self, wanted: EventQuery, item: InboxItem) -> WireEvent:
+    async def _pending_event(self, wanted: EventQuery, item: InboxItem) -> WireEvent:
         return await self._wire.pending(item, main_thread_id=wanted.view.main_thread_id)
 
     async def _from_log(

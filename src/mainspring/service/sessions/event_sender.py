@@ -88,8 +88,8 @@ class EventSender:
         """
         _check_sender(who, asked)
         standing = await self._sessions.find(who, session_id)
-        await self._check_leave(who, standing, asked)
-        around = with_shared_file_limit(self._sessions.premises.around)
+        await self._check_answer_permission(who, standing, asked)
+        around = with_shared_file_limit(self._sessions.premises.lookups)
         payloads = [
             await self._payload(who, standing, around, each, f"events[{index}]")
             for index, each in enumerate(asked)
@@ -97,7 +97,7 @@ class EventSender:
         repeated = await self._repeated(standing, payloads)
         if len(repeated) < len(payloads):
             check_open(standing)
-        accepted = await self._accepted_as(
+        accepted = await self._accept(
             who.tenant, standing, payloads, key=key, repeated=frozenset(repeated)
         )
         if accepted.about != tuple(map(_fingerprint, payloads)):
@@ -122,7 +122,7 @@ class EventSender:
             await expand_skill_command(premises, who.tenant, standing.record, payload), who
         )
 
-    async def _check_leave(
+    async def _check_answer_permission(
         self, who: Principal, standing: LoadedSession, asked: Sequence[SentEvent]
     ) -> None:
         calls = [each.tool_use_id for each in asked if isinstance(each, SendConfirmation)]
@@ -153,7 +153,7 @@ class EventSender:
             answers.check_same(item, payloads[index])
         return repeated
 
-    async def _accepted_as(
+    async def _accept(
         self,
         tenant: str,
         standing: LoadedSession,

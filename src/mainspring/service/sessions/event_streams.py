@@ -136,9 +136,9 @@ class EventStream:
             events = [event for event in events if event.seq < held]
         if len(events) < _PAGE:
             self._pokes = pokes
-        return self._told(events, shown)
+        return self._messages(events, shown)
 
-    def _told(self, events: list[Event], shown: list[RenderedEvent]) -> list[StreamMessage]:
+    def _messages(self, events: list[Event], shown: list[RenderedEvent]) -> list[StreamMessage]:
         for event in events:
             self._after = event.seq
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
@@ -188,9 +188,9 @@ class _PreviewState:
 
     def tell(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
         timely = [piece for piece in pieces if piece.after > self._ended]
-        return [told for piece in timely if (told := self._told(piece)) is not None]
+        return [told for piece in timely if (told := self._message(piece)) is not None]
 
-    def _told(self, piece: PreviewPiece) -> StreamMessage | None:
+    def _message(self, piece: PreviewPiece) -> StreamMessage | None:
         match piece:
             case PreviewStarted(event_id=event_id, kind=kind):
                 if kind not in self._kinds:

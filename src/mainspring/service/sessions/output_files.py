@@ -131,7 +131,7 @@ class SessionOutputs:
         """Keep what is new or has changed; how many files that were. `is_stopped` is asked now and
         then: what is left then is for the next time."""
         listed = await source.list()
-        known = await self._known(tenant, session_id)
+        known = await self._load(tenant, session_id)
         changed = [each for each in listed if _stored_stamp(known, each.path) != each.stamp]
         if not changed:
             return 0
@@ -158,7 +158,7 @@ class SessionOutputs:
         session_id, outdated, kept = refused.session_id, list[str | None](), 0
         for each in batch:
             before = known.pop(each.path, None)
-            after = await self._kept(tenant, session_id, each, list(known.values()), source)
+            after = await self._store_file(tenant, session_id, each, list(known.values()), source)
             if isinstance(after, _StoredPath):
                 known[each.path] = after
                 kept += 1
@@ -167,7 +167,7 @@ class SessionOutputs:
             if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
                 outdated.append(before.file_id)
         if kept or outdated:
-            await self._note(tenant, _Outputs(id=session_id, paths=dict(known)))
+            await self._save(tenant, _Outputs(id=session_id, paths=dict(known)))
         for file_id in filter(None, outdated):
             with suppress(NotFound):  # a client has deleted it
                 await self._files.delete(tenant, file_id)
@@ -183,7 +183,7 @@ class SessionOutputs:
             for path, each in known.items()
             if each.file_id is not None and path not in present
         }
-        there = {file.id for file in await self._files.those(tenant, list(gone))}
+        there = {file.id for file in await self._files.get_many(tenant, list(gone))}
         for file_id, path in gone.items():
             if file_id not in there:
                 del known[path]
@@ -199,7 +199,7 @@ class SessionOutputs:
         with suppress(NotFound):
             await self._drawer.remove(tenant, session_id)
 
-    async def _kept(
+    async def _store_file(
         self,
         tenant: str,
         session_id: str,
@@ -231,14 +231,14 @@ class SessionOutputs:
             size_bytes=len(output.content),
         )
 
-    async def _known(self, tenant: str, session_id: str) -> dict[str, _StoredPath]:
+    async def _load(self, tenant: str, session_id: str) -> dict[str, _StoredPath]:
         try:
             paths = (await self._drawer.get(tenant, session_id)).paths
         except NotFound:
             return {}
         return {path: each for path, each in paths.items() if each.file_id}
 
-    async def _note(self, tenant: str, outputs: _Outputs) -> None:
+    async def _save(self, tenant: str, outputs: _Outputs) -> None:
         try:
             await self._drawer.update(tenant, outputs.id, lambda _: outputs)
         except NotFound:

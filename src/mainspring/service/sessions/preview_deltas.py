@@ -58,7 +58,7 @@ class Subscription:
         self._pieces: list[PreviewPiece] = []
         self._wake = wake
 
-    def hear(self, piece: PreviewPiece) -> None:
+    def deliver(self, piece: PreviewPiece) -> None:
         if len(self._pieces) >= _MAX_WAITING:
             self._pieces.clear()
         self._pieces.append(piece)
@@ -89,7 +89,7 @@ class LocalDeltas:
 
     def publish(self, session_id: str, piece: PreviewPiece) -> None:
         for ear in self._ears.get(session_id, ()):
-            ear.hear(piece)
+            ear.deliver(piece)
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
@@ -129,7 +129,7 @@ class SharedDeltas:
 
             def heard(text: str) -> None:
                 with suppress(msgspec.MsgspecError):  # of a newer version: the log will have it
-                    ear.hear(_PIECE_DECODER.decode(text))
+                    ear.deliver(_PIECE_DECODER.decode(text))
 
             with self._radio.listen(session_id, heard):
                 yield ear
@@ -158,7 +158,7 @@ class PreviewPublisher:
                 self._end()
                 self._begin(event_id, kind)
             case TextDelta(text=text) if self._event_id is not None:
-                self._say(self._veil.add(text))
+                self._publish_text(self._veil.add(text))
             case ToolInputDelta():
                 self._end()
             case _:  # thoughts are announced and not told; the rest is no part of an event
@@ -185,10 +185,10 @@ class PreviewPublisher:
 
     def _end(self) -> None:
         if self._event_id is not None:
-            self._say(self._veil.close())
+            self._publish_text(self._veil.close())
             self._event_id = None
 
-    def _say(self, text: str) -> None:
+    def _publish_text(self, text: str) -> None:
         assert self._event_id is not None
         for start in range(0, len(text), _MAX_PIECE_CHARS):
             grew = PreviewText(

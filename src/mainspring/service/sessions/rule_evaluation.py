@@ -48,7 +48,7 @@ class PermissionRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ask: RuleTexts = ()
     deny: RuleTexts = ()
 
-    def behaving(self, behavior: Permission) -> tuple[str, ...]:
+    def with_behavior(self, behavior: Permission) -> tuple[str, ...]:
         return {"allow": self.allow, "ask": self.ask, "deny": self.deny}[behavior]
 
 
@@ -175,7 +175,7 @@ def _policy(rules: PermissionRules, mode: Mode | None) -> Policy:
 def _parse_rules(rules: PermissionRules) -> Iterator[PolicyRule]:
     """Raises: InvalidInput: a rule cannot be understood, and which."""
     for behavior in _ORDER:
-        for index, text in enumerate(rules.behaving(behavior)):
+        for index, text in enumerate(rules.with_behavior(behavior)):
             try:
                 parse_rule(text, behavior=behavior)
             except InvalidInput as error:

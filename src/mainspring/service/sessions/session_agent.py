@@ -50,11 +50,13 @@ class AgentLookup(Protocol):
         """Raises: NotFound."""
         ...
 
-    async def altered(self, tenant: str, known: AgentObject, asked: UpdateAgent) -> AgentObject:
+    async def with_changes(
+        self, tenant: str, known: AgentObject, asked: UpdateAgent
+    ) -> AgentObject:
         """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
         ...
 
-    async def pinned(self, tenant: str, agent: AgentObject) -> AgentObject:
+    async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
         """With those versions of its skills that are the latest now."""
         ...
 
@@ -170,8 +172,8 @@ async def snapshot_agent(agents: AgentLookup, who: Principal, choice: AgentChoic
             system=choice.system,
             tools=choice.tools,
         )
-        agent = await agents.altered(tenant, agent, asked)
-    agent = await agents.pinned(tenant, agent)
+        agent = await agents.with_changes(tenant, agent, asked)
+    agent = await agents.with_pinned_skills(tenant, agent)
     return SessionAgent(
         id=agent.id,
         name=agent.name,
@@ -307,7 +309,7 @@ async def _resolve_multiagent(
 ) -> SessionMultiagent | None:
     async def found(reference: AgentReference) -> ThreadAgent:
         agent = await agents.get(tenant, reference.id, reference.version)
-        return _to_thread_agent(await agents.pinned(tenant, agent))
+        return _to_thread_agent(await agents.with_pinned_skills(tenant, agent))
 
     async def delegation(known: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
         if isinstance(known, Disabled):

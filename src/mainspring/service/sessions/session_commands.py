@@ -69,13 +69,13 @@ class SessionCommands:
         )
         commands = available_commands(actor.agent)
         if any(each.name == name and each.kind != "built-in" for each in commands):
-            await self._say(who, session_id, f"/{name} {arguments}".rstrip())
+            await self._send_message(who, session_id, f"/{name} {arguments}".rstrip())
             reply: SlashCommandResult | None = SubmittedResult(
                 text=f"/{name} is with the agent", is_work=True
             )
         elif name == "plan" and arguments:
             reply = await run_command(at, name)
-            await self._say(who, session_id, arguments)
+            await self._send_message(who, session_id, arguments)
         else:
             reply = await run_command(at, name, arguments)
         if reply is None:
@@ -84,7 +84,7 @@ class SessionCommands:
             await self._sessions.premises.wake(who.tenant, session_id)
         return CommandResult(session_id=session_id, name=name, reply=reply)
 
-    async def _say(self, who: Principal, session_id: str, text: str) -> None:
+    async def _send_message(self, who: Principal, session_id: str, text: str) -> None:
         await self._sending.send(who, session_id, [SendMessage(content=(TextBlock(text),))])
 
 

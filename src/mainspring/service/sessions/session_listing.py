@@ -83,7 +83,7 @@ class SessionList:
     async def page(self, tenant: str, asked: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
         turn = PagePosition() if asked.page is None else _decode_position(tenant, asked.page)
-        found = await self._gathered(_records_query(tenant, asked, turn), asked)
+        found = await self._gather(_records_query(tenant, asked, turn), asked)
         shown = found.shown[::-1] if turn.is_back else found.shown
         forth = shown[-1][0] if shown else found.last
         back = shown[0][0] if shown else None
@@ -95,14 +95,14 @@ class SessionList:
             prev_page=_cursor("prev", back) if has_previous else None,
         )
 
-    async def _gathered(self, wanted: RecordQuery, asked: ListSessions) -> SessionBatch:
+    async def _gather(self, wanted: RecordQuery, asked: ListSessions) -> SessionBatch:
         shown: list[tuple[RecordRow, LoadedSession]] = []
         last = wanted.after
         looked_at = 0
         while looked_at < MAX_SCANNED:
             chunk = await self._records.list(replace(wanted, after=last))
             for record in chunk:
-                standing = await self._fitting(record, asked)
+                standing = await self._load_if_matching(record, asked)
                 if standing is not None and len(shown) == asked.limit:
                     return SessionBatch(shown, has_more=True, last=last)
                 last = record
@@ -113,7 +113,9 @@ class SessionList:
                 return SessionBatch(shown, has_more=False, last=last)
         return SessionBatch(shown, has_more=True, last=last)
 
-    async def _fitting(self, record: RecordRow, asked: ListSessions) -> LoadedSession | None:
+    async def _load_if_matching(
+        self, record: RecordRow, asked: ListSessions
+    ) -> LoadedSession | None:
         session = _DECODER.decode(record.body)
         if not _matches(session, asked):
             return None

@@ -50,7 +50,7 @@ class SessionResources:
         """Only files can be added once there is a session. Raises: NotFound, InvalidInput."""
         await self._changeable(who, session_id)
         added = await attach_resource(
-            self._sessions.premises.around,
+            self._sessions.premises.lookups,
             who.tenant,
             asked,
             id_=self._sessions.new_id("sesrsc"),
@@ -71,7 +71,7 @@ class SessionResources:
         """Raises: NotFound, InvalidInput: it has no token."""
         await self._changeable(who, session_id)
         now = self._sessions.clock()
-        sealed = seal_token(self._sessions.premises.around, resource_id, asked.authorization_token)
+        sealed = seal_token(self._sessions.premises.lookups, resource_id, asked.authorization_token)
 
         def change(known: SessionRecord) -> SessionRecord:
             resource = _find_resource(known, resource_id)

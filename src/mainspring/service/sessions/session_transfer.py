@@ -112,7 +112,7 @@ class SessionImport:
         """
         session_id = received_id(who.tenant, asked.transfer)
         try:
-            await self._received(who, session_id)
+            await self._find_received(who, session_id)
         except NotFound:
             await self._new_record(who, asked)
             return PushCheck(session_id=session_id, is_received=False)
@@ -125,7 +125,7 @@ class SessionImport:
         """
         session_id = received_id(who.tenant, asked.transfer)
         try:
-            return await self._received(who, session_id)
+            return await self._find_received(who, session_id)
         except NotFound:
             record = replace(await self._new_record(who, asked), id=session_id)
         workspace = self._workspace(session_id)
@@ -144,7 +144,7 @@ class SessionImport:
             await self._sessions.premises.wake(who.tenant, session_id)
         return await self._sessions.get(who, session_id)
 
-    async def _received(self, who: Principal, session_id: str) -> SessionObject:
+    async def _find_received(self, who: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
         session = await self._sessions.get(who, session_id)
         if session.status == "running":  # whoever was to start it may have been killed

@@ -75,14 +75,14 @@ class LoadedSession:
     record: SessionRecord
     row: SessionRow
     digest: SessionDigest
-    is_called_for: bool
+    has_pending_input: bool
     """Something was sent that has not been taken up yet."""
 
     @property
     def status(self) -> SessionStatus:
         if self.record.archived_at is not None or self.digest.status == "terminated":
             return "terminated"
-        if self.digest.status == "idle" and self.is_called_for:
+        if self.digest.status == "idle" and self.has_pending_input:
             return "running"
         return self.digest.status
 

@@ -127,7 +127,7 @@ class Sessions:
         self.digests = Digests(log)
         self.clock = clock
         self.new_id = new_id
-        self._list = SessionList(records, self._standing_if_there)
+        self._list = SessionList(records, self._load_if_present)
 
     async def create(
         self,
@@ -146,21 +146,21 @@ class Sessions:
         record = replace(
             await self.new_record(who, asked), deployment_id=deployment_id, origin=origin
         )
-        around = with_shared_file_limit(self.premises.around)
+        around = with_shared_file_limit(self.premises.lookups)
         first = [
             await to_payload(around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
         ]
-        record = await self._begun(who, record, key)
+        record = await self._begin(who, record, key)
         for index, payload in enumerate(first):
             client_id = None if key is None else f"{key}.{index}"
             said = await expand_skill_command(self.premises, who.tenant, record, payload)
             await self.log.submit(record.id, said, sender=who.sender, client_id=client_id)
         if first:
             await self.premises.wake(who.tenant, record.id)
-        return session_object(await self._standing(record), self.clock())
+        return session_object(await self._load(record), self.clock())
 
-    async def _begun(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
+    async def _begin(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
         tenant = who.tenant
         session_id = self.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
         record = replace(record, id=session_id)
@@ -213,7 +213,7 @@ class Sessions:
                 f"session {session_id} is running: interrupt it, then change its agent"
             )
         if not isinstance(asked.agent, UnsetType):
-            await self.premises.may_override(who, standing.record.agent.id)
+            await self.premises.check_override(who, standing.record.agent.id)
         spent = cents(standing.digest.spent.cost_usd)
         before = standing.record
 
@@ -222,7 +222,7 @@ class Sessions:
             before = known
             after = apply_update(who, known, asked, spent)
             if after.budget not in (None, known.budget):
-                check_models_priced(after.agent, self.premises.around.is_priced)
+                check_models_priced(after.agent, self.premises.lookups.is_priced)
             return replace(after, updated_at=self.clock())
 
         after = await self.drawer.update(who.tenant, session_id, change)
@@ -242,7 +242,7 @@ class Sessions:
                 session_id,
                 lambda known: replace(known, archived_at=now, updated_at=now),
             )
-            await self.premises.over(who.tenant, standing.record, is_deleted=False)
+            await self.premises.on_session_end(who.tenant, standing.record, is_deleted=False)
             await self._notify(who.tenant, "archived", session_id)
         return await self.get(who, session_id)
 
@@ -250,7 +250,7 @@ class Sessions:
         """With its log. Raises: NotFound, Stale: it runs; SessionHasForks."""
         record = await self.record(who, session_id)
         try:
-            _check_not_running(await self._standing(record), "delete")
+            _check_not_running(await self._load(record), "delete")
             await self.log.delete(session_id)
         except SessionNotFound:
             pass  # it went so far before, and no further
@@ -258,7 +258,7 @@ class Sessions:
         await delete_children(
             self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
         )
-        await self.premises.over(who.tenant, record, is_deleted=True)
+        await self.premises.on_session_end(who.tenant, record, is_deleted=True)
         await self.drawer.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
 
@@ -294,7 +294,7 @@ class Sessions:
             await self.drawer.remove(who.tenant, record.id)
             raise
         await self._notify(who.tenant, "created", record.id)
-        return session_object(await self._standing(record), now)
+        return session_object(await self._load(record), now)
 
     async def record(self, who: Principal, session_id: str) -> SessionRecord:
         """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
@@ -307,7 +307,7 @@ class Sessions:
     async def find(self, who: Principal, session_id: str) -> LoadedSession:
         """Raises: NotFound."""
         try:
-            return await self._standing(await self.record(who, session_id))
+            return await self._load(await self.record(who, session_id))
         except SessionNotFound:
             raise NotFound(KIND, session_id) from None
 
@@ -342,9 +342,9 @@ class Sessions:
         """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
         if who.agent_id not in (None, agent_id_of(asked.agent)):
             raise NotFound("agent", agent_id_of(asked.agent))
-        tenant, around, now = who.tenant, self.premises.around, self.clock()
+        tenant, around, now = who.tenant, self.premises.lookups, self.clock()
         if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
-            await self.premises.may_override(who, asked.agent.id)
+            await self.premises.check_override(who, asked.agent.id)
         agent = await snapshot_agent(self.premises.agents, who, asked.agent)
         if asked.budget is not None:
             check_models_priced(agent, around.is_priced)
@@ -376,19 +376,19 @@ class Sessions:
             budget=asked.budget,
         )
 
-    async def _standing(self, record: SessionRecord) -> LoadedSession:
+    async def _load(self, record: SessionRecord) -> LoadedSession:
         row = await self.log.session(record.id)
         waiting = await self.log.store.pending(record.id, types=_WAKING_TYPES, limit=1)
         return LoadedSession(
             record=record,
             row=row,
             digest=await self.digests.of(row),
-            is_called_for=bool(waiting),
+            has_pending_input=bool(waiting),
         )
 
-    async def _standing_if_there(self, record: SessionRecord) -> LoadedSession | None:
+    async def _load_if_present(self, record: SessionRecord) -> LoadedSession | None:
         try:
-            return await self._standing(record)
+            return await self._load(record)
         except SessionNotFound:
             return None
 

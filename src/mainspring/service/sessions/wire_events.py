@@ -181,7 +181,7 @@ class EventRenderer:
         """Those that the view is of, in order. What is only for inside is left out."""
         wanted = [event for event in found if view.wants(event)]
         known = await read_verdicts(self.log, view.session_id, wanted)
-        held = min((each.seq for each in known.values() if not each.is_out), default=None)
+        held = min((each.seq for each in known.values() if not each.is_visible), default=None)
         wanted = [
             event
             for event in wanted

@@ -78,7 +78,7 @@ class Repository(Generic[T]):
 
     async def put(self, tenant: str, thing: T, *, content: bytes | None = None) -> T:
         """Raises: AlreadyThere."""
-        await self.records.write(self.putting(tenant, thing, content=content))
+        await self.records.write(self.put_change(tenant, thing, content=content))
         return thing
 
     async def get(self, tenant: str, id_: str) -> T:
@@ -98,7 +98,7 @@ class Repository(Generic[T]):
             record = await self.record(tenant, id_)
             thing = change(self.read(record))
             try:
-                await self.records.write(self.replacing(record, thing))
+                await self.records.write(self.replace_change(record, thing))
             except StaleVersion:
                 continue
             return thing
@@ -126,7 +126,7 @@ class Repository(Generic[T]):
                 is_archived=None if listing.include_archived else False,
                 created_from=_micros(listing.created_from),
                 created_upto=_micros(listing.created_upto),
-                after=None if listing.page is None else self._seen(tenant, listing.page),
+                after=None if listing.page is None else self._cursor_record(tenant, listing.page),
                 order="asc" if listing.is_ascending else "desc",
                 limit=listing.limit + 1,
             )
@@ -166,18 +166,20 @@ class Repository(Generic[T]):
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise unreadable_record(record) from error
 
-    def putting(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
+    def put_change(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, for several of them in one write."""
         moment = to_micros(self._tabs(thing).created or self._clock())
         empty = RecordRow(
             tenant=tenant, kind=self.kind, id=thing.id, created=moment, updated=moment, body=b""
         )
-        return Put(record=self._filled(empty, thing), content=content)
+        return Put(record=self._with_entity(empty, thing), content=content)
 
-    def replacing(self, record: RecordRow, thing: T, *, content: bytes | None = None) -> Replace:
-        return Replace(record=self._filled(record, thing), content=content)
+    def replace_change(
+        self, record: RecordRow, thing: T, *, content: bytes | None = None
+    ) -> Replace:
+        return Replace(record=self._with_entity(record, thing), content=content)
 
-    def _filled(self, record: RecordRow, thing: T) -> RecordRow:
+    def _with_entity(self, record: RecordRow, thing: T) -> RecordRow:
         tabs = self._tabs(thing)
         return replace(
             record,
@@ -190,7 +192,7 @@ class Repository(Generic[T]):
             is_archived=tabs.is_archived,
         )
 
-    def _seen(self, tenant: str, cursor: str) -> RecordRow:
+    def _cursor_record(self, tenant: str, cursor: str) -> RecordRow:
         match decode_cursor(cursor):
             case [int(created), str(id_), str(name)]:
                 return RecordRow(

@@ -41,7 +41,7 @@ def archive_change(
 ) -> Replace:
     """The record stays, the secrets go, and another may have its key."""
     archived = replace(drawer.read(record), archived_at=now, updated_at=now)
-    return drawer.replacing(record, archived, content=PURGED_CONTENT)
+    return drawer.replace_change(record, archived, content=PURGED_CONTENT)
 
 
 def _index_columns(credential: VaultCredential) -> IndexColumns:

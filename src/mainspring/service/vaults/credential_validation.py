@@ -90,7 +90,7 @@ class CredentialValidator:
         self, tenant: str, vault_id: str, credential_id: str
     ) -> CredentialValidation:
         """Raises: NotFound; InvalidInput: it is archived, or no OAuth credential."""
-        opened = await self._credentials.opened(tenant, vault_id, credential_id)
+        opened = await self._credentials.unseal(tenant, vault_id, credential_id)
         auth = opened.credential.auth
         if not isinstance(auth, McpOauth):
             raise InvalidInput(

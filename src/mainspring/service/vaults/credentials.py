@@ -104,13 +104,15 @@ class Credentials:
             created_at=now,
             updated_at=now,
         )
-        put = self._drawer.putting(tenant, made, content=self._sealed(tenant, made.id, secrets))
+        put = self._drawer.put_change(
+            tenant, made, content=self._seal_secrets(tenant, made.id, secrets)
+        )
         for _ in range(_TRIES):
             try:
-                await self._records.write(await self._vaults.admitting(tenant, vault_id), put)
+                await self._records.write(await self._vaults.admit_change(tenant, vault_id), put)
             except StaleVersion:  # the vault got another meanwhile
                 continue
-            await self._tell(tenant, made, "created")
+            await self._notify_change(tenant, made, "created")
             return made
         raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
 
@@ -143,7 +145,7 @@ class Credentials:
             return changed, secrets
 
         for _ in range(_TRIES):
-            opened = await self.opened(tenant, vault_id, credential_id)
+            opened = await self.unseal(tenant, vault_id, credential_id)
             try:
                 return await self.keep(opened, *change(opened.credential, opened.secrets))
             except StaleVersion:
@@ -163,7 +165,7 @@ class Credentials:
                 )
             except StaleVersion:
                 continue
-            await self._tell(tenant, known, "archived")
+            await self._notify_change(tenant, known, "archived")
             return self._drawer.read(kept)
         raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
 
@@ -175,11 +177,11 @@ class Credentials:
                 await self._records.write(Remove(record=record))
             except StaleVersion:
                 continue
-            await self._tell(tenant, self._drawer.read(record), "deleted")
+            await self._notify_change(tenant, self._drawer.read(record), "deleted")
             return
         raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
 
-    async def opened(self, tenant: str, vault_id: str, credential_id: str) -> UnsealedCredential:
+    async def unseal(self, tenant: str, vault_id: str, credential_id: str) -> UnsealedCredential:
         """With its secrets, for those who send them where they belong.
 
         Raises: NotFound; InvalidInput: it is archived and has none; StoreCorrupt: another key.
@@ -198,8 +200,10 @@ class Credentials:
 
         Raises: Stale: it is not any more what was opened.
         """
-        sealed = self._sealed(opened.record.tenant, changed.id, secrets)
-        await self._records.write(self._drawer.replacing(opened.record, changed, content=sealed))
+        sealed = self._seal_secrets(opened.record.tenant, changed.id, secrets)
+        await self._records.write(
+            self._drawer.replace_change(opened.record, changed, content=sealed)
+        )
         return changed
 
     async def claim(self, opened: UnsealedCredential, until: datetime | None) -> UnsealedCredential:
@@ -213,7 +217,7 @@ class Credentials:
         [record] = await self._records.write(Replace(record=claimed))
         return dataclasses.replace(opened, record=record)
 
-    def _sealed(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
+    def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
 
     async def _record(self, tenant: str, vault_id: str, credential_id: str) -> RecordRow:
@@ -222,7 +226,7 @@ class Credentials:
             raise NotFound(KIND, credential_id)
         return record
 
-    async def _tell(self, tenant: str, credential: VaultCredential, what: str) -> None:
+    async def _notify_change(self, tenant: str, credential: VaultCredential, what: str) -> None:
         await self._notify(
             Notification(
                 tenant=tenant,

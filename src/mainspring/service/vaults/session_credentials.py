@@ -79,13 +79,13 @@ class SessionCredentials:
         """
         found: dict[str, SessionCredential] = {}
         for vault_id in vault_ids:
-            for opened in await self._opened(tenant, vault_id):
+            for opened in await self._unsealed(tenant, vault_id):
                 key = credential_key(opened.credential.auth)
                 if key not in found:
-                    found[key] = _session_credential(await self._fresh(opened))
+                    found[key] = _session_credential(await self._refresh_if_expired(opened))
         return list(found.values())
 
-    async def _opened(self, tenant: str, vault_id: str) -> list[UnsealedCredential]:
+    async def _unsealed(self, tenant: str, vault_id: str) -> list[UnsealedCredential]:
         listed = await self._records.list(
             RecordQuery(
                 kind=KIND,
@@ -99,12 +99,12 @@ class SessionCredentials:
         opened: list[UnsealedCredential] = []
         for record in listed:
             try:
-                opened.append(await self._credentials.opened(tenant, vault_id, record.id))
+                opened.append(await self._credentials.unseal(tenant, vault_id, record.id))
             except (NotFound, InvalidInput):  # deleted or archived since it was listed
                 continue
         return opened
 
-    async def _fresh(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _refresh_if_expired(self, opened: UnsealedCredential) -> UnsealedCredential:
         """With a token that holds, if one can be had. One that cannot is sent all the same: what
         the server says to it is what people can act on."""
         auth = opened.credential.auth

@@ -180,19 +180,19 @@ class Refresher:
         id_ = opened.credential.id
         lock = self._locks.setdefault(id_, anyio.Lock())
         async with lock:
-            now = await self._again(opened)
+            now = await self._reload(opened)
             rev, known = self._refused.get(id_, (None, None))
             if known is not None and rev == now.record.rev:
                 return known
-            now = await self._claimed(opened)
+            now = await self._claim(opened)
             if now.secrets.value != opened.secrets.value:
                 return RefreshResult(outcome="succeeded", opened=now)
-            return await self._exchanged(now)
+            return await self._exchange(now)
 
-    async def _claimed(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _claim(self, opened: UnsealedCredential) -> UnsealedCredential:
         """Ours alone to exchange, in whatever process others are; or with a new token already."""
         while True:
-            now = await self._again(opened)
+            now = await self._reload(opened)
             if now.secrets.value != opened.secrets.value:
                 return now
             due, moment = now.record.due, self._clock()
@@ -204,34 +204,36 @@ class Refresher:
             except StaleVersion:
                 continue
 
-    async def _exchanged(self, opened: UnsealedCredential) -> RefreshResult:
+    async def _exchange(self, opened: UnsealedCredential) -> RefreshResult:
         auth = opened.credential.auth
         if not isinstance(auth, McpOauth) or auth.refresh is None:
-            return RefreshResult(outcome="no_refresh_token", opened=await self._released(opened))
+            return RefreshResult(outcome="no_refresh_token", opened=await self._release(opened))
         try:
             reply = await self._fetch(refresh_request(auth.refresh, opened.secrets))
         except NetworkRefused:
-            return RefreshResult(outcome="connect_error", opened=await self._released(opened))
+            return RefreshResult(outcome="connect_error", opened=await self._release(opened))
         if (grant := parse_grant(reply)) is not None:
-            return RefreshResult(outcome="succeeded", opened=await self._kept(opened, grant))
+            return RefreshResult(outcome="succeeded", opened=await self._store_grant(opened, grant))
         failed = RefreshResult(
             outcome="failed",
-            opened=await self._released(opened),
+            opened=await self._release(opened),
             http_response=redacted_response(reply, opened.secrets),
             is_final=not is_transient(reply),
         )
         if failed.is_final:
             self._refused[opened.credential.id] = failed.opened.record.rev, failed
-            await self._tell(opened)
+            await self._notify_change(opened)
         return failed
 
-    async def _released(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _release(self, opened: UnsealedCredential) -> UnsealedCredential:
         try:
             return await self._credentials.claim(opened, None)
         except StaleVersion:  # somebody changed it, which ended the claim
-            return await self._again(opened)
+            return await self._reload(opened)
 
-    async def _kept(self, opened: UnsealedCredential, grant: TokenGrant) -> UnsealedCredential:
+    async def _store_grant(
+        self, opened: UnsealedCredential, grant: TokenGrant
+    ) -> UnsealedCredential:
         """The endpoint may have made the old refresh token void: what it gave must be kept,
         whatever else changed in the credential meanwhile."""
         for _ in range(_TRIES):
@@ -251,16 +253,16 @@ class Refresher:
             try:
                 await self._credentials.keep(opened, changed, secrets)
             except StaleVersion:
-                opened = await self._again(opened)
+                opened = await self._reload(opened)
                 continue
-            return await self._again(opened)
+            return await self._reload(opened)
         raise StaleVersion(f"credential {opened.credential.id}: others kept changing it; try again")
 
-    async def _again(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _reload(self, opened: UnsealedCredential) -> UnsealedCredential:
         known = opened.credential
-        return await self._credentials.opened(opened.record.tenant, known.vault_id, known.id)
+        return await self._credentials.unseal(opened.record.tenant, known.vault_id, known.id)
 
-    async def _tell(self, opened: UnsealedCredential) -> None:
+    async def _notify_change(self, opened: UnsealedCredential) -> None:
         await self._notify(
             Notification(
                 tenant=opened.record.tenant,

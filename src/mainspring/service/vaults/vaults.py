@@ -111,13 +111,13 @@ class Vaults:
                 return known
             now = self._clock()
             archived = replace(known, archived_at=now, updated_at=now)
-            holding = await self._holding(tenant, vault_id)
+            holding = await self._credential_records(tenant, vault_id)
             changes = [archive_change(self._credentials, each, now) for each in holding]
             try:
-                await self._records.write(self._drawer.replacing(record, archived), *changes)
+                await self._records.write(self._drawer.replace_change(record, archived), *changes)
             except StaleVersion:
                 continue
-            await self._tell(tenant, vault_id, "archived", [each.id for each in holding])
+            await self._notify_change(tenant, vault_id, "archived", [each.id for each in holding])
             return archived
         raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
 
@@ -131,7 +131,7 @@ class Vaults:
                 await self._records.write(Remove(record=record))
             except StaleVersion:  # it got a credential meanwhile
                 continue
-            await self._tell(tenant, vault_id, "deleted", gone)
+            await self._notify_change(tenant, vault_id, "deleted", gone)
             return
         raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
 
@@ -144,7 +144,7 @@ class Vaults:
         _require_active(vault)
         return vault
 
-    async def admitting(self, tenant: str, vault_id: str) -> Replace:
+    async def admit_change(self, tenant: str, vault_id: str) -> Replace:
         """A change to write together with a new credential: it is refused (`Stale`) if the vault
         was archived or deleted meanwhile, or got another credential.
 
@@ -159,7 +159,7 @@ class Vaults:
             )
         return Replace(record=record)
 
-    async def _holding(self, tenant: str, vault_id: str) -> list[RecordRow]:
+    async def _credential_records(self, tenant: str, vault_id: str) -> list[RecordRow]:
         return await self._records.list(
             RecordQuery(
                 kind=CREDENTIAL,
@@ -170,7 +170,7 @@ class Vaults:
             )
         )
 
-    async def _tell(
+    async def _notify_change(
         self, tenant: str, vault_id: str, what: str, credentials: Sequence[str]
     ) -> None:
         await self._notify(Notification(tenant=tenant, type=f"vault.{what}", id=vault_id))

@@ -54,7 +54,7 @@ class SessionEventForwarder:
         """Tell of what is new in a session's log; how many deliveries that makes. Call it at each
         wake and after each run, while the session is held: what a worker that died has left
         untold is told by the next."""
-        listening = await self._webhooks.listening(tenant)
+        listening = await self._webhooks.list_enabled(tenant)
         if not any(_LOG_EVENT_TYPES.intersection(each.event_types) for each in listening):
             return 0
         main_thread_id = (await self._log.session(session_id)).thread_id
@@ -96,15 +96,15 @@ class SessionEventForwarder:
             if event.session_id == session_id  # what a fork has inherited was told already
             for each in webhook_events_of(event, tenant=tenant, main_thread_id=main_thread_id)
         ]
-        changes = self._outbox.posting(tenant, told, listening)
+        changes = self._outbox.delivery_changes(tenant, told, listening)
         cursor = _Cursor(id=session_id, seq=found[-1].seq)
         moved = (
-            self._cursors.putting(tenant, cursor)
+            self._cursors.put_change(tenant, cursor)
             if record is None
-            else self._cursors.replacing(record, cursor)
+            else self._cursors.replace_change(record, cursor)
         )
         await self._records.write(moved, *changes)
-        await self._outbox.told(changes)
+        await self._outbox.enqueue_deliveries(changes)
         return len(changes)
 
     async def _first(self, session_id: str) -> int:

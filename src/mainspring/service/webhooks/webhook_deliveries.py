@@ -153,8 +153,8 @@ class Deliveries:
             return await self._settle(
                 tenant, delivery, PostResult(error="the endpoint is disabled")
             )
-        posted = await self._sent(tenant, delivery, webhook)
-        return await self._weigh(tenant, delivery, webhook, posted)
+        posted = await self._send(tenant, delivery, webhook)
+        return await self._decide(tenant, delivery, webhook, posted)
 
     async def resend(self, tenant: str, delivery_id: str) -> Delivery:
         """Send it again, as if for the first time, whatever came of it before."""
@@ -208,7 +208,7 @@ class Deliveries:
                 continue
         return len(due)
 
-    async def _sent(self, tenant: str, delivery: Delivery, webhook: Webhook) -> PostResult:
+    async def _send(self, tenant: str, delivery: Delivery, webhook: Webhook) -> PostResult:
         body = bytes(delivery.event)
         secrets = await self._webhooks.secrets(tenant, webhook.id)
         headers = {
@@ -218,7 +218,7 @@ class Deliveries:
         }
         return await self._post(webhook.url, headers=headers, body=body)
 
-    async def _weigh(
+    async def _decide(
         self, tenant: str, delivery: Delivery, webhook: Webhook, posted: PostResult
     ) -> Delivery:
         if posted.status is not None and 200 <= posted.status < 300:

@@ -118,7 +118,7 @@ class Webhooks:
             enabled_at=now,
         )
         secret = new_secret(self._random(SECRET_BYTES))
-        sealed = self._sealed(tenant, made.id, [_EndpointSecret(secret=secret)])
+        sealed = self._seal_secrets(tenant, made.id, [_EndpointSecret(secret=secret)])
         await self._drawer.put(tenant, made, content=sealed)
         return WebhookWithSecret(**asdict(made), secret=secret)
 
@@ -170,13 +170,13 @@ class Webhooks:
             until = now + old_for
             aging = [
                 _EndpointSecret(secret=each.secret, expires_at=min(each.expires_at or until, until))
-                for each in await self._opened(tenant, webhook_id)
+                for each in await self._unseal(tenant, webhook_id)
             ]
             kept = [_EndpointSecret(secret=secret), *_valid_secrets(aging, now)][:_MAX_SECRETS]
-            sealed = self._sealed(tenant, webhook_id, kept)
+            sealed = self._seal_secrets(tenant, webhook_id, kept)
             made = replace(known, updated_at=now)
             try:
-                await self._records.write(self._drawer.replacing(record, made, content=sealed))
+                await self._records.write(self._drawer.replace_change(record, made, content=sealed))
             except StaleVersion:
                 continue
             return WebhookWithSecret(**asdict(made), secret=secret)
@@ -184,10 +184,10 @@ class Webhooks:
 
     async def secrets(self, tenant: str, webhook_id: str) -> list[str]:
         """Those to sign with now, the newest first."""
-        opened = await self._opened(tenant, webhook_id)
+        opened = await self._unseal(tenant, webhook_id)
         return [each.secret for each in _valid_secrets(opened, self._clock())]
 
-    async def listening(self, tenant: str) -> list[Webhook]:
+    async def list_enabled(self, tenant: str) -> list[Webhook]:
         """All that are enabled."""
         wanted = RecordQuery(kind=KIND, tenant=tenant, label="enabled", limit=MAX_ENDPOINTS)
         return [self._drawer.read(each) for each in await self._records.list(wanted)]
@@ -232,10 +232,10 @@ class Webhooks:
         if not parts.hostname or "@" in parts.netloc or not url.isprintable() or " " in url:
             raise InvalidInput("url: a host and a path, without a name or password")
 
-    def _sealed(self, tenant: str, webhook_id: str, kept: Sequence[_EndpointSecret]) -> bytes:
+    def _seal_secrets(self, tenant: str, webhook_id: str, kept: Sequence[_EndpointSecret]) -> bytes:
         return self._seal.seal(msgspec.json.encode(kept), _context(tenant, webhook_id))
 
-    async def _opened(self, tenant: str, webhook_id: str) -> list[_EndpointSecret]:
+    async def _unseal(self, tenant: str, webhook_id: str) -> list[_EndpointSecret]:
         sealed = await self._records.content(KIND, webhook_id)
         plain = self._seal.unseal(sealed, _context(tenant, webhook_id))
         return msgspec.json.decode(plain, type=list[_EndpointSecret])

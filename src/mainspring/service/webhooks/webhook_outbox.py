@@ -37,22 +37,22 @@ class Outbox:
 
     async def notify(self, notice: Notification) -> None:
         """Have it told to whoever wants to know. A `Notify`."""
-        changes = await self.telling(notice)
+        changes = await self.prepare_changes(notice)
         if changes:
             await self._records.write(*changes)
-            await self.told(changes)
+            await self.enqueue_deliveries(changes)
 
-    async def telling(self, *notices: Notification) -> list[RecordChange]:
+    async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         """What `notify` writes, to be written together with what the notices are of; say `told`
         when it is."""
         changes: list[RecordChange] = []
         for notice in notices:
             event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
-            listening = await self._webhooks.listening(notice.tenant)
-            changes += self.posting(notice.tenant, [event], listening)
+            listening = await self._webhooks.list_enabled(notice.tenant)
+            changes += self.delivery_changes(notice.tenant, [event], listening)
         return changes
 
-    async def told(self, changes: Iterable[RecordChange]) -> None:
+    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
         for change in changes:
             record = change.record
             if isinstance(change, Put) and record.kind == self._deliveries.kind:
@@ -66,12 +66,12 @@ class Outbox:
         event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
         return await self._deliveries.put(tenant, self._delivery(webhook, event))
 
-    def posting(
+    def delivery_changes(
         self, tenant: str, told: Iterable[WebhookEvent], listening: Sequence[Webhook]
     ) -> list[RecordChange]:
         """The deliveries of events to those that want them."""
         return [
-            self._deliveries.putting(tenant, self._delivery(webhook, event))
+            self._deliveries.put_change(tenant, self._delivery(webhook, event))
             for event in told
             for webhook in listening
             if event.data.type in webhook.event_types and event.created_at >= webhook.enabled_at

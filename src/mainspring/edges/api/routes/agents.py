@@ -55,7 +55,7 @@ class AgentRoutes:
                 handle=self.create,
                 summary="Make an agent",
                 body=CreateAgent,
-                answer=AgentObject,
+                response_type=AgentObject,
                 role="operator",
             ),
             Route(
@@ -64,7 +64,7 @@ class AgentRoutes:
                 handle=self.list,
                 summary="List agents",
                 query=ListAgents,
-                answer=Page[AgentObject],
+                response_type=Page[AgentObject],
                 for_agent_keys=True,
             ),
             Route(
@@ -73,7 +73,7 @@ class AgentRoutes:
                 handle=self.get,
                 summary="Look at an agent, as it is or as it was at a version",
                 query=GetAgent,
-                answer=AgentObject,
+                response_type=AgentObject,
             ),
             Route(
                 method="POST",
@@ -81,7 +81,7 @@ class AgentRoutes:
                 handle=self.update,
                 summary="Change an agent, which makes a new version of it",
                 body=UpdateAgent,
-                answer=AgentObject,
+                response_type=AgentObject,
                 role="operator",
             ),
             Route(
@@ -89,7 +89,7 @@ class AgentRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="Have no new sessions with an agent",
-                answer=AgentObject,
+                response_type=AgentObject,
                 role="operator",
             ),
             Route(
@@ -98,7 +98,7 @@ class AgentRoutes:
                 handle=self.versions,
                 summary="List the versions of an agent",
                 query=ListVersions,
-                answer=Page[AgentObject],
+                response_type=Page[AgentObject],
             ),
         )
 

@@ -55,7 +55,7 @@ class DeploymentRoutes:
                 handle=self.create,
                 summary="Make a deployment",
                 body=CreateDeployment,
-                answer=Deployment,
+                response_type=Deployment,
                 role="operator",
             ),
             Route(
@@ -64,14 +64,14 @@ class DeploymentRoutes:
                 handle=self.list,
                 summary="List deployments",
                 query=ListDeployments,
-                answer=Page[Deployment],
+                response_type=Page[Deployment],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get,
                 summary="Look at a deployment",
-                answer=Deployment,
+                response_type=Deployment,
             ),
             Route(
                 method="POST",
@@ -79,7 +79,7 @@ class DeploymentRoutes:
                 handle=self.update,
                 summary="Change a deployment",
                 body=UpdateDeployment,
-                answer=Deployment,
+                response_type=Deployment,
                 role="operator",
             ),
             Route(
@@ -87,7 +87,7 @@ class DeploymentRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="End a deployment for good",
-                answer=Deployment,
+                response_type=Deployment,
                 role="operator",
             ),
             Route(
@@ -95,7 +95,7 @@ class DeploymentRoutes:
                 path=f"{one}/pause",
                 handle=self.pause,
                 summary="Have a deployment not run by itself",
-                answer=Deployment,
+                response_type=Deployment,
                 role="operator",
             ),
             Route(
@@ -103,7 +103,7 @@ class DeploymentRoutes:
                 path=f"{one}/unpause",
                 handle=self.unpause,
                 summary="Have a deployment run by itself again",
-                answer=Deployment,
+                response_type=Deployment,
                 role="operator",
             ),
             Route(
@@ -111,7 +111,7 @@ class DeploymentRoutes:
                 path=f"{one}/run",
                 handle=self.run,
                 summary="Run a deployment now",
-                answer=DeploymentRun,
+                response_type=DeploymentRun,
                 role="user",
             ),
         )
@@ -182,14 +182,14 @@ class DeploymentRunRoutes:
                 handle=self.list,
                 summary="List runs of deployments",
                 query=ListRuns,
-                answer=Page[DeploymentRun],
+                response_type=Page[DeploymentRun],
             ),
             Route(
                 method="GET",
                 path="/v1/deployment_runs/{deployment_run_id}",
                 handle=self.get,
                 summary="Look at a run of a deployment",
-                answer=DeploymentRun,
+                response_type=DeploymentRun,
             ),
         )
 

@@ -42,7 +42,7 @@ class EnvironmentRoutes:
                 handle=self.create,
                 summary="Make an environment",
                 body=CreateEnvironment,
-                answer=Environment,
+                response_type=Environment,
                 role="operator",
             ),
             Route(
@@ -51,14 +51,14 @@ class EnvironmentRoutes:
                 handle=self.list,
                 summary="List environments",
                 query=ListEnvironments,
-                answer=Page[Environment],
+                response_type=Page[Environment],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get,
                 summary="Look at an environment",
-                answer=Environment,
+                response_type=Environment,
             ),
             Route(
                 method="POST",
@@ -66,7 +66,7 @@ class EnvironmentRoutes:
                 handle=self.update,
                 summary="Change an environment",
                 body=UpdateEnvironment,
-                answer=Environment,
+                response_type=Environment,
                 role="operator",
             ),
             Route(
@@ -74,7 +74,7 @@ class EnvironmentRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="Have no new sessions in an environment",
-                answer=Environment,
+                response_type=Environment,
                 role="operator",
             ),
             Route(
@@ -82,7 +82,7 @@ class EnvironmentRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete an environment",
-                answer=DeletedEnvironment,
+                response_type=DeletedEnvironment,
                 role="operator",
             ),
         )

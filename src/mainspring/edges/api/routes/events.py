@@ -45,8 +45,8 @@ class EventRoutes:
                 handle=self.send,
                 summary="Send events to a session",
                 body=SendEvents,
-                answer=SentEvents,
-                has_own_keys=True,
+                response_type=SentEvents,
+                handles_idempotency_key=True,
                 role="user",
                 for_agent_keys=True,
                 for_worker_keys=True,
@@ -57,7 +57,7 @@ class EventRoutes:
                 handle=self.list,
                 summary="List the events of a session",
                 query=ListEvents,
-                answer=Page[WireEvent],
+                response_type=Page[WireEvent],
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
@@ -139,7 +139,7 @@ class StreamRoutes:
         )
         async with self.streams.open(wish) as stream:
             return await send_stream(
-                call.request, stream, self.pace, require_welcome=call.require_welcome
+                call.request, stream, self.pace, require_welcome=call.recheck_access
             )
 
 

@@ -52,7 +52,7 @@ class FileRoutes:
                 summary="Upload a file",
                 upload=MULTIPART,
                 body=FileForm,
-                answer=File,
+                response_type=File,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -62,7 +62,7 @@ class FileRoutes:
                 handle=self.list,
                 summary="List files",
                 query=ListFiles,
-                answer=Page[File],
+                response_type=Page[File],
                 for_agent_keys=True,
             ),
             Route(
@@ -70,7 +70,7 @@ class FileRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at what a file is",
-                answer=File,
+                response_type=File,
                 for_agent_keys=True,
             ),
             Route(
@@ -86,14 +86,14 @@ class FileRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete a file",
-                answer=DeletedFile,
+                response_type=DeletedFile,
                 role="user",
             ),
         )
 
     async def upload(self, call: ApiCall[Empty, Empty]) -> File:
         max_bytes = self.files.max_bytes
-        async with self.uploads.room(call.tenant):
+        async with self.uploads.slot(call.tenant):
             form = await read_form(call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
             new = _new_file(form)
             return await call.once(form.fingerprint, lambda: self.files.create(call.tenant, new))
@@ -111,7 +111,7 @@ class FileRoutes:
             raise InvalidInput("ids: not together with page or limit")
         if len(set(query.ids)) > 100:
             raise InvalidInput("ids: at most 100")
-        found = await self.files.those(call.tenant, query.ids)
+        found = await self.files.get_many(call.tenant, query.ids)
         return Page(data=[file for file in found if _is_in_scope(file, query.scope_id)])
 
     async def get(self, call: ApiCall[Empty, Empty]) -> File:

@@ -59,7 +59,7 @@ class MoveRoutes:
                 handle=self.check,
                 summary="Ask whether a session can be moved here",
                 query=PushSession,
-                answer=PushCheck,
+                response_type=PushCheck,
                 role="user",
                 for_agent_keys=True,
                 is_extension=True,
@@ -71,7 +71,7 @@ class MoveRoutes:
                 summary="Upload a session with its workspace, to go on here",
                 query=PushSession,
                 upload=_TAR,
-                answer=SessionObject,
+                response_type=SessionObject,
                 role="user",
                 for_agent_keys=True,
                 is_extension=True,
@@ -85,12 +85,12 @@ class MoveRoutes:
         if call.request.content_type != _TAR:
             raise InvalidInput(f"the request must be {_TAR}, not {call.request.content_type}")
         await self.receiving.check(call.who, call.query)  # before anything is read
-        async with self.uploads.room(call.tenant):
+        async with self.uploads.slot(call.tenant):
             file = await to_thread.run_sync(self._new_file)
             try:
                 with anyio.fail_after(_UPLOAD_SECONDS):
                     await _save_upload(call.request, file, self.receiving.limits.max_bytes)
-                await call.require_welcome()  # the key may have been revoked meanwhile
+                await call.recheck_access()  # the key may have been revoked meanwhile
                 return await self.receiving.receive(call.who, call.query, file)
             finally:
                 await to_thread.run_sync(partial(file.unlink, missing_ok=True))

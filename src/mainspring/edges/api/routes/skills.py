@@ -72,7 +72,7 @@ class SkillRoutes:
                 summary="Upload a skill",
                 upload=MULTIPART,
                 body=SkillForm,
-                answer=SkillObject,
+                response_type=SkillObject,
                 role="operator",
             ),
             Route(
@@ -81,21 +81,21 @@ class SkillRoutes:
                 handle=self.list,
                 summary="List skills",
                 query=ListSkills,
-                answer=Page[SkillObject],
+                response_type=Page[SkillObject],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get,
                 summary="Look at a skill",
-                answer=SkillObject,
+                response_type=SkillObject,
             ),
             Route(
                 method="DELETE",
                 path=one,
                 handle=self.delete,
                 summary="Delete a skill with all its versions",
-                answer=DeletedSkill,
+                response_type=DeletedSkill,
                 role="operator",
             ),
         )
@@ -111,7 +111,7 @@ class SkillRoutes:
                 summary="Upload a new version of a skill",
                 upload=MULTIPART,
                 body=VersionForm,
-                answer=SkillVersion,
+                response_type=SkillVersion,
                 role="operator",
             ),
             Route(
@@ -120,14 +120,14 @@ class SkillRoutes:
                 handle=self.list_versions,
                 summary="List the versions of a skill",
                 query=ListSkillVersions,
-                answer=Page[SkillVersion],
+                response_type=Page[SkillVersion],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get_version,
                 summary="Look at a version of a skill, or at the `latest`",
-                answer=SkillVersion,
+                response_type=SkillVersion,
                 for_worker_keys=True,
             ),
             Route(
@@ -143,7 +143,7 @@ class SkillRoutes:
                 path=one,
                 handle=self.delete_version,
                 summary="Delete a version of a skill",
-                answer=DeletedSkillVersion,
+                response_type=DeletedSkillVersion,
                 role="operator",
             ),
         )

@@ -55,7 +55,7 @@ class VaultRoutes:
                 handle=self.create,
                 summary="Make a vault",
                 body=CreateVault,
-                answer=VaultObject,
+                response_type=VaultObject,
                 role="operator",
             ),
             Route(
@@ -64,7 +64,7 @@ class VaultRoutes:
                 handle=self.list,
                 summary="List vaults",
                 query=ListVaults,
-                answer=Page[VaultObject],
+                response_type=Page[VaultObject],
                 role="user",
             ),
             Route(
@@ -72,7 +72,7 @@ class VaultRoutes:
                 path=_VAULT,
                 handle=self.get,
                 summary="Look at a vault",
-                answer=VaultObject,
+                response_type=VaultObject,
                 role="user",
             ),
             Route(
@@ -81,7 +81,7 @@ class VaultRoutes:
                 handle=self.update,
                 summary="Change a vault",
                 body=UpdateVault,
-                answer=VaultObject,
+                response_type=VaultObject,
                 role="operator",
             ),
             Route(
@@ -89,7 +89,7 @@ class VaultRoutes:
                 path=f"{_VAULT}/archive",
                 handle=self.archive,
                 summary="Forget the secrets of a vault and have no new sessions with it",
-                answer=VaultObject,
+                response_type=VaultObject,
                 role="operator",
             ),
             Route(
@@ -97,7 +97,7 @@ class VaultRoutes:
                 path=_VAULT,
                 handle=self.delete,
                 summary="Delete a vault with all that is in it",
-                answer=DeletedVault,
+                response_type=DeletedVault,
                 role="operator",
             ),
         )
@@ -135,7 +135,7 @@ class CredentialRoutes:
                 handle=self.create,
                 summary="Put a credential into a vault",
                 body=CreateCredential,
-                answer=VaultCredential,
+                response_type=VaultCredential,
                 role="operator",
             ),
             Route(
@@ -144,7 +144,7 @@ class CredentialRoutes:
                 handle=self.list,
                 summary="List the credentials of a vault, without their secrets",
                 query=ListVaults,
-                answer=Page[VaultCredential],
+                response_type=Page[VaultCredential],
                 role="user",
             ),
             Route(
@@ -152,7 +152,7 @@ class CredentialRoutes:
                 path=_CREDENTIAL,
                 handle=self.get,
                 summary="Look at a credential, without its secrets",
-                answer=VaultCredential,
+                response_type=VaultCredential,
                 role="user",
             ),
             Route(
@@ -161,7 +161,7 @@ class CredentialRoutes:
                 handle=self.update,
                 summary="Change a credential or its secrets",
                 body=UpdateCredential,
-                answer=VaultCredential,
+                response_type=VaultCredential,
                 role="operator",
             ),
             Route(
@@ -169,7 +169,7 @@ class CredentialRoutes:
                 path=f"{_CREDENTIAL}/archive",
                 handle=self.archive,
                 summary="Forget the secrets of a credential",
-                answer=VaultCredential,
+                response_type=VaultCredential,
                 role="operator",
             ),
             Route(
@@ -177,7 +177,7 @@ class CredentialRoutes:
                 path=f"{_CREDENTIAL}/mcp_oauth_validate",
                 handle=self.validate,
                 summary="Ask the MCP server whether a credential works",
-                answer=CredentialValidation,
+                response_type=CredentialValidation,
                 role="operator",
             ),
             Route(
@@ -185,7 +185,7 @@ class CredentialRoutes:
                 path=_CREDENTIAL,
                 handle=self.delete,
                 summary="Delete a credential",
-                answer=DeletedCredential,
+                response_type=DeletedCredential,
                 role="operator",
             ),
         )

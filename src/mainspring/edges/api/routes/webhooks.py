@@ -54,9 +54,9 @@ class WebhookRoutes:
     deliveries: Deliveries
 
     def routes(self) -> tuple[Route, ...]:
-        return (*self._endpoints(), *self._sendings())
+        return (*self._endpoint_routes(), *self._delivery_routes())
 
-    def _endpoints(self) -> tuple[Route, ...]:
+    def _endpoint_routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/webhooks/{webhook_id}"
         return (
             Route(
@@ -65,7 +65,7 @@ class WebhookRoutes:
                 handle=self.create,
                 summary="Make a webhook endpoint; the answer alone has its secret",
                 body=CreateWebhook,
-                answer=WebhookWithSecret,
+                response_type=WebhookWithSecret,
                 role="operator",
                 is_extension=True,
             ),
@@ -75,7 +75,7 @@ class WebhookRoutes:
                 handle=self.list,
                 summary="List webhook endpoints",
                 query=ListWebhooks,
-                answer=Page[Webhook],
+                response_type=Page[Webhook],
                 is_extension=True,
             ),
             Route(
@@ -83,7 +83,7 @@ class WebhookRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a webhook endpoint",
-                answer=Webhook,
+                response_type=Webhook,
                 is_extension=True,
             ),
             Route(
@@ -92,7 +92,7 @@ class WebhookRoutes:
                 handle=self.update,
                 summary="Change, enable or disable a webhook endpoint",
                 body=UpdateWebhook,
-                answer=Webhook,
+                response_type=Webhook,
                 role="operator",
                 is_extension=True,
             ),
@@ -101,7 +101,7 @@ class WebhookRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete a webhook endpoint and its deliveries",
-                answer=DeletedWebhook,
+                response_type=DeletedWebhook,
                 role="operator",
                 is_extension=True,
             ),
@@ -111,13 +111,13 @@ class WebhookRoutes:
                 handle=self.rotate,
                 summary="Give a webhook endpoint a new secret; the answer alone has it",
                 body=RotateSecret,
-                answer=WebhookWithSecret,
+                response_type=WebhookWithSecret,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    def _sendings(self) -> tuple[Route, ...]:
+    def _delivery_routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/webhooks/{webhook_id}"
         delivery = "/v1/mainspring/webhook_deliveries/{delivery_id}"
         return (
@@ -126,7 +126,7 @@ class WebhookRoutes:
                 path=f"{one}/ping",
                 handle=self.ping,
                 summary="Try a webhook endpoint with an event that means nothing",
-                answer=Delivery,
+                response_type=Delivery,
                 role="operator",
                 is_extension=True,
             ),
@@ -136,7 +136,7 @@ class WebhookRoutes:
                 handle=self.list_deliveries,
                 summary="List what was sent to a webhook endpoint, or is to be",
                 query=ListDeliveries,
-                answer=Page[Delivery],
+                response_type=Page[Delivery],
                 is_extension=True,
             ),
             Route(
@@ -144,7 +144,7 @@ class WebhookRoutes:
                 path=f"{one}/resend_dead",
                 handle=self.resend_dead,
                 summary="Send again all that a webhook endpoint did not take",
-                answer=Resent,
+                response_type=Resent,
                 role="operator",
                 is_extension=True,
             ),
@@ -153,7 +153,7 @@ class WebhookRoutes:
                 path=delivery,
                 handle=self.get_delivery,
                 summary="Look at a delivery",
-                answer=Delivery,
+                response_type=Delivery,
                 is_extension=True,
             ),
             Route(
@@ -161,7 +161,7 @@ class WebhookRoutes:
                 path=f"{delivery}/resend",
                 handle=self.resend,
                 summary="Send a delivery again",
-                answer=Delivery,
+                response_type=Delivery,
                 role="operator",
                 is_extension=True,
             ),
