@@ -45,7 +45,7 @@ async def measure() -> list[Measure]:
         async with open_service(settings) as house:
             records = house.infrastructure.store.records
             key = await ensure_first_key(records)
-            api = Api(all_routes(house), doorkeeper=Authenticator(records))
+            api = Api(all_routes(house), access_control=Authenticator(records))
             async with (
                 http_server(api.application()) as url,
                 aiohttp.ClientSession(url, headers={"x-api-key": key or ""}) as http,

@@ -57,7 +57,7 @@ async def measure() -> list[Measure]:
 
 
 def _found(scopes: Scopes, cache: SkillFileCache) -> DiscoveredSkills:
-    return discover(scopes, is_pinned=lambda _: False, cache=cache)
+    return discover(scopes, is_pinned=lambda _: False, skill_file_cache=cache)
 
 
 def _fill(place: Path) -> None:

@@ -322,7 +322,7 @@ async def _serve(folder: Path) -> None:
             agents=agents,
             environments=environments,
             lookups=ResourceLookups(seal=_Unsealed()),
-            wake=_unwoken,
+            wake_session=_unwoken,
         )
         sessions = Sessions(log, premises)
         agent = await agents.create(_WHO.tenant, CreateAgent(name="bench", model="bench:model"))
@@ -332,7 +332,7 @@ async def _serve(folder: Path) -> None:
             *StreamRoutes(EventStreams(log, LocalDeltas()), sessions.record).routes(),
             *EventRoutes(sessions, EventSender(sessions), EventPages(log)).routes(),
         )
-        async with http_server(Api(routes, doorkeeper=_Everybody()).application()) as url:
+        async with http_server(Api(routes, access_control=_Everybody()).application()) as url:
             print(url, flush=True)
             await anyio.sleep_forever()
 

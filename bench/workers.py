@@ -136,7 +136,7 @@ async def _sessions(log: SessionLog, count: int) -> list[str]:
         record = RecordRow(
             tenant=TENANT, kind=KIND, id=session_id, created=moment, updated=moment, body=b"{}"
         )
-        await log.store.records.write(Put(record=record))
+        await log.store.records.write(Put(record_row=record))
     return made
 
 
@@ -183,7 +183,7 @@ async def _worker(runtime: Runtime, dispatcher: Dispatcher) -> AsyncGenerator[No
     async def run(session_id: str) -> None:
         await (await runtime.resume(AGENT, session_id)).run()
 
-    worker = Worker(dispatcher, runtime.log, run, pace=WorkerSettings(concurrency=CONCURRENCY))
+    worker = Worker(dispatcher, runtime.log, run, worker_settings=WorkerSettings(concurrency=CONCURRENCY))
 
     async def work() -> None:
         await worker.work(anyio.Event())

@@ -88,7 +88,7 @@ class Notices:
             record = RecordRow(
                 tenant=notice.tenant, kind="told", id=id_, created=1, updated=1, body=b"{}"
             )
-            changes.append(Put(record=record))
+            changes.append(Put(record_row=record))
         return changes
 
     async def told(self, changes: Any) -> None:  # noqa: ANN401 (any changes)
@@ -134,12 +134,12 @@ async def office(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
         jobs, later, notices = Jobs(), Later(), Notices()
         approvals = Approvals(
             home.log,
-            wake=home.worker.wake,
+            wake_session=home.worker.wake,
             put=jobs.put,
-            teller=notices,
+            notification_writer=notices,
             digests=home.sessions.digests,
             clock=later,
         )
-        api = Api(ApprovalRoutes(approvals).routes(), doorkeeper=NamedTags())
+        api = Api(ApprovalRoutes(approvals).routes(), access_control=NamedTags())
         async with http_server(api.application()) as url:
             yield Office(home, approvals, jobs, later, notices, url)

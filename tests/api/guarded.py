@@ -94,7 +94,7 @@ async def add_record(records: Records, kind: str, id_: str, *, tenant: str = "de
     """A record that only says that there is such a thing."""
     now = round(clock.now().timestamp() * 1e6)
     record = RecordRow(tenant=tenant, kind=kind, id=id_, created=now, updated=now, body=b"{}")
-    await records.write(Put(record=record))
+    await records.write(Put(record_row=record))
 
 
 @asynccontextmanager
@@ -111,6 +111,6 @@ async def guarded(folder: Path) -> AsyncGenerator[Guarded, None]:
             *HaltRoutes(Halts(records)).routes(),
             *AuditRoutes(audit).routes(),
         )
-        api = Api(routes, doorkeeper=Authenticator(records), witness=AuditObserver(audit))
+        api = Api(routes, access_control=Authenticator(records), request_observer=AuditObserver(audit))
         async with http_server(api.application()) as url:
             yield Guarded(url, records, audit, root)

@@ -93,7 +93,7 @@ async def operated(
             *MetricsRoutes(metrics, look).routes(),
         )
         witness = combined_observer(MetricsObserver(metrics), access_log)
-        api = Api(routes, doorkeeper=Hinged(), witness=witness)
+        api = Api(routes, access_control=Hinged(), request_observer=witness)
         async with (
             http_server(api.application()) as url,
             http_server(operations_application(health, metrics, look)) as inside,

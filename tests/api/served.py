@@ -51,6 +51,6 @@ async def served(
     folder: Path, routes: Callable[[Records], Sequence[Route]]
 ) -> AsyncGenerator[Served, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
-        api = Api(routes(store.records), doorkeeper=Tags())
+        api = Api(routes(store.records), access_control=Tags())
         async with http_server(api.application()) as url:
             yield Served(url, store.records)

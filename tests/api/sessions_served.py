@@ -159,7 +159,7 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
     pages = EventPages(log)
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.premises.environments).routes(),
+        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
         *SessionRoutes(sessions).routes(),
         *EventRoutes(sessions, EventSender(sessions), pages).routes(),
         *ThreadRoutes(sessions, Threads(sessions), pages).routes(),
@@ -194,11 +194,11 @@ async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
             agents=agents,
             environments=Environments(records),
             lookups=around,
-            wake=worker.wake,
+            wake_session=worker.wake,
             notify=notify,
         )
         sessions = Sessions(runtime.log, premises)
-        api = Api(routes(runtime.log, sessions, agents), doorkeeper=AgentTags())
+        api = Api(routes(runtime.log, sessions, agents), access_control=AgentTags())
         async with http_server(api.application()) as url:
             yield House(url, runtime.log, sessions, worker, notices)
         group.cancel_scope.cancel()

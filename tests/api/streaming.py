@@ -119,7 +119,7 @@ async def station(
             raise NotFound("session", session_id)
         await log.session(session_id)
 
-    api = Api(StreamRoutes(streams, find, pace).routes(), doorkeeper=Tags())
+    api = Api(StreamRoutes(streams, find, pace).routes(), access_control=Tags())
     async with http_server(api.application()) as url:
         try:
             yield Station(url, log, deltas, streams)

@@ -36,7 +36,7 @@ async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int], No
     route = Route(
         method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, response_type=Said
     )
-    app = Api([route], doorkeeper=Tags(), limits=limits).application()
+    app = Api([route], access_control=Tags(), limits=limits).application()
     async with http_server(app, limits=limits) as url:
         parts = urlsplit(url)
         assert parts.hostname is not None

@@ -45,7 +45,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
             *DeploymentRoutes(made.deployments, made.firing).routes(),
             *DeploymentRunRoutes(made.runs).routes(),
         )
-        async with http_server(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made)
 
 

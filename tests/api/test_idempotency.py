@@ -86,7 +86,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         before = await everything(api, "acme")
         door = Authenticator(records)
         repeated = IdempotentRequests(records, api.house.infrastructure.seal)
-        again = Api(api.routes, doorkeeper=door, repeated=repeated).application()
+        again = Api(api.routes, access_control=door, repeated=repeated).application()
         async with http_server(again) as restarted:
             for path, body in made.items():
                 answer = await post(path, body(), to=restarted)

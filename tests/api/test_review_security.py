@@ -229,13 +229,13 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     records = api.house.infrastructure.store.records
     talk = api.house.sessions
     door = Authenticator(records, monotonic=lambda: passed)
-    routes = StreamRoutes(talk.streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05))
+    routes = StreamRoutes(talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05))
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     key = await Keys(records).create(maker, CreateKey(name="reader", role="viewer"))
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(20):
         async with (
-            http_server(Api(routes.routes(), doorkeeper=door).application()) as url,
+            http_server(Api(routes.routes(), access_control=door).application()) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
         ):
@@ -252,7 +252,7 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
 
 async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
     records, talk = api.house.infrastructure.store.records, api.house.sessions
-    routes = StreamRoutes(talk.streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01))
+    routes = StreamRoutes(talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01))
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
     key = await Keys(records).create(maker, asked)
@@ -260,7 +260,7 @@ async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
     with anyio.fail_after(20):
         async with (
             http_server(
-                Api(routes.routes(), doorkeeper=Authenticator(records)).application()
+                Api(routes.routes(), access_control=Authenticator(records)).application()
             ) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
@@ -332,7 +332,7 @@ async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole)
             assert response.status == 401
     assert await api.house.access.halts.is_stopped(MINE, ids["agent_id"])
     assert not await api.house.access.halts.is_stopped(THEIRS, ids["agent_id"])
-    run = await api.house.schedules.firing.run_now(MINE, ids["deployment_id"])
+    run = await api.house.schedules.deployment_runner.run_now(MINE, ids["deployment_id"])
     assert run.error is not None
     assert run.error.type == "organization_disabled_error"
     await Tenants(records).enable(MINE)

@@ -160,7 +160,7 @@ async def test_every_way_in_says_who_sent_it_and_where_a_session_comes_from(api:
         environment_id=ids["environment_id"],
         origin=Origin(type="trigger", id="trg_1"),
     )
-    ordered = await ServiceSessionStarter(sessions, api.house.sessions.sending).start("acme", order)
+    ordered = await ServiceSessionStarter(sessions, api.house.sessions.event_sender).start("acme", order)
     [first] = await api.house.infrastructure.log.read(ordered)
     assert first.sender == Sender(kind="system", id="trg_1")
     assert b'"origin":{"type":"trigger","id":"trg_1"}' in first.body

@@ -48,7 +48,7 @@ class Scene(Served):
 async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
     async with works(tmp_path) as made:
         routes = TriggerRoutes(made.triggers, made.intake).routes()
-        async with http_server(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made)
 
 

@@ -46,7 +46,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
     async with works(tmp_path, poster=poster) as made, receiving() as receiver:
         made.clock.now = clock.now()  # the official client looks at the real clock
         routes = WebhookRoutes(made.webhooks, made.outbox, made.deliveries).routes()
-        async with http_server(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made, receiver)
 
 

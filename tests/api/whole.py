@@ -118,14 +118,14 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
             *HealthRoutes(Health({})).routes(),
             *MetricsRoutes(Metrics(version="1"), _looked).routes(),
         )
-        door = Authenticator(records, rates=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000)))
+        door = Authenticator(records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000)))
         witness = AuditObserver(Audit(records)) if is_audited else ignore_request
         async with (
             http_server(
                 Api(
                     routes,
-                    doorkeeper=door,
-                    witness=witness,
+                    access_control=door,
+                    request_observer=witness,
                     repeated=house.access.repeated,
                 ).application()
             ) as url,

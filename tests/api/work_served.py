@@ -99,7 +99,7 @@ class Runner:
         workspace.mkdir(parents=True, exist_ok=True)
         async with self.locks[session_id]:
             self.wishes[session_id] = cast.options
-            runtime = Runtime(self.log, self.shelf, outfit=self.outfit)
+            runtime = Runtime(self.log, self.shelf, toolbox_factory=self.outfit)
             await Session(runtime, cast.agent, session_id).run()
         await self._offer(tenant, record)
 
@@ -184,7 +184,7 @@ def routes(
 ) -> tuple[Route, ...]:
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.premises.environments).routes(),
+        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
         *SessionRoutes(sessions).routes(),
         *EventRoutes(sessions, EventSender(sessions), EventPages(log)).routes(),
         *StreamRoutes(streams, sessions.find).routes(),
@@ -221,19 +221,19 @@ async def site(
             agents=agents,
             environments=environments,
             lookups=ResourceLookups(seal=seal, memory_store=store_name),
-            wake=runner.wake,
+            wake_session=runner.wake,
         )
         sessions = Sessions(log, premises)
         tokens = WorkTokens(records, seal)
         terms = WorkQueueOptions(
-            is_wanted=needs_worker(sessions), issue=tokens.secret, leases=leases or LeaseTimes()
+            needs_worker=needs_worker(sessions), issue_token=tokens.secret, lease_times=leases or LeaseTimes()
         )
         queue = WorkQueue(records, environments, terms)
         runner.queue = queue
         streams = EventStreams(log, LocalDeltas())
         api = Api(
             routes(log, sessions, agents, streams, queue),
-            doorkeeper=Authenticator(records, tokens=tokens),
+            access_control=Authenticator(records, token_verifier=tokens),
         )
         async with http_server(api.application()) as url:
             try:

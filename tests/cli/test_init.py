@@ -35,7 +35,7 @@ async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
     wanted = init_acts.InitOptions(
         purpose="Mends tests.", tools="Read, grep", mode="acceptEdits", is_asked=False
     )
-    assert await init_acts.init(settings, folder="fixer", wanted=wanted, json=True) == 0
+    assert await init_acts.init(settings, folder="fixer", init_options=wanted, json=True) == 0
     said = json.loads(capsys.readouterr().out)
     assert said == {
         "folder": str(tmp_path / "fixer"),
@@ -59,7 +59,7 @@ async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
     wanted = init_acts.InitOptions(mode="acceptEdits", is_asked=False)
-    await init_acts.init(settings, folder=None, wanted=wanted, json=True)
+    await init_acts.init(settings, folder=None, init_options=wanted, json=True)
     loaded = load_policy(tmp_path, home=Path(settings.home))
     assert (loaded.policy.mode, loaded.policy.rules, loaded.is_trusted) == (None, (), False)
 
@@ -76,7 +76,7 @@ async def test_what_cannot_be_is_refused_and_nothing_written(
     settings: Settings, tmp_path: Path, wanted: init_acts.InitOptions, why: str
 ):
     with pytest.raises(InvalidInput, match=why):
-        await init_acts.init(settings, folder="new", wanted=wanted, json=False)
+        await init_acts.init(settings, folder="new", init_options=wanted, json=False)
     assert not (tmp_path / "new").exists()
 
 
@@ -101,7 +101,7 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
         ]
         settings = read_settings(environ=local, folder=tmp_path)
         wanted = init_acts.InitOptions(is_asked=False)
-        await init_acts.init(settings, folder="agent", wanted=wanted, json=True)
+        await init_acts.init(settings, folder="agent", init_options=wanted, json=True)
     finally:
         await runner.cleanup()
     assert read_manifest(tmp_path / "agent/agent.yaml").model == "ollama:qwen3:8b"

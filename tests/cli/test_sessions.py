@@ -138,7 +138,7 @@ def test_rm_deletes(mainspring: Run, session_id: str):
 
 class Asking(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        return Decision(decision="ask", gate="mode")
+        return Decision(decision="ask", decision_source="mode")
 
 
 async def _deploy(call: Call) -> ToolResult:

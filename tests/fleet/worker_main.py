@@ -82,7 +82,7 @@ async def main(order: Order) -> None:
     ):
         runtime.models.put("scripted:clerk", model)
         pace = WorkerSettings(concurrency=order.concurrency, drain_seconds=0.2)
-        await Worker(dispatcher, runtime.log, run, pace=pace).work(closing)
+        await Worker(dispatcher, runtime.log, run, worker_settings=pace).work(closing)
 
 
 def serve() -> None:

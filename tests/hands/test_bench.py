@@ -100,11 +100,11 @@ async def test_a_session_whose_sandbox_is_gone_gets_another(sessions: Sessions):
 
 async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions):
     hands = await sessions.work("a")
-    await hands.services.start("web", ExecRequest(key="web", argv=("sleep", "600")))
+    await hands.sandbox_services.start("web", ExecRequest(key="web", argv=("sleep", "600")))
     for name in ("a", "b"):
         await sessions.work(name)
         await sessions.bench.release(name)
-    assert await hands.services.output("web") is None
+    assert await hands.sandbox_services.output("web") is None
 
 
 async def test_a_runtime_keeps_few_sandboxes_however_many_sessions_it_serves(

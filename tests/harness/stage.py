@@ -90,7 +90,7 @@ class Stage:
             thread=record.thread_tree.main.thread,
             model=self.model,
             facts=self.facts,
-            prefix=PromptPrefix(
+            prompt_prefix=PromptPrefix(
                 model=self.facts.id,
                 system=system_prompt(rules=self.rules),
                 tools=sorted_specs(

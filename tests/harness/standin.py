@@ -85,7 +85,7 @@ def tools(ledger: Ledger) -> dict[str, Tool]:
 
     def acting(name: str, policy: InDoubtPolicy) -> Tool:
         def traits(given: Mapping[str, object]) -> Traits:
-            return Traits(in_doubt=policy, concurrent=bool(given.get("together")))
+            return Traits(in_doubt_policy=policy, concurrent=bool(given.get("together")))
 
         probe = found if policy == "probe" else None
         return Tool(spec=_spec(name), run=act, traits=traits, probe=probe)
@@ -117,7 +117,7 @@ class AsksFirst(AllowAll):
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         asks = bool(call.input.get("asks"))
-        return Decision(decision="ask" if asks else "allow", gate="rule", rule="Ask(asks)")
+        return Decision(decision="ask" if asks else "allow", decision_source="rule", rule="Ask(asks)")
 
 
 ROUNDS = 19

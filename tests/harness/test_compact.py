@@ -115,7 +115,7 @@ async def test_every_request_of_a_long_session_can_be_rebuilt_from_the_log(tmp_p
         thread = Thread(id=(await play.desk()).thread.id)
         sent = [request.messages for request in model.requests if not is_summary(request)]
         rebuilt: list[tuple[Message, ...]] = []
-        prefix = (await play.desk()).prefix
+        prefix = (await play.desk()).prompt_prefix
         for event in await play.events():
             thread.apply(event)
             if isinstance(event.payload, ModelRequestStarted) and not event.payload.purpose:
@@ -213,7 +213,7 @@ async def test_summaries_are_paid_for(tmp_path: Path):
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         desk = await play.desk()
-        assert desk.spend_account.spent.reservations == {}
+        assert desk.spend_account.spending.reservations == {}
         ends = [
             event.payload
             for event in await play.events()

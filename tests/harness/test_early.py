@@ -96,7 +96,7 @@ async def test_a_call_that_is_not_allowed_does_not_begin(tmp_path: Path):
 
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
             self.asked += 1
-            return Decision(decision="deny", gate="rule", reason="no")
+            return Decision(decision="deny", decision_source="rule", reason="no")
 
     ran: list[str] = []
     go_on = anyio.Event()

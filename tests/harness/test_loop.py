@@ -115,11 +115,11 @@ class Gatekeeper(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         match call.input.get("x"):
             case "ask":
-                return Decision(decision="ask", gate="rule", rule="Ask(x)")
+                return Decision(decision="ask", decision_source="rule", rule="Ask(x)")
             case "deny":
-                return Decision(decision="deny", gate="rule", rule="Deny(x)", reason="never that")
+                return Decision(decision="deny", decision_source="rule", rule="Deny(x)", reason="never that")
             case _:
-                return Decision(decision="allow", gate="default")
+                return Decision(decision="allow", decision_source="default")
 
 
 async def test_a_denied_call_is_told_to_the_model_and_the_turn_goes_on(tmp_path: Path):

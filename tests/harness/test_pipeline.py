@@ -28,7 +28,7 @@ from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 class Watchful(AllowAll):
     """Gates that say what they are told to, and remember what they saw."""
 
-    decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
+    decision: Decision = field(default_factory=lambda: Decision(decision="allow", decision_source="default"))
     rulings: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
     seen: list[Call] = field(default_factory=list[Call])
     occasions: list[HookEvent] = field(default_factory=list[HookEvent])
@@ -61,7 +61,7 @@ def without_x(given: Mapping[str, object]) -> str | None:
     return None if "x" in given else "x is missing"
 
 
-ASK = Decision(decision="ask", gate="default", reason="it writes")
+ASK = Decision(decision="ask", decision_source="default", reason="it writes")
 
 
 async def test_a_tool_is_found_by_the_name_that_others_give_it(tmp_path: Path):
@@ -154,7 +154,7 @@ async def test_gates_see_whole_paths_and_the_log_keeps_what_was_asked(tmp_path: 
 async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
     changed = Decision(
         decision="allow",
-        gate="hook",
+        decision_source="hook",
         updated_input={"x": "safe"},
         context=("made safe",),
         facts=(facts.HookRan(hook_event="PreToolUse", handler="h", outcome="ok"),),
@@ -172,7 +172,7 @@ async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
 
 async def test_what_a_gate_makes_of_an_input_must_be_one_that_the_tool_takes(tmp_path: Path):
     ran: list[str] = []
-    changed = Decision(decision="allow", gate="hook", updated_input={"y": 1})
+    changed = Decision(decision="allow", decision_source="hook", updated_input={"y": 1})
     tool = replace(echo(ran=ran), invalid=without_x)
     gates = Watchful(decision=changed)
     async with stage(
@@ -231,7 +231,7 @@ async def test_a_tool_that_wants_a_person_to_agree_is_asked_about_without_any_ru
 
 async def test_a_denial_is_told_to_the_model_and_to_hooks(tmp_path: Path):
     ran: list[str] = []
-    deny = Decision(decision="deny", gate="rule", rule="Bash(rm *)", reason="no rm here")
+    deny = Decision(decision="deny", decision_source="rule", rule="Bash(rm *)", reason="no rm here")
     gates = Watchful(decision=deny)
     async with stage(
         tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(ran=ran), gates=gates
@@ -246,7 +246,7 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
     async def preview(call: Call) -> str | None:
         return "+a line"
 
-    deny = Decision(decision="deny", gate="mode", rule="plan", reason="in plan nothing is changed")
+    deny = Decision(decision="deny", decision_source="mode", rule="plan", reason="in plan nothing is changed")
     tool = replace(echo(), preview=preview)
     async with stage(
         tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=Watchful(decision=deny)

@@ -75,7 +75,7 @@ async def test_a_confirmation_is_no_result_of_a_clients_own_tool(tmp_path: Path)
 async def test_a_client_cannot_answer_for_a_tool_that_is_not_its_own(tmp_path: Path):
     class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-            return Decision(decision="ask", gate="rule")
+            return Decision(decision="ask", decision_source="rule")
 
     async with stage(tmp_path, Scripted(calls("echo")), echo(), gates=Ask()) as play:
         waiting = await play.play("go")
@@ -112,7 +112,7 @@ async def test_what_was_interrupted_before_it_began_is_not_begun(tmp_path: Path)
 async def test_a_session_that_waits_for_an_answer_can_be_interrupted(tmp_path: Path):
     class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-            return Decision(decision="ask", gate="rule")
+            return Decision(decision="ask", decision_source="rule")
 
     ran: list[str] = []
     model = Scripted(calls("echo"), says("all right"))

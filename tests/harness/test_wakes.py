@@ -27,7 +27,7 @@ from mainspring.log.store import Append, Store
 class AsksFor(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         decision = "ask" if call.input.get("x") == "ask" else "allow"
-        return Decision(decision=decision, gate="rule")
+        return Decision(decision=decision, decision_source="rule")
 
 
 def acting(
@@ -36,7 +36,7 @@ def acting(
     return Tool(
         spec=ToolSpec(name="act", description="", input_schema={}),
         run=run,
-        traits=lambda _: Traits(in_doubt=in_doubt),
+        traits=lambda _: Traits(in_doubt_policy=in_doubt),
     )
 
 

@@ -183,7 +183,7 @@ class World:
         def traits(given: Mapping[str, object]) -> Traits:
             return Traits(
                 concurrent=bool(given.get("together")),
-                in_doubt=policy,
+                in_doubt_policy=policy,
                 on_interrupt="block" if given.get("blocks") else "cancel",
             )
 
@@ -246,8 +246,8 @@ class ByInput(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         match call.input.get("gate"):
             case "ask":
-                return Decision(decision="ask", gate="rule", rule="Ask")
+                return Decision(decision="ask", decision_source="rule", rule="Ask")
             case "deny":
-                return Decision(decision="deny", gate="rule", rule="Deny", reason="no")
+                return Decision(decision="deny", decision_source="rule", rule="Deny", reason="no")
             case _:
-                return Decision(decision="allow", gate="default")
+                return Decision(decision="allow", decision_source="default")

@@ -66,7 +66,7 @@ async def test_a_program_gets_no_secret_of_ours(project: Project):
         also_passed=frozenset(("WANTED",)),
     )
     config = configured("SessionStart", command("env", args=[]))
-    ruling = await project.runner(config, ports=HandlerPorts(surroundings=around)).run(
+    ruling = await project.runner(config, ports=HandlerPorts(hook_environment=around)).run(
         at("SessionStart")
     )
     assert {line.partition("=")[0] for line in ruling.context[0].splitlines()} == {

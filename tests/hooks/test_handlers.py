@@ -24,7 +24,7 @@ def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) ->
 async def judged(
     project: Project, handler: Mapping[str, object], ask: AskModel | None
 ) -> HookResult:
-    ports = HandlerPorts(surroundings=project.surroundings(), ask=ask, run_agent=ask)
+    ports = HandlerPorts(hook_environment=project.surroundings(), ask_model=ask, run_hook_agent=ask)
     return await project.runner(configured("PreToolUse", handler), ports=ports).run(before())
 
 
@@ -68,7 +68,7 @@ async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
 
     given = {"a": ["${tool_input.path}", 1], "b": {"c": "${tool_input.n}-${no.such}"}, "d": True}
     handler = {"type": "mcp_tool", "server": "s", "tool": "t", "input": given}
-    ports = HandlerPorts(surroundings=project.surroundings(), call_tool=call_tool)
+    ports = HandlerPorts(hook_environment=project.surroundings(), call_tool=call_tool)
     runner = project.runner(configured("PreToolUse", handler), ports=ports)
     ruling = await runner.run(before("write", path="/x", n=[1]))
     assert ruling.reason == "scanned"
@@ -82,8 +82,8 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
     config = configured("PreToolUse", {"type": "mcp_tool", "server": "s", "tool": "t"})
     around = project.surroundings()
     for ports in (
-        HandlerPorts(surroundings=around, call_tool=call_tool),
-        HandlerPorts(surroundings=around),
+        HandlerPorts(hook_environment=around, call_tool=call_tool),
+        HandlerPorts(hook_environment=around),
     ):
         ruling = await project.runner(config, ports=ports).run(before())
         assert ruling.permission == "deny"
@@ -125,7 +125,7 @@ async def saying_nonsense(_: HookEvent) -> HookResult | None:
 
 @pytest.mark.parametrize("function", [raising, hanging, saying_true, saying_nonsense])
 async def test_a_function_that_fails_closes_the_gate(project: Project, function: object):
-    hook = PythonHook(event="PreToolUse", function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
+    hook = PythonHook(event="PreToolUse", hook_function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
     with anyio.fail_after(20):
         ruling = await project.runner(python=[hook]).run(before())
     assert ruling.permission == "deny"

@@ -127,10 +127,10 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
             Hook(event="PreToolUse", handler=CommandHook(command=command)) for command in commands
         ),
     )
-    ports = HandlerPorts(surroundings=vouch(project, *commands))
+    ports = HandlerPorts(hook_environment=vouch(project, *commands))
     policy = HookPolicy(trusted=frozenset(("project",)), fail_open=fail_open)
     occasion = HookEvent(event="PreToolUse", subject="bash", fields={"tool_input": {}})
-    async with HookRunner([config], HookSession(told=dict), ports, policy=policy) as runner:
+    async with HookRunner([config], HookSession(told=dict), ports, hook_policy=policy) as runner:
         before = await runner.run(occasion)
         assert not before.blocked, before.reason
         attack(project)

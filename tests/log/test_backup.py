@@ -51,11 +51,11 @@ async def filled(store: Store) -> str:
     writer = await log.hold(root, owner="worker")
     await writer.fold_inbox()
     await writer.release()
-    [first] = await store.records.write(Put(record=record("a", name="n", due=5), content=BIG))
-    await store.records.write(Replace(record=first))
+    [first] = await store.records.write(Put(record_row=record("a", name="n", due=5), content=BIG))
+    await store.records.write(Replace(record_row=first))
     await store.records.write(
-        Put(record=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
-        Put(record=record("c", name="größe"), content=b""),
+        Put(record_row=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
+        Put(record_row=record("c", name="größe"), content=b""),
     )
     await store.records.tally([("spent", 7), ("debt", -3)])
     return leaf.id
@@ -76,12 +76,12 @@ async def dump(store: Store) -> object:
 
 async def backed_up(store: Store) -> bytes:
     file = io.BytesIO()
-    await write_backup(store, file, time=NOON, tell=quiet)
+    await write_backup(store, file, time=NOON, report_progress=quiet)
     return file.getvalue()
 
 
 async def restored(store: Store, archive: bytes) -> Counts:
-    return await restore_backup(store, io.BytesIO(archive), tell=quiet)
+    return await restore_backup(store, io.BytesIO(archive), report_progress=quiet)
 
 
 @asynccontextmanager
@@ -116,8 +116,8 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         async def meanwhile() -> None:
             log = SessionLog(here)
             first = await here.records.get("file", "a")
-            renamed = Replace(record=replace(first, name="another"))
-            await here.records.write(renamed, Put(record=record("z", name="n")))
+            renamed = Replace(record_row=replace(first, name="another"))
+            await here.records.write(renamed, Put(record_row=record("z", name="n")))
             await tell(log, leaf, "later")
             await told(log, "a new session")
             changes.append(await here.records.tally([("spent", 100)]))
@@ -128,7 +128,7 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
                 group.start_soon(meanwhile)
 
         async with anyio.create_task_group() as group:
-            await write_backup(here, file, time=NOON, tell=once)
+            await write_backup(here, file, time=NOON, report_progress=once)
         assert len(changes) == 2
         await restored(there, file.getvalue())
         assert await dump(there) == before
@@ -240,7 +240,7 @@ async def test_a_damaged_session_and_its_forks_are_left_out_and_named(tmp_path: 
         fork = await log.fork(spoiled, at=1)
         meddle(tmp_path / "here.db", "update event set body = replace(body, 'spoiled', 'fine')")
         file = io.BytesIO()
-        counts = await write_backup(here, file, time=NOON, tell=quiet)
+        counts = await write_backup(here, file, time=NOON, report_progress=quiet)
         assert (counts.sessions, counts.damaged) == (1, [spoiled, fork.id])
         await restored(there, file.getvalue())
         assert [each.id for each in await there.sessions()] == [sound]

@@ -105,7 +105,7 @@ async def test_a_database_of_version_1_keeps_all_it_held_and_gets_records(
         [item] = await store.pending("sesn_1")
         assert item.client_id == "c"
         assert await store.blob("sha256:0") == b"\1\2"
-        await store.records.write(Put(record=AGENT))
+        await store.records.write(Put(record_row=AGENT))
     assert await standing(postgres_url) == SchemaStatus(NEWEST, NEWEST)
     with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
         await migrated(postgres_url, 1)

@@ -95,14 +95,14 @@ class Model:
         return tuple(record for record in written if record is not None)
 
     def _apply(self, change: RecordChange) -> RecordRow | None:
-        new = change.record
+        new = change.record_row
         found = self.kept.get((new.kind, new.id))
         if isinstance(change, Put):
             if found is not None:
                 raise AlreadyExists(new.id)
         elif found is None:
             raise NotFound(new.kind, new.id)
-        elif found.record.rev != new.rev:
+        elif found.record_row.rev != new.rev:
             raise StaleVersion(new.id)
         if isinstance(change, Remove):
             del self.kept[new.kind, new.id]
@@ -113,12 +113,12 @@ class Model:
         content = change.content
         if content is None and found is not None:
             content = found.content
-        self.kept[new.kind, new.id] = RecordWithContent(record=kept, content=content)
+        self.kept[new.kind, new.id] = RecordWithContent(record_row=kept, content=content)
         return kept
 
     def listed(self, wanted: RecordQuery) -> list[RecordRow]:
         """All pages of it."""
-        found = [whole.record for whole in self.kept.values() if _fits(whole.record, wanted)]
+        found = [whole.record_row for whole in self.kept.values() if _fits(whole.record_row, wanted)]
         if wanted.due_upto is not None:
             return sorted(found, key=lambda each: (each.due or 0, each.id))
         if wanted.name_from is not None:
@@ -131,7 +131,7 @@ def _is_namesake(new: RecordRow) -> Callable[[RecordWithContent], bool]:
     def place(record: RecordRow) -> tuple[str, str, str, str | None]:
         return record.tenant, record.kind, record.parent, record.name
 
-    return lambda whole: whole.record.id != new.id and place(whole.record) == place(new)
+    return lambda whole: whole.record_row.id != new.id and place(whole.record_row) == place(new)
 
 
 def _fits(record: RecordRow, wanted: RecordQuery) -> bool:
@@ -187,10 +187,10 @@ class RecordsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def change_what_is_there(self, data: st.DataObject) -> None:
         if self.model.kept:
-            there = data.draw(st.sampled_from([each.record for each in self.model.kept.values()]))
+            there = data.draw(st.sampled_from([each.record_row for each in self.model.kept.values()]))
             new = data.draw(records)
             moved = replace(new, kind=there.kind, id=there.id, rev=there.rev)
-            change = data.draw(st.sampled_from([Replace(record=moved), Remove(record=there)]))
+            change = data.draw(st.sampled_from([Replace(record_row=moved), Remove(record_row=there)]))
             self.write([change])
 
     @rule(wanted=listings)
@@ -228,7 +228,7 @@ class RecordsMachine(RuleBasedStateMachine):
 
 async def _emptied(kept: Records) -> None:
     while some := await kept.everything():
-        await kept.write(*[Remove(record=each) for each in some])
+        await kept.write(*[Remove(record_row=each) for each in some])
     await kept.forget_tallies("")
 
 

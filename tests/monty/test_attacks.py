@@ -193,7 +193,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Generator[Field]:
 
 @pytest.fixture(scope="module")
 async def interpreter() -> AsyncGenerator[Interpreter]:
-    async with Interpreter(limits=LIMITS) as made:
+    async with Interpreter(interpreter_limits=LIMITS) as made:
         yield made
 
 
@@ -206,7 +206,7 @@ async def test_nothing_of_the_host_is_read(interpreter: Interpreter, field: Fiel
     assert CANARY not in shown
     assert "root:" not in shown
     assert not any(os.sep + "usr" in line for line in lines)
-    assert finished.ended != "crashed"
+    assert finished.run_end != "crashed"
     assert field.is_untouched()
 
 
@@ -214,7 +214,7 @@ async def test_nothing_of_the_host_is_read(interpreter: Interpreter, field: Fiel
 async def test_nothing_is_done_to_the_host(interpreter: Interpreter, field: Field, snippet: str):
     with anyio.fail_after(20):
         finished = await interpreter.run(field.armed(snippet), FolderWorkspace(field.folder / "ws"))
-    assert finished.ended != "done"
+    assert finished.run_end != "done"
     assert field.is_untouched()
 
 

@@ -18,7 +18,7 @@ from mainspring.core.tool import SAFE_READ, Tool, ToolResult
 
 @pytest.fixture(scope="module")
 async def interpreter() -> AsyncGenerator[Interpreter]:
-    async with Interpreter(limits=InterpreterLimits(seconds=0.5)) as made:
+    async with Interpreter(interpreter_limits=InterpreterLimits(seconds=0.5)) as made:
         yield made
 
 
@@ -122,7 +122,7 @@ async def test_what_may_climb_is_judged_as_what_may_write(
     made = python(interpreter, sandbox)
     for given in ({"code": "import os"}, {"code": "1", "full": True}):
         traits = made.traits(given)
-        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (False, False, "probe")
+        assert (traits.read_only, traits.concurrent, traits.in_doubt_policy) == (False, False, "probe")
     assert python(interpreter).traits({"code": "import os"}) == SAFE_READ
 
 

@@ -208,10 +208,10 @@ async def internet(
         Placeholders(known if credentials is None else credentials, KnownValues),
         SESSION,
         audit.append,
-        outside=UpstreamSettings(
+        upstream_settings=UpstreamSettings(
             resolver=resolver,
             trust=ssl.create_default_context(cadata=trust.certificate.decode()),
-            caps=caps or ProxyLimits(),
+            proxy_limits=caps or ProxyLimits(),
         ),
     )
     listening = loopback_socket()

@@ -285,7 +285,7 @@ async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Pat
     async with internet() as net:
         net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
         bundle = tmp_path / "bundle.pem"
-        net.proxy.authority.write_bundle(bundle)
+        net.proxy.certificate_authority.write_bundle(bundle)
         variables = net.proxy.environment(
             ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
         )

@@ -55,7 +55,7 @@ async def test_a_program_in_a_sandbox_uses_a_secret_and_never_sees_it(tmp_path: 
     bundle = tmp_path / "share" / "bundle.pem"
     async with internet() as net, KeeperSandbox(site, Bubblewrap(path=path)) as sandbox:
         net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
-        net.proxy.authority.write_bundle(bundle)
+        net.proxy.certificate_authority.write_bundle(bundle)
         listening = await sandbox.listener()
         assert listening is not None
         variables = net.proxy.environment(["TOKEN"], address="127.0.0.1:3128", bundle=bundle)

@@ -183,7 +183,7 @@ async def test_all_models_down_is_one_error_that_names_each():
         SPARE: Fake(fails("server")),
         THIRD: Fake(fails("rate_limited", retry_after=45.0)),
     }
-    settings = RouterSettings(backoff=RetryPolicy(attempts=1))
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1))
     with pytest.raises(ProviderFailed) as caught:
         await ask(fleet(models, settings=settings))
     text = str(caught.value)
@@ -207,7 +207,7 @@ async def test_the_breaker_opens_after_failures_in_a_row_and_one_probe_closes_it
     time = Time()
     main = Fake(fails("server"), fails("server"), says("back"))
     settings = RouterSettings(
-        backoff=RetryPolicy(attempts=1), breaker=quick_to_open(failures=2).breaker
+        retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open(failures=2).breaker
     )
     router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
     route = router.route()
@@ -227,7 +227,7 @@ async def test_the_breaker_opens_after_failures_in_a_row_and_one_probe_closes_it
 async def test_only_one_call_probes_a_half_open_breaker():
     time = Time()
     main, spare = Fake(fails("server"), says("back")), Fake(says("ok"))
-    settings = RouterSettings(backoff=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main, SPARE: spare}, time, settings)
     await ask(router)
     time.now += 30
@@ -244,7 +244,7 @@ async def test_only_one_call_probes_a_half_open_breaker():
 async def test_a_failed_probe_is_not_an_event_and_doubles_the_cooldown():
     time = Time()
     main = Fake(fails("server"))
-    settings = RouterSettings(backoff=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
     route = router.route()
     await ask(route)
@@ -257,7 +257,7 @@ async def test_a_failed_probe_is_not_an_event_and_doubles_the_cooldown():
 async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
     time = Time()
     main = Fake(fails("server"), says("back"))
-    settings = RouterSettings(backoff=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
     await ask(router)
     time.now += 30
@@ -272,7 +272,7 @@ async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
 async def test_a_lone_model_is_waited_for_through_a_short_cooldown():
     time = Time()
     main = Fake(fails("server"), says("back"))
-    settings = RouterSettings(backoff=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main}, time, settings)
     with pytest.raises(ProviderFailed):
         await ask(router)

@@ -261,7 +261,7 @@ async def test_two_runs_in_one_process_exclude_each_other(tmp_path: Path):
     inside, release = anyio.Event(), anyio.Event()
     ran: list[int] = []
 
-    @tool(name="add", in_doubt="retry")
+    @tool(name="add", in_doubt_policy="retry")
     async def slow(a: int, b: int) -> int:
         """Add, slowly."""
         ran.append(a)

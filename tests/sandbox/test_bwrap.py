@@ -31,7 +31,7 @@ async def test_a_program_runs_in_the_workspace_and_says_how_it_ended(
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
     ran = await sh(sandbox, "pwd; echo made > file; echo wrong >&2; exit 3")
-    assert (ran.status, ran.stopped) == (3, None)
+    assert (ran.status, ran.stop_cause) == (3, None)
     assert ran.stdout.head.decode() == f"{site.workspace}\n"
     assert ran.stderr.head == b"wrong\n"
     assert (site.workspace / "file").read_text() == "made\n"
@@ -237,7 +237,7 @@ async def test_the_box_is_the_same_for_every_session_with_the_same_flags(
     other = replace(site, workspace=tmp_path / "elsewhere", state=tmp_path / "other")
     box = KeeperSandbox(site, bubblewrap).box
     assert box == KeeperSandbox(other, bubblewrap).box
-    assert (box.backend, box.level) == ("bubblewrap", "isolated")
+    assert (box.backend, box.isolation_level) == ("bubblewrap", "isolated")
     assert box != KeeperSandbox(replace(site, network=True), bubblewrap).box
 
 

@@ -25,7 +25,7 @@ def site_in(folder: Path) -> SandboxSpec:
         state=folder / "state",
         hidden=(work / ".mainspring", work / "absent"),
         protected=(work / ".git/hooks",),
-        limits=SandboxLimits(memory_bytes=512 * MIB),
+        sandbox_limits=SandboxLimits(memory_bytes=512 * MIB),
     )
 
 

@@ -92,7 +92,7 @@ async def test_whatever_a_program_leaves_behind_is_killed_when_it_ends(
         "sleep 8642 & (setsid sh -c 'setsid sleep 8642 &' &) ; nohup sleep 8642 >/dev/null 2>&1 &"
     )
     ran = await sh(sandbox, left)
-    assert (ran.status, ran.stopped) == (0, None)
+    assert (ran.status, ran.stop_cause) == (0, None)
     assert not [pid for pid in processes("sleep", "8642") if is_ours(pid, site)]
     assert len((await sh(sandbox, "exec ps ax -o pid=")).stdout.head.split()) == 2  # agent, ps
 
@@ -161,7 +161,7 @@ async def test_cancelling_kills_the_program_and_is_on_record(
             group.cancel_scope.cancel()
     ran = await sandbox.find_result("k")
     assert ran is not None
-    assert (ran.status, ran.stopped, ran.stdout.head) == (137, "cancelled", b"out\n")
+    assert (ran.status, ran.stop_cause, ran.stdout.head) == (137, "cancelled", b"out\n")
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
@@ -189,7 +189,7 @@ async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
             await opened(site)
     found = collected[0]
     assert found is not None
-    assert (found.status, found.stopped, found.stdout.head) == (0, None, b"out\nafter\n")
+    assert (found.status, found.stop_cause, found.stdout.head) == (0, None, b"out\nafter\n")
     assert collected == [found] * 3
     assert (site.workspace / "effects").read_text() == "done\n"
 
@@ -201,18 +201,18 @@ async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
 
     async def run():
-        assert (await sandbox.run(wanted)).stopped == "lost"
+        assert (await sandbox.run(wanted)).stop_cause == "lost"
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await passed(site, "begun")
             os.kill(keeper_of(site), signal.SIGKILL)
-        assert (await sandbox.run(wanted)).stopped == "lost"
+        assert (await sandbox.run(wanted)).stop_cause == "lost"
         found = await sandbox.find_result("k")
         await gone(lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)])
     assert found is not None
-    assert found.stopped == "lost"
+    assert found.stop_cause == "lost"
     assert (site.workspace / "effects").read_text() == "done\n"
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
@@ -226,7 +226,7 @@ async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_anothe
 
             async def run():
                 ran = await sandbox.run(ExecRequest(key="k", argv=("sh", "-c", ONCE)))
-                assert (ran.stopped, ran.stdout.head) == ("lost", b"out\n")
+                assert (ran.stop_cause, ran.stdout.head) == ("lost", b"out\n")
 
             group.start_soon(run)
             await passed(site, "begun")
@@ -242,7 +242,7 @@ async def test_nothing_is_proved_by_what_is_missing_after_the_machine_went_down(
     (site.state / "boot").write_text("another boot")
     found = await sandbox.find_result("never")
     assert found is not None
-    assert found.stopped == "lost"
+    assert found.stop_cause == "lost"
 
 
 def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidied(tmp_path: Path):
@@ -292,7 +292,7 @@ async def test_closing_ends_all_that_runs(site: SandboxSpec, bubblewrap: Bubblew
     assert not processes("bwrap", str(site.workspace))
     ran = await sandbox.find_result("k")
     assert ran is not None
-    assert ran.stopped == "cancelled"
+    assert ran.stop_cause == "cancelled"
 
 
 async def test_the_keeper_answers_at_a_path_of_any_length(
@@ -330,9 +330,9 @@ async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
         assert await services.output("web") is None
     assert running is not None
     assert running.is_running
-    assert running.ran.stdout.head == b"out\n"
+    assert running.exec_result.stdout.head == b"out\n"
     assert stopped is not None
-    assert stopped.stopped == "cancelled"
+    assert stopped.stop_cause == "cancelled"
     assert (site.workspace / "effects").read_text() == "done\n"
 
 

@@ -36,7 +36,7 @@ async def held(
 
 async def test_time(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "echo so far; sleep 60 & sleep 60", wall_seconds=0.3)
-    assert (ran.status, ran.stopped, ran.stdout.head) == (137, "time", b"so far\n")
+    assert (ran.status, ran.stop_cause, ran.stdout.head) == (137, "time", b"so far\n")
     assert 300 <= ran.milliseconds < 10_000
 
 
@@ -58,7 +58,7 @@ async def test_memory_of_all_processes_together(site: SandboxSpec, bubblewrap: B
         bubblewrap,
         f"mkfifo wait; for n in 1 2 3 4; do {take} < wait & done; : > wait; exec 3<>wait; wait",
     )
-    assert ran.stopped == "memory"
+    assert ran.stop_cause == "memory"
 
 
 async def test_memory_that_is_shared_counts_once(site: SandboxSpec, bubblewrap: Bubblewrap):
@@ -66,12 +66,12 @@ async def test_memory_that_is_shared_counts_once(site: SandboxSpec, bubblewrap: 
     fork += "for n in range(4): os.fork() or (time.sleep(0.4), os._exit(0))\n"
     fork += "for n in range(4): os.wait()"
     ran = await held(site, bubblewrap, f'python3 -c "{fork}"')
-    assert (ran.status, ran.stopped) == (0, None)
+    assert (ran.status, ran.stop_cause) == (0, None)
 
 
 async def test_processes(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "bomb() { bomb | bomb & }; bomb; sleep 10")
-    assert ran.stopped in ("processes", None)
+    assert ran.stop_cause in ("processes", None)
 
 
 async def test_the_size_of_a_file(site: SandboxSpec, bubblewrap: Bubblewrap):
@@ -104,12 +104,12 @@ async def test_room_for_temporary_files(site: SandboxSpec, bubblewrap: Bubblewra
 async def test_room_in_the_workspace(site: SandboxSpec, bubblewrap: Bubblewrap, fill: str):
     async with KeeperSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
         ran = await sandbox.run(ExecRequest(key="k", argv=("bash", "-c", fill), wall_seconds=20))
-    assert ran.stopped == "disk"
+    assert ran.stop_cause == "disk"
 
 
 async def test_output(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "yes")
-    assert ran.stopped == "output"
+    assert ran.stop_cause == "output"
     assert ran.stdout.size > TIGHT.output_bytes
 
 

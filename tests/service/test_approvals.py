@@ -151,11 +151,11 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_the_next(
         async def die(*_: object, **__: object) -> None:
             raise Crash
 
-        dying = Approvals(desk.home.log, wake=die, clock=desk.later)
+        dying = Approvals(desk.home.log, wake_session=die, clock=desk.later)
         if dies_at == "submit":
             dying.keeper.sessions.get = die  # pyright: ignore[reportAttributeAccessIssue]
         if dies_at == "close":
-            dying = Approvals(desk.home.log, teller=_Dying(), clock=desk.later)
+            dying = Approvals(desk.home.log, notification_writer=_Dying(), clock=desk.later)
         with pytest.raises(Crash):
             await dying.attend(job)
         desk.jobs.waiting.clear()
@@ -177,7 +177,7 @@ async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
     async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
         engine = EmbeddedDispatcher(desk.home.log.store.records, clock=desk.later)
         approvals = Approvals(
-            desk.home.log, wake=desk.home.worker.wake, put=engine.put, clock=desk.later
+            desk.home.log, wake_session=desk.home.worker.wake, put=engine.put, clock=desk.later
         )
         await set_policy(desk, expires_after_seconds=3600)
         closing = anyio.Event()

@@ -106,7 +106,7 @@ async def test_a_changed_entry_is_found(records: Records):
 
     def change(record: RecordRow) -> RecordChange:
         return Replace(
-            record=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
+            record_row=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
         )
 
     await rewritten(records, 2, change)
@@ -123,7 +123,7 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
         told = msgspec.json.encode(other, order="sorted")
         digest = hashlib.sha256(told).hexdigest()
         whole = msgspec.structs.replace(other, hash=digest)
-        return Replace(record=replace(record, body=msgspec.json.encode(whole)))
+        return Replace(record_row=replace(record, body=msgspec.json.encode(whole)))
 
     await rewritten(records, 2, change)
     assert (await audit.verify("acme")).problems == ("entry 3 does not go on from 2",)
@@ -132,7 +132,7 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
 async def test_a_removed_entry_is_found(records: Records):
     audit = Audit(records)
     await noted(audit, 3)
-    await rewritten(records, 2, lambda record: Remove(record=record))
+    await rewritten(records, 2, lambda record: Remove(record_row=record))
     problems = (await audit.verify("acme")).problems
     assert problems == ("entry 3 follows 1: what was between is gone",)
 
@@ -144,7 +144,7 @@ async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records)
     await noted(audit, 1)
     assert (await audit.verify("acme", head=head)).ok
     for seq in (4, 3):
-        await rewritten(records, seq, lambda record: Remove(record=record))
+        await rewritten(records, seq, lambda record: Remove(record_row=record))
     assert (await audit.verify("acme")).ok
     assert not (await audit.verify("acme", head=head)).ok
 

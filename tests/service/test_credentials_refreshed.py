@@ -83,7 +83,7 @@ async def test_processes_that_ask_at_once_make_one_exchange(desk: Desk, oauth: P
 
     async def ask() -> None:  # with locks of its own, as another process has
         other = Refresher(desk.credentials, desk.asker, notify=desk.notify, clock=desk.time)
-        tokens.append((await other.refresh(stale)).opened.secrets.value)
+        tokens.append((await other.refresh(stale)).unsealed_credential.secrets.value)
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -116,8 +116,8 @@ async def test_a_change_during_an_exchange_loses_neither(desk: Desk, oauth: Prov
 
     slow = Refresher(desk.credentials, renamed_meanwhile, clock=desk.time)
     exchange = await slow.refresh(opened)
-    assert exchange.opened.credential.display_name == "Slack"
-    assert exchange.opened.secrets.refresh_token == oauth.refresh_token
+    assert exchange.unsealed_credential.vault_credential.display_name == "Slack"
+    assert exchange.unsealed_credential.secrets.refresh_token == oauth.refresh_token
 
 
 async def test_a_refused_refresh_token_is_told_once_and_not_sent_again(desk: Desk, oauth: Provider):

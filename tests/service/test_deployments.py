@@ -118,7 +118,7 @@ async def test_a_worker_that_dies_at_any_write_leaves_one_session_for_one_fire(
         put=works_.jobs.put,
         clock=works_.clock,
     )
-    doomed = DeploymentRunner(keep, works_.runs, sessions=works_.sessions, clock=works_.clock)
+    doomed = DeploymentRunner(keep, works_.runs, session_starter=works_.sessions, clock=works_.clock)
     [job] = works_.jobs.take("fire", works_.clock.now)
     with pytest.raises(Crash):
         await doomed.fire(job)
@@ -293,7 +293,7 @@ async def test_an_archived_environment_pauses_a_schedule_but_not_a_run_by_hand(w
 
 async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(works_: Works):
     made = await deployed(works_)
-    await works_.records.write(Remove(record=await works_.records.get("agent", "agent_1")))
+    await works_.records.write(Remove(record_row=await works_.records.get("agent", "agent_1")))
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
     assert (await works_.deployments.get(TENANT, made.id)).archived_at

@@ -87,7 +87,7 @@ class House:
         self.tenants = Tenants(self.records, clock=self.time.now)
         self.door = Authenticator(
             self.records,
-            rates=self.rates,
+            rate_limits=self.rates,
             clock=self.time.now,
             monotonic=self.time.monotonic,
         )

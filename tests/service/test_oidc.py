@@ -348,7 +348,7 @@ async def test_a_token_opens_the_door_as_a_bearer_and_only_while_its_tenant_is_e
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         tenants = Tenants(store.records)
         await tenants.create(CreateTenant(id="acme"))
-        door = Authenticator(store.records, tokens=tokens(), monotonic=time.monotonic)
+        door = Authenticator(store.records, token_verifier=tokens(), monotonic=time.monotonic)
         bearer = RequestCredentials(headers={"authorization": f"Bearer {token()}"})
         admission = await door.admit(bearer, Gate())
         assert admission.refusal is None

@@ -68,7 +68,7 @@ class Scene:
         self.by_hand = ByHand()
         self.error: Exception | None = InvalidInput("the agent has two tools called 'add'")
         self.runs = 0
-        self.worker = Worker(self.by_hand, log, self._run, pace=WorkerSettings(sweep_seconds=3600))
+        self.worker = Worker(self.by_hand, log, self._run, worker_settings=WorkerSettings(sweep_seconds=3600))
 
     async def _run(self, session_id: str) -> None:
         self.runs += 1
@@ -219,7 +219,7 @@ async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(tmp_path: Path):
             scene.runs += 1
 
         scene.worker = Worker(
-            scene.by_hand, scene.log, nothing, pace=WorkerSettings(sweep_seconds=3600)
+            scene.by_hand, scene.log, nothing, worker_settings=WorkerSettings(sweep_seconds=3600)
         )
         assert await scene.wakes() == ATTEMPTS
         parked = await scene.worker.parking.get("acme", scene.session_id)

@@ -52,7 +52,7 @@ async def spoil(records: Records, kind: str, id_: str) -> None:
     record = RecordRow(
         tenant=TENANT, kind=kind, id=id_, created=1, updated=1, body=b'{"no', due=LONG_AGO
     )
-    await records.write(Put(record=record))
+    await records.write(Put(record_row=record))
 
 
 async def test_a_job_that_cannot_be_read_does_not_hold_up_the_others(tmp_path: Path):
@@ -202,7 +202,7 @@ async def test_whoever_dies_over_a_fork_leaves_nothing_that_cannot_be_deleted(
         session_id = await created(house)
         log = DyingLog(house.infrastructure.store)
         log.is_forked = is_forked
-        sessions = Sessions(log, house.sessions.sessions.premises)
+        sessions = Sessions(log, house.sessions.sessions.dependencies)
         with pytest.raises(Crash):
             await sessions.fork(WHO, session_id, ForkSession())
         for each in (await house.sessions.sessions.page(WHO, ListSessions())).data:
@@ -245,7 +245,7 @@ async def test_what_was_taken_is_not_refused_because_nobody_could_be_woken(tmp_p
     async with house_in(tmp_path) as house:
         session_id = await created(house)
         lonely = build_service(replace(house.infrastructure, dispatcher=Away()))
-        await lonely.sessions.sending.send(
+        await lonely.sessions.event_sender.send(
             WHO, session_id, [SendMessage(content=(TextBlock("once"),))]
         )
         assert len(await house.infrastructure.store.pending(session_id)) == 1

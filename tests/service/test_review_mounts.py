@@ -113,7 +113,7 @@ def file(path: str) -> FileResource:
 
 def inside(max_bytes: int = 1 << 20) -> Mounts:
     """Of an operator who allows addresses of this machine."""
-    return Mounts(file_content=no_file, cloning=GitCloner(networks=LOOPBACK, max_bytes=max_bytes))
+    return Mounts(file_content=no_file, git_cloner=GitCloner(networks=LOOPBACK, max_bytes=max_bytes))
 
 
 async def prepared(mounts: Mounts, workspace: Path, resource: SessionResource) -> str:
@@ -218,7 +218,7 @@ async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_late
     with hosted(published) as host:
         named = host.url.replace("127.0.0.1", "repository.invalid")  # nobody else knows it
         said = await prepared(
-            Mounts(file_content=no_file, cloning=cloning),
+            Mounts(file_content=no_file, git_cloner=cloning),
             tmp_path / "ws",
             repository(f"{named}/tool.git"),
         )

@@ -65,7 +65,7 @@ class Shop:
             self.records,
             Environments(self.records),
             WorkQueueOptions(
-                is_wanted=is_wanted, issue=lambda tenant, work: f"{tenant}'s {work.id}"
+                needs_worker=is_wanted, issue_token=lambda tenant, work: f"{tenant}'s {work.id}"
             ),
             clock=lambda: self.now,
         )

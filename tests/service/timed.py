@@ -167,14 +167,14 @@ def assembled(
         outbox=outbox,
         news=SessionEventForwarder(records, webhooks, outbox, log, clock=clock),
         deliveries=Deliveries(
-            records, webhooks, post=poster, put=jobs.put, patience=patience, clock=clock
+            records, webhooks, post=poster, put=jobs.put, retry_policy=patience, clock=clock
         ),
         keep=keep,
         deployments=Deployments(keep, pin_agent=pinned, clock=clock),
         runs=runs,
-        firing=DeploymentRunner(keep, runs, sessions=sessions, clock=clock),
+        firing=DeploymentRunner(keep, runs, session_starter=sessions, clock=clock),
         triggers=triggers,
-        intake=TriggerIntake(triggers, sessions=sessions, clock=clock),
+        intake=TriggerIntake(triggers, session_starter=sessions, clock=clock),
     )
 
 
@@ -202,4 +202,4 @@ async def furnish(made: Works) -> None:
 
 async def put_agent(records: Records, agent_id: str) -> None:
     record = RecordRow(tenant=TENANT, kind="agent", id=agent_id, created=1, updated=1, body=b"{}")
-    await records.write(Put(record=record))
+    await records.write(Put(record_row=record))

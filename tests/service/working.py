@@ -33,7 +33,7 @@ async def known_session(log: SessionLog, *, tenant: str = "acme", text: str | No
     record = RecordRow(
         tenant=tenant, kind=KIND, id=session.id, created=moment, updated=moment, body=b"{}"
     )
-    await log.store.records.write(Put(record=record))
+    await log.store.records.write(Put(record_row=record))
     if text is not None:
         await say(log, session.id, text)
     return session.id
@@ -86,7 +86,7 @@ async def shop(
             dispatcher,
             runtime.log,
             run or run_session,
-            pace=pace or WorkerSettings(concurrency=4, drain_seconds=5, sweep_seconds=0.05),
+            worker_settings=pace or WorkerSettings(concurrency=4, drain_seconds=5, sweep_seconds=0.05),
         )
         yield Shop(runtime, dispatcher, worker)
 

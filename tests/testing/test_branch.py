@@ -30,7 +30,7 @@ ROUNDS = (calls("tool_search") + calls("echo", x="1"), calls("far", x="2"), says
 
 class Hooked(AllowAll):
     async def authorize(self, call: Call, tool: object, traits: object) -> Decision:
-        return Decision(decision="allow", gate="hook", updated_input={"x": "changed"})
+        return Decision(decision="allow", decision_source="hook", updated_input={"x": "changed"})
 
     async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
         match occasion.event, occasion.fields.get("prompt"):

@@ -93,8 +93,8 @@ class Asking(AllowAll):
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         if call.input.get("x") == "no":
-            return Decision(decision="deny", gate="rule", rule="no", reason="x is no")
-        return Decision(decision="ask", gate="mode")
+            return Decision(decision="deny", decision_source="rule", rule="no", reason="x is no")
+        return Decision(decision="ask", decision_source="mode")
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
         if self.sent_back:
@@ -203,7 +203,7 @@ async def test_a_worker_that_died_in_a_tool_dies_again(tmp_path: Path, policy: s
             raise lives.pop()
         return ToolResult.text("did it")
 
-    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
+    traits = Traits(in_doubt_policy="retry" if policy == "retry" else "report")
     tool = Tool(spec=echo("act").spec, run=act, traits=lambda _: traits)
     async with stage(tmp_path, Scripted(calls("act"), says("done")), tool) as play:
         await killed(play, "go")

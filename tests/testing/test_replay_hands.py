@@ -36,7 +36,7 @@ class Hooked(AllowAll):
     decisions: list[Decision] = field(default_factory=list[Decision])
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        allow = Decision(decision="allow", gate="default")
+        allow = Decision(decision="allow", decision_source="default")
         return self.decisions.pop(0) if self.decisions else allow
 
     async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
@@ -55,7 +55,7 @@ async def test_what_hooks_added_is_added_again_where_it_was(tmp_path: Path):
             "PostToolUse": [HookResult(context=("The file was formatted.",), updated_output="new")],
             "PostToolBatch": [adds("All files were checked.", "Twice.")],
         },
-        [Decision(decision="allow", gate="hook", context=("Careful.",), facts=(RAN,))],
+        [Decision(decision="allow", decision_source="hook", context=("Careful.",), facts=(RAN,))],
     )
     model = Scripted(calls("echo", x="1"), says("done"), says("well"))
     async with stage(tmp_path, model, echo(), gates=gates) as play:
@@ -196,7 +196,7 @@ async def test_a_call_that_was_refused_once_and_then_made_is_made_again(tmp_path
 
 
 async def test_an_input_that_was_changed_is_changed_again(tmp_path: Path):
-    changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
+    changed = Decision(decision="allow", decision_source="hook", updated_input={"x": "2"})
     model = Scripted(calls("echo", x="1"), calls("echo", x="1"), says("done"))
     async with stage(tmp_path, model, echo(), gates=Hooked(decisions=[changed])) as play:
         assert await play.play("go") == Ended("completed")
@@ -213,9 +213,9 @@ async def test_a_changed_call_in_which_a_worker_died_is_settled_again(tmp_path: 
             raise lives.pop()
         return ToolResult.text(f"did {call.input['x']}")
 
-    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
+    traits = Traits(in_doubt_policy="retry" if policy == "retry" else "report")
     tool = replace(echo("act"), run=act, traits=always(traits))
-    changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
+    changed = Decision(decision="allow", decision_source="hook", updated_input={"x": "2"})
     model = Scripted(calls("act", x="1"), says("done"))
     async with stage(tmp_path, model, tool, gates=Hooked(decisions=[changed])) as play:
         await killed(play, "go")
@@ -237,9 +237,9 @@ async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
             ]
         },
         [
-            Decision(decision="deny", gate="mode", reason="plan mode"),
-            Decision(decision="deny", gate="rule"),
-            Decision(decision="ask", gate="default"),
+            Decision(decision="deny", decision_source="mode", reason="plan mode"),
+            Decision(decision="deny", decision_source="rule"),
+            Decision(decision="ask", decision_source="default"),
         ],
     )
     model = Scripted(
@@ -262,7 +262,7 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
         return previews.pop(0)
 
     tool = replace(echo(), preview=preview)
-    gates = Hooked(decisions=[Decision(decision="ask", gate="default")])
+    gates = Hooked(decisions=[Decision(decision="ask", decision_source="default")])
     async with stage(
         tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool, gates=gates
     ) as play:
@@ -286,12 +286,12 @@ class Overruling(Hooked):
     """Has a rule by the time that a person agrees."""
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        return Decision(decision="deny", gate="rule", rule="Echo", reason="a rule denies it")
+        return Decision(decision="deny", decision_source="rule", rule="Echo", reason="a rule denies it")
 
 
 async def test_an_approval_that_came_after_a_rule_is_refused_again(tmp_path: Path):
     ran: list[str] = []
-    gates = Overruling(decisions=[Decision(decision="ask", gate="default")])
+    gates = Overruling(decisions=[Decision(decision="ask", decision_source="default")])
     model = Scripted(calls("echo", x="1"), says("done"))
     async with stage(tmp_path, model, echo(ran=ran), gates=gates) as play:
         ended = await play.play("go")
@@ -339,7 +339,7 @@ async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
         updates=(PermissionUpdate(type="setMode", mode="acceptEdits"),), by="hook"
     )
     reached = NetworkRequested(host="localhost", decision="deny")
-    decision = Decision(decision="allow", gate="mode", facts=(judged, granted, reached))
+    decision = Decision(decision="allow", decision_source="mode", facts=(judged, granted, reached))
     gates = Hooked(decisions=[decision, replace(decision, decision="ask")])
     model = Scripted(calls("echo", x="1"), calls("echo", x="2"), says("done"))
     async with stage(tmp_path, model, echo(), gates=gates) as play:

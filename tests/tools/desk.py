@@ -57,7 +57,7 @@ class FileDesk:
     async def probe(self, name: str, **arguments: object) -> ToolResult | None:
         probe = self.tools[name].probe
         assert probe is not None
-        assert self.tools[name].traits(arguments).in_doubt == "probe"
+        assert self.tools[name].traits(arguments).in_doubt_policy == "probe"
         return await probe(self.call(name, **arguments))
 
     def restarted(self) -> "FileDesk":

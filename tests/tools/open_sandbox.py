@@ -32,7 +32,7 @@ class OpenSandbox:
 
     @property
     def box(self) -> SandboxInfo:
-        return SandboxInfo(backend="open", flags_hash="", level="none")
+        return SandboxInfo(backend="open", flags_hash="", isolation_level="none")
 
     @property
     def root(self) -> Path:
@@ -68,7 +68,7 @@ class OpenSandbox:
     def lose(self, key: str) -> None:
         """The sandbox died while it ran."""
         self.ran[key] = ExecResult(
-            status=-1, stdout=CapturedOutput(), stderr=CapturedOutput(), stopped="lost"
+            status=-1, stdout=CapturedOutput(), stderr=CapturedOutput(), stop_cause="lost"
         )
 
     async def _run(self, wanted: ExecRequest, hear: Callable[[bytes], None]) -> ExecResult:
@@ -94,7 +94,7 @@ class OpenSandbox:
             status=status if status >= 0 else 128 - status,
             stdout=stream.captured(),
             stderr=errors.captured(),
-            stopped=stopped,
+            stop_cause=stopped,
         )
 
 

@@ -156,4 +156,4 @@ async def test_gates_see_an_absolute_path_that_means_what_it_says(desk: FileDesk
     assert objection is not None
     assert "leads out" in str(await objection(desk.call("read", file_path="../x")))
     traits = desk.tools["read"].traits({})
-    assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")
+    assert (traits.read_only, traits.concurrent, traits.in_doubt_policy) == (True, True, "retry")

@@ -251,7 +251,7 @@ async def watched(folder: Path, environment: dict[str, str], *tools: Tool) -> No
         async with open_telemetry(
             runtime.log, Metrics(version="1"), environment=environment, version="1"
         ) as watching:
-            await run(session, watching.observers)
+            await run(session, watching.run_observers)
 
 
 async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_path: Path):

@@ -191,7 +191,7 @@ async def test_no_link_is_followed_out_of_the_workspace(
 async def test_a_workspace_over_the_limit_is_said_to_be_so(
     root: Path, tmp_path: Path, bound: ScanLimits
 ):
-    snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", bound=bound)
+    snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", scan_limits=bound)
     with pytest.raises(ToolEnvironmentError, match="too large to be kept"):
         await snapshots.take()
 

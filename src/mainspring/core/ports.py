@@ -50,7 +50,7 @@ class ExecResult:
     """The exit status; 128 + n after signal n."""
     stdout: CapturedOutput
     stderr: CapturedOutput
-    stopped: StopCause | None = None
+    stop_cause: StopCause | None = None
     """What ended it, if it did not end by itself; `lost`: nobody knows how far it came."""
     milliseconds: int = 0
 
@@ -61,11 +61,11 @@ class SandboxInfo:
 
     backend: str
     flags_hash: str
-    level: IsolationLevel
+    isolation_level: IsolationLevel
 
     @property
     def label(self) -> str:
-        return f"{self.backend}/{self.level}/{self.flags_hash}"
+        return f"{self.backend}/{self.isolation_level}/{self.flags_hash}"
 
 
 def ignore_output(_: bytes) -> None:
@@ -176,7 +176,7 @@ class Workspace(Protocol):
 @dataclass(frozen=True, slots=True)
 class FileChange:
     path: str
-    change: FileChangeKind
+    file_change_kind: FileChangeKind
 
 
 class Snapshots(Protocol):

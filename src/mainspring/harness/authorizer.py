@@ -24,7 +24,7 @@ AskTarget: TypeAlias = Literal["person", "classifier", "parent"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     decision: Permission
-    gate: DecisionSource
+    decision_source: DecisionSource
     rule: str | None = None
     reason: str | None = None
     asks: AskTarget = "person"
@@ -48,7 +48,7 @@ class Authorizer(Protocol):
         """A person has said yes: do the rules say no by now? No hook is asked again."""
         ...
 
-    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         """Something happens that hooks may want to know of, or have a say in."""
         ...
 
@@ -73,13 +73,13 @@ class AllowAll:
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         if traits.needs_person:
             reason = "the tool wants a person to agree to it"
-            return Decision(decision="ask", gate="guardrail", reason=reason)
-        return Decision(decision="allow", gate="default")
+            return Decision(decision="ask", decision_source="guardrail", reason=reason)
+        return Decision(decision="allow", decision_source="default")
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         return None
 
-    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         return EMPTY_HOOK_RESULT
 
     async def after_round(self, thread: Thread) -> Ended | None:

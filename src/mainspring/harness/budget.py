@@ -27,25 +27,25 @@ _ADVICE = (
 )
 
 
-def status_block(spent: Spending, limits: Limits) -> str | None:
+def status_block(spending: Spending, limits: Limits) -> str | None:
     """What the model is told of its budget; None if nothing is limited.
 
     Made of the log only, and of steps rather than numbers, so that it changes rarely.
     """
-    return budget_advice(remaining_percents(spent, limits))
+    return budget_advice(remaining_percents(spending, limits))
 
 
-def remaining_percents(spent: Spending, limits: Limits) -> list[tuple[int, str]]:
+def remaining_percents(spending: Spending, limits: Limits) -> list[tuple[int, str]]:
     """Of everything that is limited, how many percent are left."""
     return [
         (_percent_left(used, limit), what)
         for what, used, limit in (
-            ("turns", spent.turns, limits.max_turns),
-            ("time", spent.seconds, limits.max_seconds),
-            ("input tokens", spent.input_tokens, limits.max_input_tokens),
-            ("output tokens", spent.output_tokens, limits.max_output_tokens),
-            ("tool calls", spent.tool_calls, limits.max_tool_calls),
-            ("money", spent.cost_usd, limits.max_cost_usd),
+            ("turns", spending.turns, limits.max_turns),
+            ("time", spending.seconds, limits.max_seconds),
+            ("input tokens", spending.input_tokens, limits.max_input_tokens),
+            ("output tokens", spending.output_tokens, limits.max_output_tokens),
+            ("tool calls", spending.tool_calls, limits.max_tool_calls),
+            ("money", spending.cost_usd, limits.max_cost_usd),
         )
         if limit is not None
     ]

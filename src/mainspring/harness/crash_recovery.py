@@ -41,10 +41,10 @@ def closing_events(thread: Thread) -> list[KnownPayload]:
     ]
 
 
-def result_event(call: OpenCall, outcome: ToolResult) -> AgentToolResult | AgentMcpToolResult:
+def result_event(call: OpenCall, tool_result: ToolResult) -> AgentToolResult | AgentMcpToolResult:
     """The one event that settles a call."""
-    error = None if outcome.ok else outcome.error or "failed"
-    content, is_error = outcome.content, not outcome.ok
+    error = None if tool_result.ok else tool_result.error or "failed"
+    content, is_error = tool_result.content, not tool_result.ok
     if call.name.startswith("mcp__"):
         return AgentMcpToolResult(
             mcp_tool_use_id=call.id, content=content, is_error=is_error, error=error

@@ -38,11 +38,11 @@ def permission_denied(call: Call, reason: str | None) -> HookEvent:
     )
 
 
-def after_tool(call: Call, outcome: ToolResult) -> HookEvent:
-    text = plain_text(outcome.content)
-    answer: dict[str, object] = {"tool_response": text} if outcome.ok else {"error": text}
+def after_tool(call: Call, tool_result: ToolResult) -> HookEvent:
+    text = plain_text(tool_result.content)
+    answer: dict[str, object] = {"tool_response": text} if tool_result.ok else {"error": text}
     return HookEvent(
-        event="PostToolUse" if outcome.ok else "PostToolUseFailure",
+        event="PostToolUse" if tool_result.ok else "PostToolUseFailure",
         subject=call.name,
         fields={**_tool_fields(call), **answer},
         tool_use_id=call.id,

@@ -36,170 +36,170 @@ WAKES_WITHOUT_PROGRESS = 5
 FEEDBACK_IN_A_ROW = 3
 
 
-async def run(desk: ThreadContext) -> Ended | None:
+async def run(context: ThreadContext) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
-    async with open_speculative_reads() as desk.speculative_reads:
-        stopped = await receive(desk)
-        ended = _begin(desk) or stopped
-        if ended is None and not desk.thread.running:
-            await desk.commit()  # what came changes nothing, and must not come again
+    async with open_speculative_reads() as context.speculative_reads:
+        stopped = await receive(context)
+        ended = _begin(context) or stopped
+        if ended is None and not context.thread.running:
+            await context.commit()  # what came changes nothing, and must not come again
             return None
-        return await _run(desk, ended)
+        return await _run(context, ended)
 
 
-async def _run(desk: ThreadContext, ended: Ended | None) -> Ended:
+async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
     while ended is None:
-        step = await _next_step(desk)
+        step = await _next_step(context)
         match step:
             case Continue(reason, detail):
-                desk.note(fact.LoopContinued(reason=reason, detail=detail))
+                context.note(fact.LoopContinued(reason=reason, detail=detail))
             case Ended():
                 ended = step
             case None:
                 pass
         if ended is None:
-            ended = await receive_during_run(desk)
-        elif await _has_new_input(desk, ended):
+            ended = await receive_during_run(context)
+        elif await _has_new_input(context, ended):
             ended = None
-    ended = _with_waiting_children(desk, ended)
+    ended = _with_waiting_children(context, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
-        await desk.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
-    await desk.note_idle(
+        await context.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
+    await context.note_idle(
         StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
     )
     return ended
 
 
-def _with_waiting_children(desk: ThreadContext, ended: Ended) -> Ended:
+def _with_waiting_children(context: ThreadContext, ended: Ended) -> Ended:
     """Who is done, but for others whom it has called and who wait for people, waits with them."""
     asking = (
-        desk.siblings.pending_calls_below(desk.thread.id) if ended.reason == "completed" else ()
+        context.siblings.pending_calls_below(context.thread.id) if ended.reason == "completed" else ()
     )
     return Ended("requires_action", waiting_for=asking) if asking else ended
 
 
-def _begin(desk: ThreadContext) -> Ended | None:
+def _begin(context: ThreadContext) -> Ended | None:
     """Start a run, or take over one that a crash left open."""
-    thread = desk.thread
+    thread = context.thread
     if not thread.running:
-        if not thread.is_answered or thread.pending_compaction or _is_answerable(desk):
-            desk.note(StatusRunning())
+        if not thread.is_answered or thread.pending_compaction or _is_answerable(context):
+            context.note(StatusRunning())
         return None
     # who only waits for others makes no progress, and need not
     is_waiting = thread.is_answered and not thread.unsettled_calls() and thread.open_request is None
-    is_patient = is_waiting and desk.siblings.has_unfinished_children(thread.id)
+    is_patient = is_waiting and context.siblings.has_unfinished_children(thread.id)
     attempt = 1 if is_patient else thread.retries.wakes + 1
-    desk.note(
+    context.note(
         fact.SessionWoken(
-            owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
+            owner=context.writer.lease.owner, epoch=context.writer.lease.epoch, attempt=attempt
         )
     )
-    desk.note(*recovery_events(thread, lambda call: _policy_of(desk, call)))
+    context.note(*recovery_events(thread, lambda call: _policy_of(context, call)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
     return None
 
 
-def _is_answerable(desk: ThreadContext) -> bool:
+def _is_answerable(context: ThreadContext) -> bool:
     """Idle, and somebody has answered a call that it waits for, or stopped it."""
-    thread = desk.thread
+    thread = context.thread
     return thread.interrupted or any(
-        call.is_answered or desk.siblings.is_answerable(call) for call in thread.unsettled_calls()
+        call.is_answered or context.siblings.is_answerable(call) for call in thread.unsettled_calls()
     )
 
 
-def _policy_of(desk: ThreadContext, call: OpenCall) -> InDoubtPolicy:
-    tool = find_tool(desk, call.name)
-    return "report" if tool is None else tool.traits(call.input).in_doubt
+def _policy_of(context: ThreadContext, call: OpenCall) -> InDoubtPolicy:
+    tool = find_tool(context, call.name)
+    return "report" if tool is None else tool.traits(call.input).in_doubt_policy
 
 
-async def _has_new_input(desk: ThreadContext, ended: Ended) -> bool:
+async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
     """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
-    thread = desk.thread
+    thread = context.thread
     if ended.reason == "completed":
-        return await _has_news(desk)
+        return await _has_news(context)
     if ended.reason == "requires_action":
-        await receive_during_run(desk)
+        await receive_during_run(context)
         calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
         return (
             thread.interrupted
             or any(call.settled or call.is_answered for call in calls)
-            or any(map(desk.siblings.is_answerable, thread.unsettled_calls()))
+            or any(map(context.siblings.is_answerable, thread.unsettled_calls()))
         )
     return False
 
 
-async def _has_news(desk: ThreadContext) -> bool:
+async def _has_news(context: ThreadContext) -> bool:
     """Whether somebody has something more for a thread that is done; those whom it has called and
     who are still at work are waited for."""
-    thread = desk.thread
-    stopped = await receive_during_run(desk)
+    thread = context.thread
+    stopped = await receive_during_run(context)
     while stopped is None and thread.is_answered:
-        await desk.commit()
-        if not await desk.siblings.wait_for_children(thread.id):
+        await context.commit()
+        if not await context.siblings.wait_for_children(thread.id):
             return False
-        stopped = await receive_during_run(desk)
+        stopped = await receive_during_run(context)
         if thread.interrupted:
             return True
     return stopped is None
 
 
-async def _next_step(desk: ThreadContext) -> Step | None:
-    thread = desk.thread
+async def _next_step(context: ThreadContext) -> Step | None:
+    thread = context.thread
     if thread.interrupted:
-        return _interrupt(desk)
+        return _interrupt(context)
     if thread.unsettled_calls():
-        return await run_round(desk)
+        return await run_round(context)
     if thread.pending_compaction is not None:
-        return await compact_on_request(desk, thread.pending_compaction)
+        return await compact_on_request(context, thread.pending_compaction)
     if thread.repetition.due == "stop":
-        return _end_loop(desk)
+        return _end_loop(context)
     if thread.repetition.due == "nudge":
         return Continue("next_turn", NUDGE)
     if thread.is_answered:
-        return await _stop(desk)
-    return await take_turn(desk)
+        return await _stop(context)
+    return await take_turn(context)
 
 
-def _end_loop(desk: ThreadContext) -> Ended:
+def _end_loop(context: ThreadContext) -> Ended:
     why = "the agent repeats the same steps without any news, after it was told so"
     error = ErrorDetail(
         type=LOOP_ERROR,
         message=f"{why}; a new message starts a new turn",
         retry_status=RetryStatus(type="exhausted"),
     )
-    desk.note(SessionFailed(error=error))
+    context.note(SessionFailed(error=error))
     return Ended("loop_detected", why)
 
 
-def _interrupt(desk: ThreadContext) -> Step:
+def _interrupt(context: ThreadContext) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
-    desk.interrupt_requested = anyio.Event()  # it has been heard
-    open_calls = desk.thread.unsettled_calls()
+    context.interrupt_requested = anyio.Event()  # it has been heard
+    open_calls = context.thread.unsettled_calls()
     for call in open_calls:
-        desk.siblings.abandon(call)
-        settle(desk, call, ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled"))
-    if desk.thread.redirected:
+        context.siblings.abandon(call)
+        settle(context, call, ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled"))
+    if context.thread.redirected:
         return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
 
 
-async def _stop(desk: ThreadContext) -> Step:
+async def _stop(context: ThreadContext) -> Step:
     """The model says it is done."""
-    feedback = desk.thread.retries.stop_feedback
+    feedback = context.thread.retries.stop_feedback
     if feedback < FEEDBACK_IN_A_ROW:
-        last = desk.thread.transcript.last_words()
-        ruling = await desk.run_hooks(
-            hook_events.stopping(is_again=feedback > 0, last_message=last, agent=desk.subagent),
+        last = context.thread.transcript.last_words()
+        ruling = await context.run_hooks(
+            hook_events.stopping(is_again=feedback > 0, last_message=last, agent=context.subagent),
             is_context=False,
         )
         if ruling.stop is not None:
             return Ended("stop_hook_prevented", ruling.stop)
         if ruling.blocked:
             return Continue("stop_hook_feedback", ruling.reason or "A hook says: go on.")
-        verdict = await desk.authorizer.before_stop(desk.thread)
+        verdict = await context.authorizer.before_stop(context.thread)
         if verdict is not None:
             return verdict
-    if more := continuation(desk.spend_account.spent, desk.limits):
+    if more := continuation(context.spend_account.spending, context.limits):
         return Continue("budget_continuation", more)
     return Ended("completed")

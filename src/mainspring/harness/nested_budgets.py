@@ -17,18 +17,18 @@ from mainspring.harness.stop_reasons import Ended
 
 @dataclass(frozen=True, slots=True)
 class BudgetTier:
-    account: SpendAccount
+    spend_account: SpendAccount
     limits: Limits
 
 
 def reserve(
-    tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
+    budget_tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the first limit that it might pass."""
     cost = Decimal(0)
-    for tier in tiers:
+    for tier in budget_tiers:
         reserved = limits.reserve(
-            tier.account.spent,
+            tier.spend_account.spending,
             tier.limits,
             facts,
             input_tokens=input_tokens,
@@ -41,32 +41,32 @@ def reserve(
 
 
 def affordable_output(
-    tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
+    budget_tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
     """The longest reply, up to `output_tokens`, that `reserve` would still allow; 0: none."""
     return min(
         limits.affordable_output(
-            tier.account.spent,
+            tier.spend_account.spending,
             tier.limits,
             facts,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
-        for tier in tiers
+        for tier in budget_tiers
     )
 
 
-def calls_over(tiers: Sequence[BudgetTier]) -> int:
+def calls_over(budget_tiers: Sequence[BudgetTier]) -> int:
     """How many of the calls just proposed are too many, counted from the last one."""
-    return max(limits.calls_over(tier.account.spent, tier.limits) for tier in tiers)
+    return max(limits.calls_over(tier.spend_account.spending, tier.limits) for tier in budget_tiers)
 
 
-def status_block(tiers: Sequence[BudgetTier]) -> str | None:
+def status_block(budget_tiers: Sequence[BudgetTier]) -> str | None:
     """What the model is told of its budget: the tightest that holds for it."""
     return budget.budget_advice(
         [
             each
-            for tier in tiers
-            for each in budget.remaining_percents(tier.account.spent, tier.limits)
+            for tier in budget_tiers
+            for each in budget.remaining_percents(tier.spend_account.spending, tier.limits)
         ]
     )

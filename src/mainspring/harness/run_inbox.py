@@ -22,49 +22,49 @@ from mainspring.harness.thread_context import ThreadContext
 from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
 
 
-async def receive_during_run(desk: ThreadContext) -> Ended | None:
+async def receive_during_run(context: ThreadContext) -> Ended | None:
     """Take in what has come during a run."""
-    seen = desk.thread.messages
-    ended = await receive(desk)
-    if desk.thread.messages > seen and not desk.thread.interrupted:  # the interrupt comes first
-        desk.note(fact.LoopContinued(reason="inbox_message"))
+    seen = context.thread.messages
+    ended = await receive(context)
+    if context.thread.messages > seen and not context.thread.interrupted:  # the interrupt comes first
+        context.note(fact.LoopContinued(reason="inbox_message"))
     return ended
 
 
-async def receive(desk: ThreadContext) -> Ended | None:
+async def receive(context: ThreadContext) -> Ended | None:
     """Take in what clients have sent; hooks see every message before the model does."""
     ended: Ended | None = None
-    for event in await desk.receive_inbox():
+    for event in await context.receive_inbox():
         if isinstance(event.payload, PermissionUpdated):
-            _note_mode(desk, event.payload)
+            _note_mode(context, event.payload)
         if isinstance(event.payload, UserMessage):
             text = plain_text(event.payload.content)
-            ruling = await desk.run_hooks(hook_events.prompt_submitted(text))
+            ruling = await context.run_hooks(hook_events.prompt_submitted(text))
             if ruling.blocked:
-                desk.note(fact.MessageWithheld(event_id=event.id, reason=ruling.reason))
+                context.note(fact.MessageWithheld(event_id=event.id, reason=ruling.reason))
                 ended = Ended("hook_stopped", ruling.reason)
             elif ruling.stop is not None:
                 ended = Ended("hook_stopped", ruling.stop)
-            elif used := desk.skill_called(event.payload.skill):
-                desk.note(used)
+            elif used := context.skill_called(event.payload.skill):
+                context.note(used)
     return ended
 
 
-def _note_mode(desk: ThreadContext, updated: PermissionUpdated) -> None:
+def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:
     """The model is told of a mode when there is something to answer, and not before."""
     for update in updated.updates:
         if update.type == "setMode":
             with suppress(InvalidInput):  # a mode that is none changes nothing
                 text = mode_notice(parse_mode(update.mode or ""))
-                desk.note(fact.ContextAdded(text=text, source="mode"))
+                context.note(fact.ContextAdded(text=text, source="mode"))
 
 
-async def until_interrupted(desk: ThreadContext, work: Callable[[], Awaitable[None]]) -> bool:
+async def until_interrupted(context: ThreadContext, work: Callable[[], Awaitable[None]]) -> bool:
     """Do `work`; True if the user stopped it before it was done."""
     is_interrupted = False
-    own = desk.thread.id
+    own = context.thread.id
     hear = partial(
-        desk.writer.wait_for_inbox, "user.interrupt", is_for=lambda thread_id: thread_id == own
+        context.writer.wait_for_inbox, "user.interrupt", is_for=lambda thread_id: thread_id == own
     )
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
@@ -75,9 +75,9 @@ async def until_interrupted(desk: ThreadContext, work: Callable[[], Awaitable[No
                 is_interrupted = True
                 group.cancel_scope.cancel()
 
-            if not desk.is_watched:
+            if not context.is_watched:
                 group.start_soon(stop, partial(retry_unavailable, hear))
-            group.start_soon(stop, desk.interrupt_requested.wait)
+            group.start_soon(stop, context.interrupt_requested.wait)
             await work()
             is_interrupted = False
             group.cancel_scope.cancel()

@@ -108,7 +108,7 @@ class ThreadContext:
     thread: Thread
     model: Model
     facts: ModelFacts
-    prefix: PromptPrefix
+    prompt_prefix: PromptPrefix
     tools: Mapping[str, Tool]
     custom_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
@@ -150,9 +150,9 @@ class ThreadContext:
     """The agent's own model and effort."""
 
     def __post_init__(self) -> None:
-        self.prefix = redact_prefix(self.prefix, self.writer.scrubbed)
-        own = NamedModel(self.prefix.model, self.model, self.facts)
-        self._agent_model = own, self.prefix.effort
+        self.prompt_prefix = redact_prefix(self.prompt_prefix, self.writer.scrubbed)
+        own = NamedModel(self.prompt_prefix.model, self.model, self.facts)
+        self._agent_model = own, self.prompt_prefix.effort
 
     def select_model(self) -> None:
         """Take the model and the effort that hold for the next request."""
@@ -161,8 +161,8 @@ class ThreadContext:
         named = own if wanted is None or self.open_model is None else self.open_model(wanted)
         self.model, self.facts = named.model, named.facts
         effort = effective_effort(self.thread.session_state, effort)
-        if (named.name, effort) != (self.prefix.model, self.prefix.effort):
-            self.prefix = msgspec.structs.replace(self.prefix, model=named.name, effort=effort)
+        if (named.name, effort) != (self.prompt_prefix.model, self.prompt_prefix.effort):
+            self.prompt_prefix = msgspec.structs.replace(self.prompt_prefix, model=named.name, effort=effort)
 
     @property
     def writer(self) -> Writer:
@@ -170,7 +170,7 @@ class ThreadContext:
 
     @property
     def spend_account(self) -> SpendAccount:
-        return self.event_sink.thread_tree.nodes[self.thread.id].account
+        return self.event_sink.thread_tree.nodes[self.thread.id].spend_account
 
     @property
     def tiers(self) -> list[BudgetTier]:
@@ -209,20 +209,20 @@ class ThreadContext:
         self.siblings.on_inbox(events)
         return [*events, *self.note(*record.thread_tree.messages_for(own))]
 
-    async def run_hooks(self, occasion: HookEvent, *, is_context: bool = True) -> HookResult:
+    async def run_hooks(self, hook_event: HookEvent, *, is_context: bool = True) -> HookResult:
         """Tell hooks what happens, and note what they did; `is_context`: and what they want the
         model to know, unless the caller tells it."""
-        ruling = await self.authorizer.run_hooks(self.thread, occasion)
+        ruling = await self.authorizer.run_hooks(self.thread, hook_event)
         self.note_pending_facts()
         self.note(*ruling.hook_runs)
         if ruling.updates:
             self.note(
                 PermissionUpdated(
-                    updates=ruling.updates, by="hook", tool_use_id=occasion.tool_use_id
+                    updates=ruling.updates, by="hook", tool_use_id=hook_event.tool_use_id
                 )
             )
         if is_context:
-            source = f"{occasion.event} hook"
+            source = f"{hook_event.event} hook"
             self.note(*(ContextAdded(text=text, source=source) for text in ruling.context))
         return ruling
 
@@ -235,12 +235,12 @@ class ThreadContext:
     def load(self, names: Iterable[str]) -> None:
         """Give the model the definitions of deferred tools."""
         more = [self.tools[name].spec for name in names if name in self.tools]
-        self.prefix = redact_prefix(extend_prefix(self.prefix, more), self.writer.scrubbed)
+        self.prompt_prefix = redact_prefix(extend_prefix(self.prompt_prefix, more), self.writer.scrubbed)
 
     def input_tokens(self) -> int:
         """Of the next request, leaning high."""
         return self.thread.transcript.tokens(
-            prefix_bytes=self.prefix.size, bytes_per_token=self.facts.bytes_per_token
+            prefix_bytes=self.prompt_prefix.size, bytes_per_token=self.facts.bytes_per_token
         )
 
     def cost(self, usage: Usage, model: str) -> Decimal:

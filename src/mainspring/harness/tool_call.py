@@ -19,8 +19,8 @@ from mainspring.harness.thread_context import ThreadContext
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def find_tool(desk: ThreadContext, name: str) -> Tool | None:
-    return desk.tools.get(name) or desk.tools.get(desk.aliases.get(name, ""))
+def find_tool(context: ThreadContext, name: str) -> Tool | None:
+    return context.tools.get(name) or context.tools.get(context.aliases.get(name, ""))
 
 
 def normalized_call(call: Call, tool: Tool) -> Call:
@@ -38,20 +38,20 @@ def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str
     return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, given))).hexdigest()
 
 
-def attempt_of(desk: ThreadContext, call: OpenCall, given: Mapping[str, object]) -> Call:
+def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, object]) -> Call:
     """What is tried now: known by the mark of its first attempt, if there was one."""
-    made = new_call(desk, call.id, call.name, given)
+    made = new_call(context, call.id, call.name, given)
     key = made.idempotency_key if call.started is None else call.started
     return replace(made, idempotency_key=key, is_approved=call.is_approved)
 
 
-def new_call(desk: ThreadContext, call_id: str, name: str, given: Mapping[str, object]) -> Call:
-    session_id = desk.writer.session_id
-    tool = find_tool(desk, name)
+def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str, object]) -> Call:
+    session_id = context.writer.session_id
+    tool = find_tool(context, name)
     name = name if tool is None else tool.spec.name
 
     def say(text: str) -> None:
-        desk.emit(ToolOutput(id=call_id, name=name, text=desk.writer.scrubbed(text)))
+        context.emit(ToolOutput(id=call_id, name=name, text=context.writer.scrubbed(text)))
 
     return Call(
         id=call_id,
@@ -59,7 +59,7 @@ def new_call(desk: ThreadContext, call_id: str, name: str, given: Mapping[str, o
         input=given,
         idempotency_key=idempotency_key(session_id, call_id, name, given),
         session_id=session_id,
-        thread_id=desk.thread.id,
+        thread_id=context.thread.id,
         say=say,
     )
 

@@ -96,7 +96,7 @@ ReportProgress: TypeAlias = Callable[[Counts], None]
 
 
 async def write_backup(
-    store: Store, file: IO[bytes], *, time: datetime, tell: ReportProgress
+    store: Store, file: IO[bytes], *, time: datetime, report_progress: ReportProgress
 ) -> Counts:
     """All that the store holds at this moment; others may go on using it."""
     counts = Counts()
@@ -104,8 +104,8 @@ async def write_backup(
         with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
             page = _Page(packed)
             page.write(lines.encode(BeginLine(time=time)))
-            await _write_sessions(SessionLog(then), page, counts, tell)
-            await _write_records(then.records, page, counts, tell)
+            await _write_sessions(SessionLog(then), page, counts, report_progress)
+            await _write_records(then.records, page, counts, report_progress)
             page.write(
                 lines.encode(
                     SealLine(
@@ -132,7 +132,7 @@ class _Page:
 
 
 async def _write_sessions(
-    log: SessionLog, page: _Page, counts: Counts, tell: ReportProgress
+    log: SessionLog, page: _Page, counts: Counts, report_progress: ReportProgress
 ) -> None:
     left_out: set[str] = set()
     abandoned = frozenset(await log.store.runnable(limit=_NO_LIMIT))
@@ -146,7 +146,7 @@ async def _write_sessions(
         if session.owner is not None or session.id in abandoned:
             page.write(lines.encode(AtWorkLine(session_id=session.id)))
         counts.sessions += 1
-        tell(counts)
+        report_progress(counts)
 
 
 async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
@@ -169,14 +169,14 @@ def _parents_first(sessions: Sequence[SessionRow]) -> Iterator[SessionRow]:
 
 
 async def _write_records(
-    records: Records, page: _Page, counts: Counts, tell: ReportProgress
+    records: Records, page: _Page, counts: Counts, report_progress: ReportProgress
 ) -> None:
     last: RecordRow | None = None
     while some := await records.everything(after=last, limit=_PAGE):
         for each in some:
             await _write_record(records, page, each)
             counts.records += 1
-            tell(counts)
+            report_progress(counts)
         last = some[-1]
     after = ""
     while tallies := await records.tallies(after=after):
@@ -186,18 +186,18 @@ async def _write_records(
         after = tallies[-1][0]
 
 
-async def _write_record(records: Records, page: _Page, record: RecordRow) -> None:
-    content = (await records.whole(record.kind, record.id)).content
+async def _write_record(records: Records, page: _Page, record_row: RecordRow) -> None:
+    content = (await records.whole(record_row.kind, record_row.id)).content
     if content is None:
-        page.write(lines.encode(RecordLine(record=record)))
+        page.write(lines.encode(RecordLine(record=record_row)))
         return
     starts = range(0, len(content), _CHUNK)
-    page.write(lines.encode(RecordLine(record=record, chunks=len(starts))))
+    page.write(lines.encode(RecordLine(record=record_row, chunks=len(starts))))
     for start in starts:
         page.write(lines.encode(ContentLine(content=content[start : start + _CHUNK])))
 
 
-async def restore_backup(store: Store, file: IO[bytes], *, tell: ReportProgress) -> Counts:
+async def restore_backup(store: Store, file: IO[bytes], *, report_progress: ReportProgress) -> Counts:
     """Make an empty store hold what the backup does: all of it or, when that fails, nothing.
 
     Raises:
@@ -218,7 +218,7 @@ async def restore_backup(store: Store, file: IO[bytes], *, tell: ReportProgress)
                     counts.tallies += 1
                 case AtWorkLine():
                     pass
-            tell(counts)
+            report_progress(counts)
     return counts
 
 
@@ -232,20 +232,20 @@ async def _require_empty(store: Store) -> None:
         raise InvalidInput("the store is not empty: a backup is restored into a new one")
 
 
-async def _restore(log: SessionLog, item: BackupItem) -> None:
-    match item:
+async def _restore(log: SessionLog, backup_item: BackupItem) -> None:
+    match backup_item:
         case SessionImport():
-            if not await item.store(log):
-                raise InvalidInput(f"session {item.header.session_id} is in it twice")
+            if not await backup_item.store(log):
+                raise InvalidInput(f"session {backup_item.header.session_id} is in it twice")
         case Put():
             # stored with one more than what is given
-            record = replace(item.record, rev=item.record.rev - 1)
+            record = replace(backup_item.record_row, rev=backup_item.record_row.rev - 1)
             try:
-                await log.store.records.write(Put(record=record, content=item.content))
+                await log.store.records.write(Put(record_row=record, content=backup_item.content))
             except ServiceError as error:
                 raise InvalidInput(f"a record is in it twice: {error}") from error
         case TallyLine():
-            await log.store.records.tally([(item.name, item.amount)])
+            await log.store.records.tally([(backup_item.name, backup_item.amount)])
         case AtWorkLine(session_id=session_id):
             try:  # held by nobody who lives: so it is found, and goes on
                 await log.store.acquire(session_id, owner=_RESTORER, seconds=0)
@@ -306,25 +306,25 @@ class _BackupReader:
         return self._taken(line)
 
     def _taken(
-        self, line: BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | lines.ExportLine
+        self, export_line: BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | lines.ExportLine
     ) -> BackupItem | None:
-        if isinstance(line, ContentLine):
-            return self._complete(line.content)
+        if isinstance(export_line, ContentLine):
+            return self._complete(export_line.content)
         if self._open is not None:
             raise InvalidInput("a record's content is not complete")
-        match line:
+        match export_line:
             case BeginLine():
-                return self._begin(line)
+                return self._begin(export_line)
             case RecordLine():
-                self._open = (line, [])
+                self._open = (export_line, [])
                 return self._complete(None)
             case TallyLine():
                 self._tallies += 1
-                return line
+                return export_line
             case AtWorkLine():
-                return line
+                return export_line
             case _:
-                return self._parts.take(line)
+                return self._parts.take(export_line)
 
     def _begin(self, line: BeginLine) -> None:
         self._has_begun = True
@@ -342,7 +342,7 @@ class _BackupReader:
         self._open = None
         self._records += 1
         content = None if line.chunks is None else b"".join(chunks)
-        return Put(record=line.record, content=content)
+        return Put(record_row=line.record, content=content)
 
     def _check(self, seal: SealLine) -> None:
         counted = (self._parts.count, self._records, self._tallies)

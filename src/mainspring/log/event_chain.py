@@ -58,11 +58,11 @@ def encode_scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, by
 
 
 def chain_events(
-    session_id: str, head: Head, drafts: Sequence[EventDraft]
+    session_id: str, head: Head, event_drafts: Sequence[EventDraft]
 ) -> tuple[list[Event], Head]:
     """Give drafts their places after `head`."""
     events: list[Event] = []
-    for draft in drafts:
+    for draft in event_drafts:
         event = Event(
             id=draft.id,
             session_id=session_id,

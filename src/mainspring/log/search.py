@@ -35,7 +35,7 @@ async def search(
             spans.append(
                 EventRange(session_id=segment.session_id, after=segment.after, upto=segment.upto)
             )
-    return await log.store.search(words, spans=spans, limit=limit)
+    return await log.store.search(words, event_ranges=spans, limit=limit)
 
 
 async def _catch_up(log: SessionLog, session_id: str | None) -> None:

@@ -101,50 +101,50 @@ class Conditions:
         return list(self.parts.values())
 
 
-def record_conditions(wanted: RecordQuery) -> Conditions:
+def record_conditions(record_query: RecordQuery) -> Conditions:
     """Raises: InvalidInput: no record can have such a value."""
     # the indexes for these leave out the empty ones, and are used if that is said
-    parent: LiteralString = "parent <> '' and parent =" if wanted.parent else "parent ="
-    label: LiteralString = "label <> '' and label =" if wanted.label else "label ="
+    parent: LiteralString = "parent <> '' and parent =" if record_query.parent else "parent ="
+    label: LiteralString = "label <> '' and label =" if record_query.label else "label ="
     given: dict[LiteralString, Any] = {
-        "kind =": wanted.kind,
-        "tenant =": wanted.tenant,
-        parent: wanted.parent,
-        label: wanted.label,
-        "is_archived =": wanted.is_archived,
-        "created >=": wanted.created_from,
-        "created <=": wanted.created_upto,
-        "due <=": wanted.due_upto,
-        "name >=": wanted.name_from,
-        "name <": None if wanted.name_from is None else prefix_end(wanted.name_from),
+        "kind =": record_query.kind,
+        "tenant =": record_query.tenant,
+        parent: record_query.parent,
+        label: record_query.label,
+        "is_archived =": record_query.is_archived,
+        "created >=": record_query.created_from,
+        "created <=": record_query.created_upto,
+        "due <=": record_query.due_upto,
+        "name >=": record_query.name_from,
+        "name <": None if record_query.name_from is None else prefix_end(record_query.name_from),
     }
     found = Conditions({part: value for part, value in given.items() if value is not None})
     require_storable(found.values)
     return found
 
 
-def record_order(wanted: RecordQuery) -> tuple[LiteralString, LiteralString]:
+def record_order(record_query: RecordQuery) -> tuple[LiteralString, LiteralString]:
     """The column that a list is in the order of, before the id, and the direction of both."""
-    if wanted.due_upto is not None:
+    if record_query.due_upto is not None:
         return "due", "asc"
-    if wanted.name_from is not None:
+    if record_query.name_from is not None:
         return "name", "asc"
-    return "created", "desc" if wanted.order == "desc" else "asc"
+    return "created", "desc" if record_query.order == "desc" else "asc"
 
 
-def record_page(wanted: RecordQuery, placeholder: LiteralString) -> tuple[LiteralString, list[Any]]:
+def record_page(record_query: RecordQuery, placeholder: LiteralString) -> tuple[LiteralString, list[Any]]:
     """What follows `from record`: the conditions, where to go on, order and limit; the values."""
-    found = record_conditions(wanted)
-    column, direction = record_order(wanted)
+    found = record_conditions(record_query)
+    column, direction = record_order(record_query)
     where, values = found.where(placeholder), found.values
-    if wanted.after is not None:
-        seen = [getattr(wanted.after, column), wanted.after.id]
+    if record_query.after is not None:
+        seen = [getattr(record_query.after, column), record_query.after.id]
         require_storable(seen)
         sign: LiteralString = "<" if direction == "desc" else ">"
         where = f"{where} and ({column}, id) {sign} ({placeholder}, {placeholder})"
         values += seen
     rest: LiteralString = f"order by {column} {direction}, id {direction} limit {placeholder}"
-    return f"where {where} {rest}", [*values, wanted.limit]
+    return f"where {where} {rest}", [*values, record_query.limit]
 
 
 def prefix_end(prefix: str) -> str | None:
@@ -178,7 +178,7 @@ def require_storable(values: Iterable[Any]) -> None:
             raise InvalidInput(f"{value}: is too large a number")
 
 
-def require_changes_storable(changes: Sequence[RecordChange]) -> None:
+def require_changes_storable(record_changes: Sequence[RecordChange]) -> None:
     """Raises: InvalidInput."""
-    for change in changes:
-        require_storable(record_values(change.record))
+    for change in record_changes:
+        require_storable(record_values(change.record_row))

@@ -101,7 +101,7 @@ class Append:
     expected: Head
     head: Head
     rows: Sequence[Row]
-    folded: Sequence[FoldedItem] = ()
+    folded_item: Sequence[FoldedItem] = ()
     """Inbox items that these rows carry: taken out in the same transaction."""
 
 
@@ -191,7 +191,7 @@ class Store(Protocol):
         """Raises: Fenced, Conflict, SessionNotFound."""
         ...
 
-    async def read(self, span: EventRange) -> list[Row]: ...
+    async def read(self, event_range: EventRange) -> list[Row]: ...
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         """Put into the inbox; a `client_id` seen before returns the item it made then.
@@ -254,12 +254,12 @@ class Store(Protocol):
         """Events not yet searchable, with their session, in order; all sessions for `None`."""
         ...
 
-    async def index(self, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
+    async def index(self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
         """Make texts searchable and remember, per session, how far that went."""
         ...
 
     async def search(
-        self, words: Sequence[str], *, spans: Sequence[EventRange], limit: int
+        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
     ) -> list[SearchHit]:
         """Events with all the words, best first; `spans` limits where, all sessions if empty."""
         ...

@@ -133,25 +133,25 @@ class SessionImporter:
         self.count = 0
         """Of sessions that are complete."""
 
-    def take(self, line: ExportLine) -> SessionImport | None:
+    def take(self, export_line: ExportLine) -> SessionImport | None:
         """The session that is complete with this line, if one is.
 
         Raises: InvalidInput.
         """
-        if isinstance(line, SessionLine):
+        if isinstance(export_line, SessionLine):
             if self.open is not None:
                 ended = self.open.header.session_id
                 raise InvalidInput(f"session {ended} was not ended before this one")
-            self.open = SessionImport(line)
+            self.open = SessionImport(export_line)
         elif self.open is None:
             raise InvalidInput("comes before the session it belongs to")
-        elif isinstance(line, EndLine):
+        elif isinstance(export_line, EndLine):
             ended, self.open = self.open, None
-            ended.end(line)
+            ended.end(export_line)
             self.count += 1
             return ended
         else:
-            self.open.take(line)
+            self.open.take(export_line)
         return None
 
 
@@ -314,7 +314,7 @@ class SessionImport:
                 expected=existing.head,
                 head=self._head,
                 rows=[to_row(event) for event in missing],
-                folded=await self._folded(log, existing.id, missing),
+                folded_item=await self._folded(log, existing.id, missing),
             )
             await log.store.append(append)
         finally:

@@ -194,7 +194,7 @@ class Writer:
                 expected=self.head,
                 head=head,
                 rows=[to_row(event) for event in events],
-                folded=folded,
+                folded_item=folded,
             )
             try:
                 with CancelScope(shield=True):  # who staged it goes on as if it were written
@@ -208,8 +208,8 @@ class Writer:
                 raise
             self.head = head
 
-    def _stage(self, drafts: list[EventDraft]) -> list[Event]:
-        events, self._tip = chain_events(self.session_id, self._tip, drafts)
+    def _stage(self, event_drafts: list[EventDraft]) -> list[Event]:
+        events, self._tip = chain_events(self.session_id, self._tip, event_drafts)
         self._staged += events
         return events
 

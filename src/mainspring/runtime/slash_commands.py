@@ -123,9 +123,9 @@ def available_commands(agent: Agent) -> list[SlashCommand]:
     return [*COMMANDS, *brought]
 
 
-def similar_names(name: str, commands: Iterable[SlashCommand]) -> list[str]:
+def similar_names(name: str, slash_commands: Iterable[SlashCommand]) -> list[str]:
     """Names that somebody may have meant."""
-    names = [command.name for command in commands]
+    names = [command.name for command in slash_commands]
     begun = [each for each in names if name and each.startswith(name)]
     alike = get_close_matches(name, names, n=3, cutoff=0.7)
     return list(dict.fromkeys((*begun, *alike)))[:3]
@@ -153,7 +153,7 @@ class CommandContext:
 
 
 async def run_command(
-    at: CommandContext, name: str, arguments: str = ""
+    command_context: CommandContext, name: str, arguments: str = ""
 ) -> SlashCommandResult | None:
     """Do a built-in command; `None`: there is none of that name, or it is the client's to do.
 
@@ -161,30 +161,30 @@ async def run_command(
         InvalidInput: what follows the name cannot be understood; nothing was done.
     """
     act = _HANDLERS.get(name)
-    return None if act is None else await act(at, arguments.strip())
+    return None if act is None else await act(command_context, arguments.strip())
 
 
-async def _compact(at: CommandContext, keep: str) -> SlashCommandResult:
-    sent = await at.submit(CompactionRequested(instructions=keep or None))
+async def _compact(command_context: CommandContext, keep: str) -> SlashCommandResult:
+    sent = await command_context.submit(CompactionRequested(instructions=keep or None))
     return SubmittedResult(text="what is old is summed up", is_work=True, event_ids=sent)
 
 
-async def _plan(at: CommandContext, task: str) -> SlashCommandResult:
-    sent = await at.submit(
+async def _plan(command_context: CommandContext, task: str) -> SlashCommandResult:
+    sent = await command_context.submit(
         mode_update("plan"), *([UserMessage(content=(TextBlock(task),))] if task else ())
     )
     text = f"mode plan: {MODE_DESCRIPTIONS['plan']}"
     return SubmittedResult(text=text, is_work=bool(task), event_ids=sent)
 
 
-async def _mode(at: CommandContext, name: str) -> SlashCommandResult:
+async def _mode(command_context: CommandContext, name: str) -> SlashCommandResult:
     if not name:
-        mode = await mode_of(at.log, at.session_id)
+        mode = await mode_of(command_context.log, command_context.session_id)
         return TextResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}")
     mode = parse_mode(name)
     if mode == "bubble":
         raise InvalidInput("bubble is a mode of subagents")
-    sent = await at.submit(mode_update(mode))
+    sent = await command_context.submit(mode_update(mode))
     return SubmittedResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}", event_ids=sent)
 
 
@@ -192,13 +192,13 @@ def mode_update(mode: str) -> PermissionUpdated:
     return PermissionUpdated(updates=(PermissionUpdate(type="setMode", mode=mode),))
 
 
-async def _cost(at: CommandContext, _: str) -> SlashCommandResult:
-    stands = await session_summary.summarize_session(at.log, await at.log.session(at.session_id))
+async def _cost(command_context: CommandContext, _: str) -> SlashCommandResult:
+    stands = await session_summary.summarize_session(command_context.log, await command_context.log.session(command_context.session_id))
     return CostResult(turns=stands.turns, usage=stands.usage, cost_usd=str(stands.cost_usd))
 
 
-async def _context(at: CommandContext, _: str) -> SlashCommandResult:
-    shots = await read_shots(at.log, await at.log.session(at.session_id))
+async def _context(command_context: CommandContext, _: str) -> SlashCommandResult:
+    shots = await read_shots(command_context.log, await command_context.log.session(command_context.session_id))
     if not shots:
         return TextResult(text="no model has been called yet")
     last = shots[-1]
@@ -206,15 +206,15 @@ async def _context(at: CommandContext, _: str) -> SlashCommandResult:
         model=last.request.model,
         parts=token_breakdown(last),
         messages=len(last.request.messages),
-        window=at.window,
+        window=command_context.window,
     )
 
 
-async def _agents(at: CommandContext, _: str) -> SlashCommandResult:
-    session = await at.log.session(at.session_id)
-    ensemble = ThreadTree.of(await at.log.read(session.id), session.thread_id)
+async def _agents(command_context: CommandContext, _: str) -> SlashCommandResult:
+    session = await command_context.log.session(command_context.session_id)
+    ensemble = ThreadTree.of(await command_context.log.read(session.id), session.thread_id)
     called = [each for each in ensemble.nodes.values() if each.created_event is not None]
-    return AgentsResult(types=agent_types(at.agent), threads=tuple(map(_thread_view, called)))
+    return AgentsResult(types=agent_types(command_context.agent), threads=tuple(map(_thread_view, called)))
 
 
 def agent_types(agent: Agent) -> tuple[AgentType, ...]:
@@ -224,22 +224,22 @@ def agent_types(agent: Agent) -> tuple[AgentType, ...]:
     )
 
 
-def _thread_view(member: ThreadNode) -> ThreadView:
-    thread = member.thread
+def _thread_view(node: ThreadNode) -> ThreadView:
+    thread = node.thread
     return ThreadView(
-        id=member.id,
-        agent=member.name,
-        description=None if member.created_event is None else member.created_event.description,
-        parent_id=member.parent_id,
-        depth=member.depth,
+        id=node.id,
+        agent=node.name,
+        description=None if node.created_event is None else node.created_event.description,
+        parent_id=node.parent_id,
+        depth=node.depth,
         status="running" if thread.running else thread.last_reason or "waiting",
         turns=thread.turns,
-        cost_usd=str(member.account.spent.cost_usd),
+        cost_usd=str(node.spend_account.spending.cost_usd),
     )
 
 
-async def _skills(at: CommandContext, _: str) -> SlashCommandResult:
-    return skills_of(at.agent)
+async def _skills(command_context: CommandContext, _: str) -> SlashCommandResult:
+    return skills_of(command_context.agent)
 
 
 def skills_of(agent: Agent) -> SkillsResult:
@@ -259,14 +259,14 @@ def skills_of(agent: Agent) -> SkillsResult:
     )
 
 
-async def _approve(at: CommandContext, said: str) -> SlashCommandResult:
-    calls = await _pending_calls(at)
+async def _approve(command_context: CommandContext, said: str) -> SlashCommandResult:
+    calls = await _pending_calls(command_context)
     if not said:
         return PendingCallsResult(calls=tuple(calls))
     meant, verdict, why = _answer(said, calls)
     if verdict == "no":
         denial = UserToolConfirmation(tool_use_id=meant.id, result="deny", deny_message=why or None)
-        sent = await at.submit(denial)
+        sent = await command_context.submit(denial)
         return SubmittedResult(text=f"{meant.name} is denied", is_work=True, event_ids=sent)
     rule = always_allow_rule(meant.name, meant.input) if verdict == "always" else None
     if verdict == "always" and rule is None:
@@ -276,7 +276,7 @@ async def _approve(at: CommandContext, said: str) -> SlashCommandResult:
     if rule is not None:
         answers.insert(0, PermissionUpdated(updates=(rule_update(rule),), tool_use_id=meant.id))
         also = f", and {rule_text(rule)} from here on"
-    sent = await at.submit(*answers)
+    sent = await command_context.submit(*answers)
     return SubmittedResult(text=f"{meant.name} is allowed{also}", is_work=True, event_ids=sent)
 
 
@@ -298,8 +298,8 @@ def _answer(said: str, calls: Sequence[PendingCallView]) -> tuple[PendingCallVie
     return found[0], words[verdict.lower()], why.strip()
 
 
-async def _pending_calls(at: CommandContext) -> list[PendingCallView]:
-    found = await session_summary.read_pending_calls(at.log, await at.log.session(at.session_id))
+async def _pending_calls(command_context: CommandContext) -> list[PendingCallView]:
+    found = await session_summary.read_pending_calls(command_context.log, await command_context.log.session(command_context.session_id))
     return [
         PendingCallView(
             number=number,

@@ -56,15 +56,15 @@ class SessionBranch:
     """To be said, one after the other."""
 
 
-async def branch(runtime: Runtime, session_id: str, change: BranchChange) -> SessionBranch:
+async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange) -> SessionBranch:
     """Raises: SessionNotFound. InvalidInput: the session never asked a model."""
     session = await runtime.log.session(session_id)
     log = await runtime.log.read(session_id)
     shots = await read_shots(runtime.log, session)
     if not shots:
         raise InvalidInput(f"session {session_id} has not called a model")
-    at = _start(log, session.thread_id, change.start)
-    recording = read_recording(log, thread_id=session.thread_id, shots=shots)
+    at = _start(log, session.thread_id, branch_change.start)
+    recording = read_recording(log, thread_id=session.thread_id, model_calls=shots)
     said = [
         plain_text(event.payload.content)
         for event in log
@@ -72,11 +72,11 @@ async def branch(runtime: Runtime, session_id: str, change: BranchChange) -> Ses
         and isinstance(event.payload, events.UserMessage)
         and event.id not in recording.withheld
     ]
-    if change.prompt is not None:
-        said = [change.prompt, *said[1:]]
+    if branch_change.prompt is not None:
+        said = [branch_change.prompt, *said[1:]]
     request = next((shot.request for shot in shots if shot.started.seq > at), shots[-1].request)
     specs = [spec for spec in recording.specs() if spec.name not in _BUILT_IN]
-    model = runtime.models.resolve(change.model or request.model)
+    model = runtime.models.resolve(branch_change.model or request.model)
     agent = Agent(model=model, tools=recorded_result_tools(recording, specs))
     prefix = PromptPrefix(
         model=agent.model, system=request.system, tools=request.tools, effort=request.effort
@@ -87,7 +87,7 @@ async def branch(runtime: Runtime, session_id: str, change: BranchChange) -> Ses
     return SessionBranch(
         session=_BranchedSession(runtime, agent, forked.id, prefix, _RecordedHooks(log)),
         at=at,
-        is_open=change.prompt is None and (thread.running or not thread.is_answered),
+        is_open=branch_change.prompt is None and (thread.running or not thread.is_answered),
         messages=tuple(said),
     )
 
@@ -115,10 +115,10 @@ class _RecordedHooks(AllowAll):
                 case _:
                     pass
 
-    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        if occasion.event != "UserPromptSubmit":
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        if hook_event.event != "UserPromptSubmit":
             return EMPTY_HOOK_RESULT
-        return HookResult(context=tuple(self._added.get(str(occasion.fields["prompt"]), ())))
+        return HookResult(context=tuple(self._added.get(str(hook_event.fields["prompt"]), ())))
 
 
 class _BranchedSession(Session):
@@ -129,15 +129,15 @@ class _BranchedSession(Session):
         runtime: Runtime,
         agent: Agent,
         session_id: str,
-        prefix: PromptPrefix,
+        prompt_prefix: PromptPrefix,
         hooks: Authorizer,
     ) -> None:
         super().__init__(runtime, agent, session_id)
-        self._prefix = prefix
+        self._prompt_prefix = prompt_prefix
         self._hooks = hooks
 
-    def _main_context(self, crew: SubagentSupervisor) -> ThreadContext:
-        desk = super()._main_context(crew)
-        desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
+    def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
+        desk = super()._main_context(supervisor)
+        desk.prompt_prefix = msgspec.structs.replace(self._prompt_prefix, model=self.agent.model)
         desk.authorizer = self._hooks
         return desk

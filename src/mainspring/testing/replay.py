@@ -160,7 +160,7 @@ async def _replay(
 
 async def read_session(log: SessionLog, session: SessionRow) -> Recording:
     shots = await read_shots(log, session)
-    return read_recording(await log.read(session.id), thread_id=session.thread_id, shots=shots)
+    return read_recording(await log.read(session.id), thread_id=session.thread_id, model_calls=shots)
 
 
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
@@ -235,7 +235,7 @@ class Player:
         model = RecordedModel(script)
         reason: str | None = None
         while self._goes_on(script):
-            before = script.progress, script.begun
+            before = script.replay_progress, script.begun
             desk = await self._desk(script, model)
             has_crashed = False
             try:
@@ -246,7 +246,7 @@ class Player:
             await desk.writer.release()
             if has_crashed:
                 script.restart(await self._played())
-            elif model.replay.diverged is not None or (script.progress, script.begun) == before:
+            elif model.replay.diverged is not None or (script.replay_progress, script.begun) == before:
                 break
         return script.begun - skipped, self._divergence(script, model, reason)
 
@@ -254,17 +254,17 @@ class Player:
         """What has happened so far in the thread that is played."""
         return await self.log.read(self.session.id, threads=[self.session.thread_id])
 
-    def _goes_on(self, script: ReplayCursor) -> bool:
+    def _goes_on(self, replay_cursor: ReplayCursor) -> bool:
         """A recorded session that was left in the middle of a run ends with its last call."""
-        made, ended = script.begun, script.progress.idle
-        return made < len(self.recording.shots) or ended < len(self.recording.ends)
+        made, ended = replay_cursor.begun, replay_cursor.replay_progress.idle
+        return made < len(self.recording.model_calls) or ended < len(self.recording.ends)
 
     def _divergence(
-        self, script: ReplayCursor, model: RecordedModel, reason: str | None
+        self, replay_cursor: ReplayCursor, model: RecordedModel, reason: str | None
     ) -> Divergence | None:
-        if script.divergence is not None:
-            return script.divergence
-        made, recorded = script.begun, len(self.recording.shots)
+        if replay_cursor.divergence is not None:
+            return replay_cursor.divergence
+        made, recorded = replay_cursor.begun, len(self.recording.model_calls)
         if model.replay.diverged is not None:
             return Divergence(call=made, what=f"it was never made: the recording has {recorded}")
         if made < recorded:
@@ -280,28 +280,28 @@ class Player:
             self.session.id, events.UserInterrupt(), client_id=ids.new_id(ids.EVENT), sender=_SENDER
         )
 
-    async def _desk(self, script: ReplayCursor, model: Model) -> RecordedThreadContext:
+    async def _desk(self, replay_cursor: ReplayCursor, model: Model) -> RecordedThreadContext:
         writer = await self.log.hold(self.session.id, owner=_OWNER)
         log = await self.log.read(self.session.id)
         record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
-        prefix = self._prefix(script)
+        prefix = self._prefix(replay_cursor)
         desk = RecordedThreadContext(
             record=record,
             thread=record.thread_tree.main.thread,
             model=model,
             facts=self.facts(prefix.model),
             prefix=prefix,
-            tools=recorded_tools(script, [*self.recording.specs(), *prefix.tools]),
+            tools=recorded_tools(replay_cursor, [*self.recording.specs(), *prefix.tools]),
             custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
-            gates=RecordedAuthorizer(script),
+            gates=RecordedAuthorizer(replay_cursor),
             new_id=ids.new_id,
-            price=script.cost,
+            price=replay_cursor.cost,
         )
-        desk.script = script
+        desk.replay_cursor = replay_cursor
         desk.own_limits = Limits() if self.agent is None else self.agent.limits
         return desk
 
-    def _prefix(self, script: ReplayCursor) -> PromptPrefix:
+    def _prefix(self, replay_cursor: ReplayCursor) -> PromptPrefix:
         """Of the next call, as recorded; or the agent's."""
         if self.agent is not None:
             built_in = (
@@ -309,14 +309,14 @@ class Player:
                 history_read(self.log.blob),
             )
             agent = self.agent
-            if agent.model == Agent().model and self.recording.shots:  # whichever is at hand
-                agent = replace(agent, model=self.recording.shots[0].request.model)
+            if agent.model == Agent().model and self.recording.model_calls:  # whichever is at hand
+                agent = replace(agent, model=self.recording.model_calls[0].request.model)
             tools = tools_of(agent, *built_in)
             return prefix_of(agent, [*(tool.spec for tool in tools.values()), *agent.client_tools])
-        shots = self.recording.shots
+        shots = self.recording.model_calls
         if not shots:
             return PromptPrefix(model="none", system=(), tools=())
-        request = shots[min(script.begun, len(shots) - 1)].request
+        request = shots[min(replay_cursor.begun, len(shots) - 1)].request
         return PromptPrefix(
             model=request.model, system=request.system, tools=request.tools, effort=request.effort
         )

@@ -87,64 +87,64 @@ class MappedSession:
     options: RunOptions
 
 
-def map_session(part: SessionSpec) -> MappedSession:
-    called = [effective_toolset(each) for each in callable_agents(part.agent).values()]
-    toolsets = [effective_toolset(part.agent), *called]
+def map_session(spec: SessionSpec) -> MappedSession:
+    called = [effective_toolset(each) for each in callable_agents(spec.agent).values()]
+    toolsets = [effective_toolset(spec.agent), *called]
     tools = merge_toolsets(toolsets)
     fetching = [each.builtins["web_fetch"] for each in toolsets if "web_fetch" in each.builtins]
-    agent = map_agent(part)
+    agent = map_agent(spec)
     wish = RunOptions(
-        workspace=part.workspace,
-        mode=_mode(tools, is_remote=part.is_remote),
+        workspace=spec.workspace,
+        mode=_mode(tools, is_remote=spec.is_remote),
         is_served=True,
         rules=(*_rules(tools), *reading_rules(agent)),
-        sandbox=_sandbox(part.environment),
-        credentials=part.credentials,
+        sandbox=_sandbox(spec.environment),
+        credentials=spec.credentials,
         web_fetch=web_fetch_limits(fetching),
-        notes=(*part.notes, *_notes(tools, part)),
+        notes=(*spec.notes, *_notes(tools, spec)),
     )
     return MappedSession(agent=agent, options=wish)
 
 
-def map_agent(part: SessionSpec) -> Agent:
+def map_agent(spec: SessionSpec) -> Agent:
     """Who runs the session's main thread, and whom it may call."""
-    tools = effective_toolset(part.agent)
+    tools = effective_toolset(spec.agent)
     return Agent(
-        name=part.agent.name,
-        description=part.agent.description or "",
-        instructions=part.agent.system or "",
-        model=part.model or part.agent.model.id,
-        tools=client_tools(tools.builtins) if part.is_remote else (),
-        built_ins=() if part.is_remote else tuple(tools.builtins),
+        name=spec.agent.name,
+        description=spec.agent.description or "",
+        instructions=spec.agent.system or "",
+        model=spec.model or spec.agent.model.id,
+        tools=client_tools(tools.builtins) if spec.is_remote else (),
+        built_ins=() if spec.is_remote else tuple(tools.builtins),
         client_tools=_client_tools(tools),
-        limits=Limits(max_cost_usd=part.max_cost_usd),
-        effort=_effort(part.agent.model),
-        subagents=tuple(_subagents(part)),
-        has_one_model=part.model is not None,
-        skills=part.skills_of(part.agent),
+        limits=Limits(max_cost_usd=spec.max_cost_usd),
+        effort=_effort(spec.agent.model),
+        subagents=tuple(_subagents(spec)),
+        has_one_model=spec.model is not None,
+        skills=spec.skills_of(spec.agent),
     )
 
 
-def _subagents(part: SessionSpec) -> Iterator[Subagent]:
+def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
     """Each is an agent in its own right: with its own system, model, tools and skills, and nothing
     of the session's agent. It calls nobody itself."""
-    for name, member in callable_agents(part.agent).items():
+    for name, member in callable_agents(spec.agent).items():
         tools = effective_toolset(member)
         yield Subagent(
             name=name,
             description=member.description or f"The agent {member.name}.",
             prompt=member.system or "",
             reads_instructions=False,
-            model=None if part.model is not None else member.model.id,
+            model=None if spec.model is not None else member.model.id,
             effort=_effort(member.model),
             tools=(*tools.builtins, *(each.name for each in tools.custom)),
             own=StandaloneParts(
-                built_ins=() if part.is_remote else tuple(tools.builtins),
+                built_ins=() if spec.is_remote else tuple(tools.builtins),
                 client_tools=_client_tools(tools),
-                skills=part.skills_of(member),
+                skills=spec.skills_of(member),
             ),
         )
-    if may_use_inline_agents(part.agent):
+    if may_use_inline_agents(spec.agent):
         yield GENERAL
 
 
@@ -187,8 +187,8 @@ def _allow_rules(name: str, config: BuiltinConfig, behavior: Permission) -> Iter
         yield _rule(name, behavior)
 
 
-def _behavior(policy: PermissionPolicy) -> Permission | None:
-    match policy.type:
+def _behavior(permission_policy: PermissionPolicy) -> Permission | None:
+    match permission_policy.type:
         case "always_allow":
             return "allow"
         case "always_ask":
@@ -196,22 +196,22 @@ def _behavior(policy: PermissionPolicy) -> Permission | None:
         case "auto":
             return None
         case _:
-            assert_never(policy.type)
+            assert_never(permission_policy.type)
 
 
 def _rule(text: str, behavior: Permission) -> PolicyRule:
     return PolicyRule(text=text, behavior=behavior, scope="session", source=_RULE_SOURCE)
 
 
-def _sandbox(config: EnvironmentConfig) -> Mapping[str, object]:
-    if not isinstance(config, CloudConfig) or config.networking == LimitedNetwork():
+def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
+    if not isinstance(environment_config, CloudConfig) or environment_config.networking == LimitedNetwork():
         return {}  # no hosts at all: then no network either
-    return {"networking": msgspec.to_builtins(config.networking)}
+    return {"networking": msgspec.to_builtins(environment_config.networking)}
 
 
-def _notes(tools: EffectiveToolset, part: SessionSpec) -> Iterator[str]:
+def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
     """What was asked for and is not to be had: better said than found out."""
-    config = part.environment
+    config = spec.environment
     if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
         yield f"These packages were asked for; look whether they are installed: {missing}."
     if "web_search" in tools.builtins:
@@ -219,9 +219,9 @@ def _notes(tools: EffectiveToolset, part: SessionSpec) -> Iterator[str]:
     if tools.mcp:
         names = ", ".join(each.server.name for each in tools.mcp)
         yield f"The MCP servers {names} are not connected here."
-    if unknown := [each.skill_id for each in skills_of(part.agent) if each not in part.skills]:
+    if unknown := [each.skill_id for each in skills_of(spec.agent) if each not in spec.skills]:
         yield f"These skills are not to be had here: {', '.join(unknown)}."
-    if has_advisor(part.agent):
+    if has_advisor(spec.agent):
         yield "There is no advisor to be asked here."
 
 

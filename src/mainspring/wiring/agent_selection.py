@@ -58,7 +58,7 @@ class AgentOptions:
 
 def open_agent(
     settings: Settings,
-    wanted: AgentOptions,
+    agent_options: AgentOptions,
     recorded: SessionSummary | None = None,
     *,
     facts: Callable[[str], ModelFacts] | None = None,
@@ -71,26 +71,26 @@ def open_agent(
         InvalidInput: the folder is not there, or its file or settings are wrong.
     """
     known = recorded.folder if recorded is not None else None
-    scopes = scopes_of(settings, wanted.folder or known)
+    scopes = scopes_of(settings, agent_options.folder or known)
     loaded = load_policy(scopes.folder, home=Path(settings.home))
     files = _readable_disk(loaded.policy)
     used = recorded.model if recorded is not None else None
 
     def model_for(own: str) -> str:
-        return wanted.model or used or own or default_model(settings)
+        return agent_options.model or used or own or default_model(settings)
 
     found = read_agent(
         scopes,
         is_pinned=pins_of(settings),
-        files=files,
+        instruction_files=files,
         limits_for=lambda own: _instruction_limits(model_for(own), facts),
     )
     agent = found.agent
     limits = agent.limits
-    if wanted.max_turns is not None:
-        limits = replace(limits, max_turns=wanted.max_turns)
-    if wanted.max_cost_usd is not None:
-        limits = replace(limits, max_cost_usd=wanted.max_cost_usd)
+    if agent_options.max_turns is not None:
+        limits = replace(limits, max_turns=agent_options.max_turns)
+    if agent_options.max_cost_usd is not None:
+        limits = replace(limits, max_cost_usd=agent_options.max_cost_usd)
     agent = replace(agent, model=model_for(agent.model), limits=limits)
     agent = apply_preferences(agent, scopes, loaded.preferences)
     if recorded is None and found.is_described:
@@ -190,8 +190,8 @@ def pins_of(settings: Settings) -> IsPinned:
     return lambda place: known().trusted_hash(place)
 
 
-def agent_origin(settings: Settings, wanted: AgentOptions) -> dict[str, str] | None:
+def agent_origin(settings: Settings, agent_options: AgentOptions) -> dict[str, str] | None:
     """What a session keeps of where its agent came from, so that it can go on from anywhere."""
-    if wanted.folder is None:
+    if agent_options.folder is None:
         return None
-    return {"folder": str((Path(settings.folder) / wanted.folder).resolve())}
+    return {"folder": str((Path(settings.folder) / agent_options.folder).resolve())}

@@ -64,40 +64,40 @@ def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[To
 
 
 def built_in_tools(
-    opening: SetupRequest,
+    setup: SetupRequest,
     workspace: Workspace,
     on_files: Sequence[Tool],
-    hands: SandboxSession | None,
+    sandbox: SandboxSession | None,
     workers: CodeInterpreter | None,
 ) -> dict[str, Tool]:
     """By name; without isolation there is none that runs programs."""
 
     async def keep(content: bytes, media_type: str) -> BlobSource:
-        return await opening.writer.put_blob(content, media_type=media_type)
+        return await setup.writer.put_blob(content, media_type=media_type)
 
     tools = [*on_files, artifact(workspace, keep), todo(), think()]
     if workers is not None:
-        tools.append(python(workers, hands, workspace))
-    if hands is not None:
+        tools.append(python(workers, sandbox, workspace))
+    if sandbox is not None:
         tools += [
-            bash(hands, judge=classify_command, resumed=opening.thread.session_state.shell_was_used)
+            bash(sandbox, command_judge=classify_command, resumed=setup.thread.session_state.shell_was_used)
         ]
-        tools += service_tools(hands.services, judge=classify_command)
+        tools += service_tools(sandbox.sandbox_services, judge=classify_command)
     return {tool.spec.name: tool for tool in tools}
 
 
 def web_tools(
-    opening: SetupRequest,
-    environment: SandboxEnvironment,
+    setup: SetupRequest,
+    sandbox_environment: SandboxEnvironment,
     limits: WebFetchLimits,
     audit: Callable[[NetworkRequested], None],
 ) -> dict[str, Tool]:
     """What reaches hosts from outside of the sandbox; none without rules that say which."""
-    if environment.rules is None:
+    if sandbox_environment.rules is None:
         return {}
-    fetch = session_egress.WebFetch(environment.rules, audit)
-    session_id = opening.writer.session_id
-    fetching = session_egress.web_fetch_tool(fetch, limits, log=opening.log, session_id=session_id)
+    fetch = session_egress.WebFetch(sandbox_environment.rules, audit)
+    session_id = setup.writer.session_id
+    fetching = session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
     return {fetching.spec.name: fetching}
 
 
@@ -108,21 +108,21 @@ def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool
     return {name: tool for name, tool in tools.items() if name in names}
 
 
-def session_tree(places: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:
-    extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(places, each)]
+def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:
+    extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(paths, each)]
     extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
     return FolderWorkspace(
-        places.workspace,
-        hidden=places.hidden,
+        paths.workspace,
+        hidden=paths.hidden,
         extra=extra,
         is_guarded=partial(is_guarded, policy),
-        aliases=places.aliases,
+        aliases=paths.aliases,
     )
 
 
-def _is_folder(places: SessionPaths, path: str) -> bool:
+def _is_folder(paths: SessionPaths, path: str) -> bool:
     """By no link of the workspace: a program may have made that."""
     try:
-        return os.path.isdir(real_path(path, distrusted=[str(places.workspace)]))
+        return os.path.isdir(real_path(path, distrusted=[str(paths.workspace)]))
     except OSError:
         return False

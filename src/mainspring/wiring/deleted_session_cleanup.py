@@ -75,11 +75,11 @@ async def remove_session_files(
         await to_thread.run_sync(release_session_uid, traces.session_id)
 
 
-async def _remove_worktrees(places: SessionPaths, session_id: str) -> None:
-    place = worktrees_folder(places, session_id)
+async def _remove_worktrees(paths: SessionPaths, session_id: str) -> None:
+    place = worktrees_folder(paths, session_id)
     if await to_thread.run_sync(place.is_dir):
         with suppress(ToolEnvironmentError):  # somebody has to look at them
-            await GitWorktrees(places.workspace, place).remove_all()
+            await GitWorktrees(paths.workspace, place).remove_all()
             await to_thread.run_sync(remove_folder, place.parent, session_id)
 
 
@@ -100,15 +100,15 @@ async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
         before = page[-1]
 
 
-def _places(settings: Settings, traces: SessionFootprint) -> list[SessionPaths]:
+def _places(settings: Settings, session_footprint: SessionFootprint) -> list[SessionPaths]:
     found: list[SessionPaths] = []
-    for workspace in sorted(traces.workspaces or {settings.folder}):
+    for workspace in sorted(session_footprint.workspaces or {settings.folder}):
         with suppress(InvalidInput):  # there is no such folder any more
             found.append(session_paths(settings, Path(workspace), _ANY_ID))
     return found
 
 
-async def _remove_snapshots(places: SessionPaths, snapshots: Collection[str]) -> None:
-    if snapshots and places.snapshots.is_dir():
-        tree = FolderWorkspace(places.workspace, hidden=places.hidden)
-        await WorkspaceSnapshots(tree, places.snapshots).forget(snapshots)
+async def _remove_snapshots(paths: SessionPaths, snapshots: Collection[str]) -> None:
+    if snapshots and paths.snapshots.is_dir():
+        tree = FolderWorkspace(paths.workspace, hidden=paths.hidden)
+        await WorkspaceSnapshots(tree, paths.snapshots).forget(snapshots)

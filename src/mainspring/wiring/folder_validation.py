@@ -87,8 +87,8 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     said = _SettingsReport(
         scopes=scopes, is_trusted=_is_trusted(project, scopes, settings), plugins=names
     )
-    said.look(found.manifest)
-    wrong = name_checks.check_manifest_names(settings, found.manifest)
+    said.look(found.agent_manifest)
+    wrong = name_checks.check_manifest_names(settings, found.agent_manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
     files = [each for each in found.agent.subagents if each.file]
     idle = [odd for each in files for odd in name_checks.check_subagent_names(settings, each)]
@@ -96,9 +96,9 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     if not said.is_trusted:
         idle += [IgnoredItem(f"{each.name}: hooks", _UNTRUSTED_MESSAGE) for each in with_hooks]
     called = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored, *idle))
+    parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored_item, *idle))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
-    if found.manifest.schedule is not None and project is not None:
+    if found.agent_manifest.manifest_schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
     return FolderReport(parts=tuple(part for part in parts if not part.is_empty))
 
@@ -111,21 +111,21 @@ def _read_project(scopes: Scopes, settings: Settings) -> ProjectFiles | None:
         return None
 
 
-def _is_trusted(project: ProjectFiles | None, scopes: Scopes, settings: Settings) -> bool:
+def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, settings: Settings) -> bool:
     try:
-        return project is not None and is_trusted(scopes.folder, project, home=Path(settings.home))
+        return project_files is not None and is_trusted(scopes.folder, project_files, home=Path(settings.home))
     except InvalidInput:  # what cannot be read is nobody's to vouch for
         return False
 
 
-def _check_schedule(part: PartReport, project: ProjectFiles) -> PartReport:
+def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> PartReport:
     try:
-        why = unscheduled_reason(project)
+        why = unscheduled_reason(project_files)
     except InvalidInput as error:
         why = str(error)
     if why is None:
-        return part
-    return replace(part, honoured=(), ignored=(IgnoredItem("schedule", why), *part.ignored))
+        return part_report
+    return replace(part_report, honoured=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored_item))
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class _SettingsReport:
     plugins: frozenset[str]
     """Names of those that are installed."""
     honoured: list[str] = field(default_factory=list[str])
-    ignored: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
+    ignored_item: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
     findings: list[Finding] = field(default_factory=list[Finding])
     hooks: list[str] = field(default_factory=list[str])
     hooks_ignored: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
@@ -146,10 +146,10 @@ class _SettingsReport:
 
     @property
     def parts(self) -> list[PartReport]:
-        permissions = (tuple(self.honoured), tuple(self.ignored), tuple(self.findings))
+        permissions = (tuple(self.honoured), tuple(self.ignored_item), tuple(self.findings))
         hooks = (tuple(self.hooks), tuple(self.hooks_ignored), tuple(self.hook_findings))
         return [
-            PartReport(name=name, supported=honoured, ignored=ignored, findings=findings)
+            PartReport(name=name, supported=honoured, ignored_item=ignored, findings=findings)
             for name, (honoured, ignored, findings) in (
                 ("permissions and sandbox", permissions),
                 ("hooks", hooks),
@@ -195,7 +195,7 @@ class _SettingsReport:
             self._hold(file.shown, what)
         self._tell_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
-            self.ignored.append(
+            self.ignored_item.append(
                 IgnoredItem(f"{file.shown}: {key}", "only managed settings may say it")
             )
         sandbox = as_object(file.fields.get("sandbox"))
@@ -208,7 +208,7 @@ class _SettingsReport:
             name = key.partition("@")[0]
             if is_used and name not in self.plugins:
                 missing = "it is not installed; `mainspring plugin install SOURCE` does that"
-                self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
+                self.ignored_item.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
             else:
                 self._hold(file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}")
 
@@ -217,7 +217,7 @@ class _SettingsReport:
         odd |= {key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS}
         for key, shown in odd.items():
             why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
-            self.ignored.append(IgnoredItem(f"{file.shown}: {shown}", why))
+            self.ignored_item.append(IgnoredItem(f"{file.shown}: {shown}", why))
 
     def _rules(self, file: JsonFile, key: Permission, said: object) -> Iterator[str]:
         rules = as_list(said)
@@ -252,7 +252,7 @@ class _SettingsReport:
         if self.is_trusted or is_cautious:
             self.honoured.append(f"{shown}: {what}")
         else:
-            self.ignored.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
+            self.ignored_item.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
 
     def _check_environment(
         self, shown: str, file: JsonFile | None, said: dict[str, object]

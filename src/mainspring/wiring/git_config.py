@@ -102,18 +102,18 @@ class _Search:
                 self.found[each.relative_to(self.workspace).as_posix()] = None
 
 
-async def with_repositories(places: SessionPaths, home: Path) -> SessionPaths:
+async def with_repositories(paths: SessionPaths, home: Path) -> SessionPaths:
     """With the repositories of a workspace, and what their configurations name of it.
 
     Raises: InvalidInput: see `named_by_git`.
     """
-    workspace = places.workspace
-    found = await to_thread.run_sync(find_repositories, workspace, places.hidden)
+    workspace = paths.workspace
+    found = await to_thread.run_sync(find_repositories, workspace, paths.hidden)
     above = [each for each in workspace.parents if (each / ".git").exists()]
     trees = [*above[:1], *(workspace / each for each in found.trees)]
     folders = [workspace / each for each in found.folders if not each.endswith(".git")]
     named = await paths_named_by_git(workspace, trees, folders, home) if trees or folders else ()
-    return replace(places, repositories=found, watched=named)
+    return replace(paths, repositories=found, watched=named)
 
 
 async def paths_named_by_git(

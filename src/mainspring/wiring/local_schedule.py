@@ -68,21 +68,21 @@ class ScheduleStatus:
         return next(iter(schedule.upcoming_runs_at), None) if schedule is not None else None
 
 
-async def sync_schedule(house: Service, settings: Settings) -> ScheduleStatus | None:
+async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:
     """Make, change or archive the deployment as the folder's file says; `None`: it says nothing."""
     folder = await to_thread.run_sync(Path(settings.folder).resolve)
     try:
         schedule = await to_thread.run_sync(_read_schedule, folder, Path(settings.home))
-        known = await _find_deployment(house, folder)
+        known = await _find_deployment(service, folder)
         if schedule is None:
-            await _archive_deployment(house, known)
+            await _archive_deployment(service, known)
             return None
         opened = await to_thread.run_sync(open_agent, settings, AgentOptions())
         return ScheduleStatus(
-            deployment=await _save_deployment(house, folder, opened.agent, schedule, known)
+            deployment=await _save_deployment(service, folder, opened.agent, schedule, known)
         )
     except (InvalidInput, msgspec.ValidationError) as error:
-        await _archive_deployment(house, await _find_deployment(house, folder))
+        await _archive_deployment(service, await _find_deployment(service, folder))
         return ScheduleStatus(problem=f"{folder / manifest.FILE}: schedule: {error}")
 
 
@@ -101,8 +101,8 @@ def _read_schedule(folder: Path, home: Path) -> manifest.ManifestSchedule | None
     return msgspec.convert(said["schedule"], manifest.ManifestSchedule)
 
 
-async def _find_deployment(house: Service, folder: Path) -> Deployment | None:
-    return await _find_by_folder(partial(house.schedules.deployments.page, TENANT), folder)
+async def _find_deployment(service: Service, folder: Path) -> Deployment | None:
+    return await _find_by_folder(partial(service.schedules.deployments.page, TENANT), folder)
 
 
 async def _find_by_folder(page_of: PageOf[T], folder: Path) -> T | None:
@@ -118,15 +118,15 @@ async def _find_by_folder(page_of: PageOf[T], folder: Path) -> T | None:
             return None
 
 
-async def _archive_deployment(house: Service, known: Deployment | None) -> None:
+async def _archive_deployment(service: Service, known: Deployment | None) -> None:
     if known is not None:
-        await house.schedules.deployments.archive(TENANT, known.id)
-        await house.resources.agents.archive(TENANT, known.agent.id)
+        await service.schedules.deployments.archive(TENANT, known.id)
+        await service.resources.agents.archive(TENANT, known.agent.id)
 
 
-async def _environment_id(house: Service, folder: Path) -> str:
+async def _environment_id(service: Service, folder: Path) -> str:
     """The id of the environment that the folder's sessions work in."""
-    environments = house.resources.environments
+    environments = service.resources.environments
     known = await _find_by_folder(partial(environments.page, TENANT), folder)
     if known is not None:
         return known.id
@@ -136,25 +136,25 @@ async def _environment_id(house: Service, folder: Path) -> str:
 
 
 async def _save_deployment(
-    house: Service,
+    service: Service,
     folder: Path,
     agent: Agent,
-    schedule: manifest.ManifestSchedule,
+    manifest_schedule: manifest.ManifestSchedule,
     known: Deployment | None,
 ) -> Deployment:
     """Raises: InvalidInput, msgspec.ValidationError: the service does not take it."""
     described = _agent_fields(agent)
-    asked = {"type": "cron", "expression": schedule.cron, "timezone": schedule.timezone}
-    text = schedule.message or _MESSAGE
+    asked = {"type": "cron", "expression": manifest_schedule.cron, "timezone": manifest_schedule.timezone}
+    text = manifest_schedule.message or _MESSAGE
     fields: dict[str, object] = {
         "name": agent.name,
         "initial_events": [{"type": "user.message", "content": [{"type": "text", "text": text}]}],
         "budget": _budget(agent.limits.max_cost_usd),
     }
-    agents, deployments = house.resources.agents, house.schedules.deployments
+    agents, deployments = service.resources.agents, service.schedules.deployments
     if known is None:
         made = await agents.create(TENANT, msgspec.convert(described, CreateAgent))
-        place = await _environment_id(house, folder)
+        place = await _environment_id(service, folder)
         more = {"agent": made.id, "environment_id": place, "schedule": asked}
         whole = {**fields, **more, "metadata": {_FOLDER_KEY: str(folder)}}
         return await deployments.create(TENANT, msgspec.convert(whole, CreateDeployment))

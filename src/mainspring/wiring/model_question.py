@@ -22,7 +22,7 @@ AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPaylo
 _MAX_TOKENS = 1_000
 
 
-def make_ask_model(shelf: ModelRegistry, model: str) -> AskModel:
+def make_ask_model(models: ModelRegistry, model: str) -> AskModel:
     async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
         request = Request(
             model=model,
@@ -32,10 +32,10 @@ def make_ask_model(shelf: ModelRegistry, model: str) -> AskModel:
             max_tokens=_MAX_TOKENS,
         )
         try:
-            async with aclosing(shelf.open(model).stream(request)) as deltas:
+            async with aclosing(models.open(model).stream(request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, Reply):
-                        return _text(delta), _cost_facts(shelf, delta)
+                        return _text(delta), _cost_facts(models, delta)
         except ProviderFailed as error:
             return f"the model did not answer: {error}", ()  # which is no yes
         return "", ()
@@ -47,9 +47,9 @@ def _text(reply: Reply) -> str:
     return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
 
 
-def _cost_facts(shelf: ModelRegistry, reply: Reply) -> tuple[KnownPayload, ...]:
+def _cost_facts(models: ModelRegistry, reply: Reply) -> tuple[KnownPayload, ...]:
     """Like any other request: what is spent is what was reserved and settled."""
-    cost = str(shelf.cost(reply.model, reply.usage))
+    cost = str(models.cost(reply.model, reply.usage))
     reservation = ids.new_id(ids.RESERVATION)
     ended = ModelRequestEnded(
         model_request_start_id="",

@@ -183,9 +183,9 @@ _NOT_BY_NAME_HINT = (
 class ModelRegistry:
     """Every model that this process can reach, made when it is first asked for."""
 
-    def __init__(self, http: HttpClient, catalog: Catalog, settings: Settings) -> None:
+    def __init__(self, http_client: HttpClient, catalog: Catalog, settings: Settings) -> None:
         self.catalog = catalog
-        self._http = http
+        self._http_client = http_client
         self._settings = settings
         self._made: dict[str, Model] = {}
         self._routers: dict[str, Router] = {}
@@ -283,12 +283,12 @@ class ModelRegistry:
             case "anthropic":
                 headers = {"authorization": f"Bearer {key}"} if is_bearer else {}
                 return AnthropicModel(
-                    self._http, key=key, url=url, provider=name, quirks=quirks, headers=headers
+                    self._http_client, key=key, url=url, provider=name, quirks=quirks, headers=headers
                 )
             case "responses":
-                return ResponsesModel(self._http, key=key, url=url, provider=name, quirks=quirks)
+                return ResponsesModel(self._http_client, key=key, url=url, provider=name, quirks=quirks)
             case "chat":
-                return ChatModel(self._http, key=key, url=url, provider=name, quirks=quirks)
+                return ChatModel(self._http_client, key=key, url=url, provider=name, quirks=quirks)
 
     def _key(self, model_id: str, provider: Provider) -> str:
         if provider.key is None:

@@ -29,32 +29,32 @@ _FILE_TOOLS = frozenset(("read", "edit", "write"))
 
 async def load_nested_instructions(
     settings: Settings,
-    places: SessionPaths,
+    paths: SessionPaths,
     policy: Policy,
     *,
     is_served: bool,
     also: Sequence[ExtraSections] = (),
 ) -> PathInstructions:
     """Of a workspace; `is_served`: nobody's home is looked into for a client of the service."""
-    files = DiskInstructionFiles(is_hidden=_hidden_filter(places, policy))
+    files = DiskInstructionFiles(is_hidden=_hidden_filter(paths, policy))
     home = None if is_served else Path(settings.home)
-    scopes = Scopes(folder=places.workspace, home=home, managed=MANAGED)
+    scopes = Scopes(folder=paths.workspace, home=home, managed=MANAGED)
     found = places_of(scopes)
     instructions = await to_thread.run_sync(load, files, found)
-    return PathInstructions(found, instructions, files=files, also=also)
+    return PathInstructions(found, instructions, instruction_files=files, also=also)
 
 
 def add_nested_instructions(
-    tools: dict[str, Tool], surroundings: PathInstructions
+    tools: dict[str, Tool], path_instructions: PathInstructions
 ) -> dict[str, Tool]:
     return {
-        name: with_path_instructions(tool, surroundings) if name in _FILE_TOOLS else tool
+        name: with_path_instructions(tool, path_instructions) if name in _FILE_TOOLS else tool
         for name, tool in tools.items()
     }
 
 
-def _hidden_filter(places: SessionPaths, policy: Policy) -> Callable[[PurePosixPath], bool]:
-    hidden = [PurePosixPath(places.workspace, each) for each in places.hidden]
+def _hidden_filter(paths: SessionPaths, policy: Policy) -> Callable[[PurePosixPath], bool]:
+    hidden = [PurePosixPath(paths.workspace, each) for each in paths.hidden]
 
     def is_out_of_sight(path: PurePosixPath) -> bool:
         own = path.as_posix()

@@ -20,9 +20,9 @@ _SECONDS = 10.0
 _MAX_BYTES = 1 << 20
 
 
-def open_tokens(issuers: tuple[OidcIssuer, ...], fetch: FetchBytes) -> TokenVerifier | None:
+def open_tokens(oidc_issuers: tuple[OidcIssuer, ...], fetch_bytes: FetchBytes) -> TokenVerifier | None:
     """Raises: InvalidInput: an issuer that cannot be, or the extra is not installed."""
-    if not issuers:
+    if not oidc_issuers:
         return None
     try:  # by name: it is an extra
         module = import_module("mainspring.service.access.oidc")
@@ -32,7 +32,7 @@ def open_tokens(issuers: tuple[OidcIssuer, ...], fetch: FetchBytes) -> TokenVeri
         missing = InvalidInput("tokens of issuers need PyJWT, which is not installed")
         missing.add_note("pip install 'mainspring[oidc]'")
         raise missing from error
-    return cast("TokenVerifier", module.IssuedTokens(issuers, fetch))
+    return cast("TokenVerifier", module.IssuedTokens(oidc_issuers, fetch_bytes))
 
 
 class CombinedTokens:

@@ -53,9 +53,9 @@ class OutboundHttpClient:
         self._trust = trust or ssl.create_default_context()
         self._timeout = aiohttp.ClientTimeout(total=seconds)
 
-    async def __call__(self, post: TokenRequest) -> HttpReply:
+    async def __call__(self, token_request: TokenRequest) -> HttpReply:
         """Raises: NetworkRefused."""
-        host = urlsplit(post.url).hostname or ""
+        host = urlsplit(token_request.url).hostname or ""
         addresses = await resolve_allowed(host, self._resolver, besides=self._allowed)
         try:
             async with (
@@ -69,7 +69,7 @@ class OutboundHttpClient:
                     trust_env=False,
                 ) as session,
                 session.post(
-                    post.url, data=post.body, headers=post.headers, allow_redirects=False
+                    token_request.url, data=token_request.body, headers=token_request.headers, allow_redirects=False
                 ) as response,
             ):
                 return HttpReply(
@@ -84,8 +84,8 @@ class OutboundHttpClient:
 class McpInitializeProbe:
     """A `Probe`: says to an MCP server what every client says first."""
 
-    def __init__(self, asker: OutboundHttpClient) -> None:
-        self._asker = asker
+    def __init__(self, http: OutboundHttpClient) -> None:
+        self._http = http
 
     async def __call__(self, url: str, token: str) -> ProbeFailure | None:
         headers = (
@@ -95,10 +95,10 @@ class McpInitializeProbe:
             ("mcp-protocol-version", _MCP_PROTOCOL),
         )
         try:
-            reply = await self._asker(TokenRequest(url=url, headers=headers, body=_MCP_INITIALIZE))
+            reply = await self._http(TokenRequest(url=url, headers=headers, body=_MCP_INITIALIZE))
         except NetworkRefused:
-            return ProbeFailure(method="initialize", reply=None)
-        return None if reply.status == 200 else ProbeFailure(method="initialize", reply=reply)
+            return ProbeFailure(method="initialize", http_reply=None)
+        return None if reply.status == 200 else ProbeFailure(method="initialize", http_reply=reply)
 
 
 async def _read_start(response: aiohttp.ClientResponse) -> bytes:

@@ -60,24 +60,24 @@ class SessionRules:
 
 
 async def pin_policy(
-    settings: Settings, opening: SetupRequest, places: SessionPaths, wish: RunOptions
+    settings: Settings, setup: SetupRequest, paths: SessionPaths, options: RunOptions
 ) -> SessionRules:
     """Those that the session has, or those that the files have now.
 
     Raises:
         InvalidInput: a file cannot be understood.
     """
-    home, workspace = Path(settings.home), places.workspace
-    protected = _protected_paths(opening, places)
+    home, workspace = Path(settings.home), paths.workspace
+    protected = _protected_paths(setup, paths)
     loaded = await to_thread.run_sync(
-        lambda: load_policy(workspace, home=home, only_managed=wish.is_served, agent=wish.agent)
+        lambda: load_policy(workspace, home=home, only_managed=options.is_served, agent=options.agent)
     )
-    if opening.thread.session_state.policy is not None:
-        return await _read_pinned(opening, loaded, wish, protected)
+    if setup.thread.session_state.policy is not None:
+        return await _read_pinned(setup, loaded, options, protected)
     brought, vouched = loaded.hooks, dict(loaded.scripts)
-    roots = [str(workspace), *map(os.path.realpath, [wish.agent] if wish.agent else [])]
-    if not wish.is_served:
-        for each in await to_thread.run_sync(_plugin_and_skill_hooks, settings, opening, loaded):
+    roots = [str(workspace), *map(os.path.realpath, [options.agent] if options.agent else [])]
+    if not options.is_served:
+        for each in await to_thread.run_sync(_plugin_and_skill_hooks, settings, setup, loaded):
             brought += each.settings
             roots += each.roots
             vouched |= each.scripts
@@ -85,9 +85,9 @@ async def pin_policy(
     protected += tuple(loaded.scripts) if kept_hooks else ()
     policy = replace(
         loaded.policy,
-        mode=wish.mode or loaded.policy.mode,
+        mode=options.mode or loaded.policy.mode,
         protected=protected,
-        rules=(*loaded.policy.rules, *wish.rules),
+        rules=(*loaded.policy.rules, *options.rules),
     )
     adopted = PinnedPolicy(
         policy=policy,
@@ -96,26 +96,26 @@ async def pin_policy(
         hook_roots=tuple(dict.fromkeys(roots)) if kept_hooks else (),
         hook_files=vouched if kept_hooks else {},
     )
-    kept = await opening.writer.put_blob(
+    kept = await setup.writer.put_blob(
         msgspec.json.encode(adopted), media_type="application/json"
     )
     mode = policy.mode or "default"
     facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
     if mode == "plan":
         facts.append(_mode_message(mode))
-    facts += _allowed_path_facts(opening, policy, wish)
+    facts += _allowed_path_facts(setup, policy, options)
     warnings = (*loaded.warnings, *odd)
     return SessionRules(pinned_policy=adopted, loaded=loaded, facts=tuple(facts), warnings=warnings)
 
 
 def _plugin_and_skill_hooks(
-    settings: Settings, opening: SetupRequest, loaded: LoadedPolicy
+    settings: Settings, setup: SetupRequest, loaded: LoadedPolicy
 ) -> list[plugin_hooks.TrustedHooks]:
     """Those of plugins, and those of skills."""
     disabled = loaded.preferences.disabled_plugins
     folder = Path(loaded.policy.workspace)
     of_plugins = plugin_hooks.trusted_plugin_hooks(settings, folder, disabled)
-    skills = {skill.file: skill for skill in opening.agent.skills if skill.hooks}
+    skills = {skill.file: skill for skill in setup.agent.skills if skill.hooks}
     return [of_plugins, plugin_hooks.trusted_skill_hooks(settings, folder, skills.values())]
 
 
@@ -123,11 +123,11 @@ def _mode_message(mode: Mode) -> ContextAdded:
     return ContextAdded(text=mode_notice(mode), source="mode")
 
 
-def _protected_paths(opening: SetupRequest, places: SessionPaths) -> tuple[str, ...]:
+def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...]:
     """What is protected in this session besides: what the git configuration names, and the files of
     skills that somebody has vouched for as they are."""
-    named = (str(places.workspace / each) for each in places.watched)
-    agent = opening.agent
+    named = (str(paths.workspace / each) for each in paths.watched)
+    agent = setup.agent
     called = (each.own.skills for each in agent.subagents if each.own is not None)
     skills = (
         skill.folder
@@ -138,26 +138,26 @@ def _protected_paths(opening: SetupRequest, places: SessionPaths) -> tuple[str, 
 
 
 async def _read_pinned(
-    opening: SetupRequest, loaded: LoadedPolicy, wish: RunOptions, protected: tuple[str, ...]
+    setup: SetupRequest, loaded: LoadedPolicy, options: RunOptions, protected: tuple[str, ...]
 ) -> SessionRules:
-    assert opening.thread.session_state.policy is not None
-    adopted = await read_pinned_policy(opening.log, opening.thread.session_state.policy, loaded)
+    assert setup.thread.session_state.policy is not None
+    adopted = await read_pinned_policy(setup.log, setup.thread.session_state.policy, loaded)
     known = dict.fromkeys((*adopted.policy.protected, *protected))
     adopted = replace(adopted, policy=replace(adopted.policy, protected=tuple(known)))
-    if wish.is_served:  # the client may have given the session other tools meanwhile
+    if options.is_served:  # the client may have given the session other tools meanwhile
         lasting = [rule for rule in adopted.policy.rules if rule.scope != "session"]
-        policy = replace(adopted.policy, rules=(*lasting, *wish.rules))
+        policy = replace(adopted.policy, rules=(*lasting, *options.rules))
         adopted = replace(adopted, policy=policy)
     facts: tuple[KnownPayload, ...] = ()
-    if wish.mode is not None and wish.mode != _mode_of(opening, adopted):
-        update = PermissionUpdate(type="setMode", mode=wish.mode)
-        facts = (PermissionUpdated(updates=(update,), by="operator"), _mode_message(wish.mode))
-    facts += _allowed_path_facts(opening, adopted.policy, wish)
+    if options.mode is not None and options.mode != _mode_of(setup, adopted):
+        update = PermissionUpdate(type="setMode", mode=options.mode)
+        facts = (PermissionUpdated(updates=(update,), by="operator"), _mode_message(options.mode))
+    facts += _allowed_path_facts(setup, adopted.policy, options)
     return SessionRules(pinned_policy=adopted, loaded=loaded, facts=facts, warnings=())
 
 
 def _allowed_path_facts(
-    opening: SetupRequest, policy: Policy, wish: RunOptions
+    setup: SetupRequest, policy: Policy, options: RunOptions
 ) -> tuple[KnownPayload, ...]:
     """What the caller lets file tools change although it is protected, if the session does not know
     it yet.
@@ -165,8 +165,8 @@ def _allowed_path_facts(
     Raises:
         InvalidInput: it is not one protected file under its own name.
     """
-    known = reduce(apply, opening.thread.session_state.permissions, GrantState()).allowed_protected
-    paths = tuple(map(partial(_protected_file, policy), wish.allow_protected))
+    known = reduce(apply, setup.thread.session_state.permissions, GrantState()).allowed_protected
+    paths = tuple(map(partial(_protected_file, policy), options.allow_protected))
     if known.issuperset(paths):
         return ()
     update = PermissionUpdate(type="allowProtected", paths=paths)
@@ -184,16 +184,16 @@ def _protected_file(policy: Policy, path: str) -> str:
     return whole
 
 
-def with_rules(adopted: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPolicy:
+def with_rules(pinned_policy: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPolicy:
     """For as long as the session runs; what it keeps is without them."""
-    policy = replace(adopted.policy, rules=(*adopted.policy.rules, *more))
-    return replace(adopted, policy=policy) if more else adopted
+    policy = replace(pinned_policy.policy, rules=(*pinned_policy.policy.rules, *more))
+    return replace(pinned_policy, policy=policy) if more else pinned_policy
 
 
-def _mode_of(opening: SetupRequest, adopted: PinnedPolicy) -> Mode:
+def _mode_of(setup: SetupRequest, pinned_policy: PinnedPolicy) -> Mode:
     """The one that the session is in, as its log tells it."""
-    standing = reduce(apply, opening.thread.session_state.permissions, GrantState())
-    return standing.mode or adopted.policy.mode or "default"
+    standing = reduce(apply, setup.thread.session_state.permissions, GrantState())
+    return standing.mode or pinned_policy.policy.mode or "default"
 
 
 async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy) -> PinnedPolicy:

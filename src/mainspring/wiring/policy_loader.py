@@ -219,7 +219,7 @@ def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
     if was_trusted:
         # what was read and what we wrote, not what is there by now: a program may have been quick
         changed = replace(own, settings={**own.settings, LOCAL_FILE: encoded})
-        trust(folder, home=home, project=changed)
+        trust(folder, home=home, project_files=changed)
     return file
 
 

@@ -108,22 +108,22 @@ class ProjectFiles:
         }
 
 
-def is_trusted(folder: Path, project: ProjectFiles, *, home: Path) -> bool:
+def is_trusted(folder: Path, project_files: ProjectFiles, *, home: Path) -> bool:
     """Whether a folder's settings and what hooks run of it, as they were read, are those that
     somebody has vouched for. Where there are none, there is nothing to distrust."""
-    if not project.settings and not project.scripts and not project.subagents:
+    if not project_files.settings and not project_files.scripts and not project_files.subagents:
         return True
-    return _read_trusted(home).get(os.path.realpath(folder)) == project.fingerprint
+    return _read_trusted(home).get(os.path.realpath(folder)) == project_files.fingerprint
 
 
-def trust(folder: Path, *, home: Path, project: ProjectFiles | None = None) -> None:
+def trust(folder: Path, *, home: Path, project_files: ProjectFiles | None = None) -> None:
     """Vouch for a folder's settings and what hooks run of it: as they are now, or as given.
 
     Raises: InvalidInput.
     """
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
-    vouched = read_project_files(folder, home=home) if project is None else project
+    vouched = read_project_files(folder, home=home) if project_files is None else project_files
     _write_trusted({**_read_trusted(home), os.path.realpath(folder): vouched.fingerprint}, home)
 
 
@@ -256,14 +256,14 @@ _UNSCHEDULED_MESSAGE = (
 )
 
 
-def unscheduled_reason(project: ProjectFiles) -> str | None:
+def unscheduled_reason(project_files: ProjectFiles) -> str | None:
     """Why the schedule of a folder does not hold; `None`: nothing that restricts would be lost.
 
     Raises: InvalidInput: a file cannot be understood, so nobody can tell.
     """
     lost = [
         f"{what} ({name})"
-        for name, text in project.settings.items()
+        for name, text in project_files.settings.items()
         for what in _ignored_restrictions(name, text)
     ]
     return _UNSCHEDULED_MESSAGE.format(lost=", ".join(lost)) if lost else None

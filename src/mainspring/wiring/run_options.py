@@ -59,14 +59,14 @@ class RunOptions:
 RunOptionsFor: TypeAlias = Callable[[SetupRequest], RunOptions]
 
 
-def same_options(wish: RunOptions) -> RunOptionsFor:
+def same_options(options: RunOptions) -> RunOptionsFor:
     """The same for every session. Its mode is what each begins with here: after that, a session is
     in the mode that people put it in."""
     begun: set[str] = set()
 
-    def wished(opening: SetupRequest) -> RunOptions:
-        is_known = opening.writer.session_id in begun
-        begun.add(opening.writer.session_id)
-        return replace(wish, mode=None) if is_known else wish
+    def wished(setup: SetupRequest) -> RunOptions:
+        is_known = setup.writer.session_id in begun
+        begun.add(setup.writer.session_id)
+        return replace(options, mode=None) if is_known else options
 
     return wished

@@ -37,23 +37,23 @@ async def open_runtime(
     settings: Settings | None = None,
     *,
     store: str | None = None,
-    gates: Authorizer | None = None,
-    purse: Budget | None = None,
-    wish: RunOptions | None = None,
+    authorizer: Authorizer | None = None,
+    budget: Budget | None = None,
+    options: RunOptions | None = None,
 ) -> AsyncGenerator[Runtime, None]:
     """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default.
 
     `gates` are for agents without built-in tools; with them, the settings files decide.
     """
     settings = settings or read_settings(store=store)
-    wish = wish or RunOptions()
+    options = options or RunOptions()
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as shelf,
-        SandboxPool(settings, is_unsandboxed=wish.is_unsandboxed) as bench,
+        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as bench,
     ):
-        outfit = ToolboxBuilder(settings, shelf, bench, same_options(wish), gates or AllowAll())
-        yield Runtime(log, shelf, outfit=outfit, purse=purse, sender=local_user(settings.user))
+        outfit = ToolboxBuilder(settings, shelf, bench, same_options(options), authorizer or AllowAll())
+        yield Runtime(log, shelf, toolbox_factory=outfit, budget=budget, sender=local_user(settings.user))
 
 
 def run(

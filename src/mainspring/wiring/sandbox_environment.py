@@ -103,7 +103,7 @@ class SessionPaths:
     """In the workspace, relative to it: programs may not change it."""
     watched: tuple[str, ...] = ()
     """The same; and programs may not make it, where it is not there."""
-    repositories: GitRepositories | None = None
+    git_repositories: GitRepositories | None = None
     """As they were found; `None`: nobody has looked."""
     beside: tuple[Path, ...] = ()
     """Outside of the workspace, or hidden there: programs may read it all the same."""
@@ -128,47 +128,47 @@ class SessionPaths:
         return hidden and real == folder
 
 
-def add_protected_paths(places: SessionPaths, policy: Policy) -> SessionPaths:
+def add_protected_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
     """What a session protects besides is kept from its programs, too."""
     own = (Path(each) for each in policy.protected)
-    inside = (each for each in own if each.is_relative_to(places.workspace))
-    watched = tuple(each.relative_to(places.workspace).as_posix() for each in inside)
-    return replace(places, watched=watched)
+    inside = (each for each in own if each.is_relative_to(paths.workspace))
+    watched = tuple(each.relative_to(paths.workspace).as_posix() for each in inside)
+    return replace(paths, watched=watched)
 
 
-def hide_denied_paths(places: SessionPaths, policy: Policy) -> SessionPaths:
+def hide_denied_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
     """Files that a rule forbids to read are not to be seen by programs either, and those that one
     forbids to edit are not to be changed by them.
 
     Looks at the workspace as it is; what is made later, is made by the session itself.
     """
     if not any(rule.behavior == "deny" for rule in policy.rules):
-        return places
+        return paths
     hidden: list[str] = []
     protected: list[str] = []
     covered: set[str] = set()
     """Folders of which all that is in them is protected."""
-    for folder, folders, files in os.walk(places.workspace):
+    for folder, folders, files in os.walk(paths.workspace):
         is_covered = folder in covered
         for name in (*folders, *files):
             path = os.path.join(folder, name)
             target = _link_target(path)
             if is_hidden(policy, path, target):
-                hidden.append(os.path.relpath(path, places.workspace))
+                hidden.append(os.path.relpath(path, paths.workspace))
             elif is_covered:
                 covered.add(path)
             elif is_unchangeable(policy, path, target):
                 covered.add(path)
-                protected.append(os.path.relpath(path, places.workspace))
-        known = {*hidden, *places.hidden}
+                protected.append(os.path.relpath(path, paths.workspace))
+        known = {*hidden, *paths.hidden}
         folders[:] = [
             name
             for name in folders
-            if os.path.relpath(os.path.join(folder, name), places.workspace) not in known
+            if os.path.relpath(os.path.join(folder, name), paths.workspace) not in known
         ]
         _refuse_many(hidden, "read")
         _refuse_many(protected, "edit")
-    return replace(places, hidden=(*places.hidden, *hidden), protected=tuple(protected))
+    return replace(paths, hidden=(*paths.hidden, *hidden), protected=tuple(protected))
 
 
 def _link_target(path: str) -> str:
@@ -253,43 +253,43 @@ def thread_sandbox_id(session_id: str, thread_id: str) -> str:
 
 
 def worktree_paths(
-    places: SessionPaths, workspace: Path, thread_id: str, repository: Path
+    paths: SessionPaths, workspace: Path, thread_id: str, repository: Path
 ) -> SessionPaths:
     """Where a thread's hands work that has a folder of its own: a git worktree of the workspace.
     It sees the repository that the worktree is of, and does not change it."""
     return replace(
-        places,
+        paths,
         workspace=workspace,
         aliases=(),
-        state=places.state.with_name(thread_sandbox_id(places.state.name, thread_id)),
+        state=paths.state.with_name(thread_sandbox_id(paths.state.name, thread_id)),
         hidden=(),
         protected=(),
         watched=(),
         repositories=None,
-        beside=(*places.beside, repository),
-        distrusted=(*places.distrusted, places.workspace),
+        beside=(*paths.beside, repository),
+        distrusted=(*paths.distrusted, paths.workspace),
     )
 
 
 def sandbox_site(
-    places: SessionPaths, environment: SandboxEnvironment, *, session_id: str, share: Path | None
+    paths: SessionPaths, sandbox_environment: SandboxEnvironment, *, session_id: str, share: Path | None
 ) -> SandboxSpec:
-    workspace = places.workspace
-    limits = environment.limits
+    workspace = paths.workspace
+    limits = sandbox_environment.limits
     return SandboxSpec(
         session_id=session_id,
         workspace=workspace,
-        aliases=tuple(Path(each) for each in places.aliases),
-        state=places.state,
+        aliases=tuple(Path(each) for each in paths.aliases),
+        state=paths.state,
         share=share,
         read_only=(
-            *(Path(each).expanduser().absolute() for each in environment.read_only),
-            *places.beside,
+            *(Path(each).expanduser().absolute() for each in sandbox_environment.read_only),
+            *paths.beside,
         ),
-        distrusted=places.distrusted,
-        hidden=tuple(workspace / each for each in places.hidden),
-        private=places.private,
-        protected=tuple(workspace / each for each in (*PROTECTED_PATHS, *places.protected)),
-        limits=SandboxLimits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
-        network=environment.rules is not None,
+        distrusted=paths.distrusted,
+        hidden=tuple(workspace / each for each in paths.hidden),
+        private=paths.private,
+        protected=tuple(workspace / each for each in (*PROTECTED_PATHS, *paths.protected)),
+        sandbox_limits=SandboxLimits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
+        network=sandbox_environment.rules is not None,
     )

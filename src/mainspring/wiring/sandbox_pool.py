@@ -73,8 +73,8 @@ class LazySandbox:
     """One more sandbox over the same workspace, made when it is first used: most threads of a
     session run no program."""
 
-    def __init__(self, box: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
-        self.box = box
+    def __init__(self, sandbox_info: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
+        self.sandbox_info = sandbox_info
         self._make = make
         self._made: KeeperSandbox | None = None
 
@@ -104,7 +104,7 @@ class SandboxSession:
     """A `Sandbox` for tools: programs find the variables of this session."""
 
     sandbox: KeeperSandbox | LazySandbox
-    services: SandboxServices
+    sandbox_services: SandboxServices
     variables: Mapping[str, str]
     network_facts: list[KnownPayload]
     """What programs did on the network, for the log."""
@@ -120,7 +120,7 @@ class SandboxSession:
 
     @property
     def box(self) -> SandboxInfo:
-        return self.sandbox.box
+        return self.sandbox.sandbox_info
 
     async def run(
         self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
@@ -211,8 +211,8 @@ class SandboxPool:
     async def open_session(
         self,
         session_id: str,
-        places: SessionPaths,
-        environment: SandboxEnvironment,
+        paths: SessionPaths,
+        sandbox_environment: SandboxEnvironment,
         credentials: tuple[Credential, ...] | None = None,
     ) -> SandboxSession:
         """The session's own until it is said to `rest`. `credentials`: see `Wish`.
@@ -222,14 +222,14 @@ class SandboxPool:
         """
         async with self._changing:
             hands = self._busy.get(session_id) or self._idle.pop(session_id, None)
-            if hands is not None and hands.opened_with != (environment, credentials):
+            if hands is not None and hands.opened_with != (sandbox_environment, credentials):
                 self._busy.pop(session_id, None)
                 await hands.close()  # what was taken from it meanwhile is not to be used again
                 hands = None
             if hands is None:
-                await self.end_outdated(places.state.parent)
-                backend = await self._backend(environment, places)
-                hands = await self._open(session_id, places, environment, backend, credentials)
+                await self.end_outdated(paths.state.parent)
+                backend = await self._backend(sandbox_environment, paths)
+                hands = await self._open(session_id, paths, sandbox_environment, backend, credentials)
             self._busy[session_id] = hands
             return hands
 
@@ -262,47 +262,47 @@ class SandboxPool:
             for hands in (*self._idle.values(), *self._busy.values()):
                 stack.push_async_callback(hands.close)
 
-    async def _backend(self, environment: SandboxEnvironment, places: SessionPaths) -> Backend:
+    async def _backend(self, sandbox_environment: SandboxEnvironment, paths: SessionPaths) -> Backend:
         until = clock.now() + _UNSANDBOXED_LIFETIME if self._is_unsandboxed else None
         return await select_backend(
             SandboxSettings(
-                forced=environment.backend,
-                disabled=frozenset(environment.disabled_backends),
-                allow_degraded=environment.allow_degraded,
+                forced=sandbox_environment.backend,
+                disabled=frozenset(sandbox_environment.disabled_backends),
+                allow_degraded=sandbox_environment.allow_degraded,
                 unsandboxed_until=until,
-                image=environment.image,
+                image=sandbox_environment.image,
             ),
-            cache=places.state.parent / "sandboxes.json",
+            cache=paths.state.parent / "sandboxes.json",
         )
 
     async def _open(
         self,
         session_id: str,
-        places: SessionPaths,
-        environment: SandboxEnvironment,
+        paths: SessionPaths,
+        sandbox_environment: SandboxEnvironment,
         backend: Backend,
         credentials: tuple[Credential, ...] | None,
     ) -> SandboxSession:
         overheard: list[KnownPayload] = []
-        found = places.repositories or await to_thread.run_sync(
-            find_repositories, places.workspace, places.hidden
+        found = paths.git_repositories or await to_thread.run_sync(
+            find_repositories, paths.workspace, paths.hidden
         )
-        watched = (*found.steering, *places.watched)
-        places = replace(places, protected=(*places.protected, *watched))
+        watched = (*found.steering, *paths.watched)
+        paths = replace(paths, protected=(*paths.protected, *watched))
         lookout = await to_thread.run_sync(
-            ProtectedPathWatcher, places.workspace, watched, found, places.state
+            ProtectedPathWatcher, paths.workspace, watched, found, paths.state
         )
         parting = AsyncExitStack()
         async with AsyncExitStack() as unless_opened:
             unless_opened.push_async_callback(parting.aclose)
-            share = None if environment.rules is None else _open_mount(session_id, parting)
-            site = sandbox_site(places, environment, session_id=session_id, share=share)
-            variables = {**environment.variables, **_GIT_VARIABLES}
+            share = None if sandbox_environment.rules is None else _open_mount(session_id, parting)
+            site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
+            variables = {**sandbox_environment.variables, **_GIT_VARIABLES}
             welcome: Callable[[socket.socket], None] = close_listener
-            if environment.rules is not None and share is not None:
+            if sandbox_environment.rules is not None and share is not None:
                 way_out = await session_egress.open_egress(
-                    environment.rules,
-                    _allowed_credentials(self._settings, environment)
+                    sandbox_environment.rules,
+                    _allowed_credentials(self._settings, sandbox_environment)
                     if credentials is None
                     else credentials,
                     share=share,
@@ -321,28 +321,28 @@ class SandboxPool:
         parting.callback(_check_protected_paths, lookout)  # last: a service may have left something
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)
-        equipment = (environment, credentials)
+        equipment = (sandbox_environment, credentials)
         return SandboxSession(
             sandbox, services, variables, overheard, lookout, equipment, another, cleanup=parting
         )
 
     def _serving(
-        self, way_out: session_egress.Egress, parting: AsyncExitStack
+        self, egress: session_egress.Egress, parting: AsyncExitStack
     ) -> Callable[[socket.socket], None]:
         def serve(listener: socket.socket) -> None:
             assert self._group is not None
             scope = CancelScope()
             parting.callback(scope.cancel)
-            self._group.start_soon(_serve_in_scope, scope, way_out.serve, listener)
+            self._group.start_soon(_serve_in_scope, scope, egress.serve, listener)
 
         return serve
 
 
 def _allowed_credentials(
-    settings: Settings, environment: SandboxEnvironment
+    settings: Settings, sandbox_environment: SandboxEnvironment
 ) -> tuple[Credential, ...]:
     """Of this user's vault, those that are named; all that have hosts, unless any is."""
-    wanted = environment.secrets
+    wanted = sandbox_environment.secrets
     kept = kept_credentials(settings)
     return tuple(each for each in kept if wanted is None or each.name in wanted)
 
@@ -368,7 +368,7 @@ def _network_audit(overheard: list[KnownPayload]) -> Callable[[NetworkRequested]
     return audit
 
 
-def _check_protected_paths(lookout: ProtectedPathWatcher) -> None:
-    lookout.begin()
+def _check_protected_paths(protected_path_watcher: ProtectedPathWatcher) -> None:
+    protected_path_watcher.begin()
     with suppress(ToolEnvironmentError):  # nobody is left to be told
-        lookout.end()
+        protected_path_watcher.end()

@@ -119,33 +119,33 @@ async def open_service(
         yield build_service(ground)
 
 
-def build_service(ground: Infrastructure) -> Service:
-    records = ground.store.records
-    mail = _build_webhooks(ground)
+def build_service(infrastructure: Infrastructure) -> Service:
+    records = infrastructure.store.records
+    mail = _build_webhooks(infrastructure)
     shelves = ResourceServices(
-        agents=Agents(records, check_model=ground.models.facts),
+        agents=Agents(records, check_model=infrastructure.models.facts),
         environments=Environments(records),
         skills=Skills(records),
         files=Files(records),
     )
-    safe = _build_secrets(ground, mail.outbox)
-    memory = _build_memory(ground)
-    talk = _build_sessions(ground, shelves, safe, memory, mail)
+    safe = _build_secrets(infrastructure, mail.outbox)
+    memory = _build_memory(infrastructure)
+    talk = _build_sessions(infrastructure, shelves, safe, memory, mail)
     return Service(
-        infrastructure=ground,
+        infrastructure=infrastructure,
         resources=shelves,
         secrets=safe,
-        memory=memory,
+        memory_services=memory,
         webhooks=mail,
         sessions=talk,
-        schedules=_build_schedules(ground, shelves, talk, mail.outbox),
+        schedules=_build_schedules(infrastructure, shelves, talk, mail.outbox),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
             halts=Halts(records),
             ledger=DailyBudgetLedger(records),
             audit=Audit(records),
-            repeated=IdempotentRequests(records, ground.seal),
+            repeated=IdempotentRequests(records, infrastructure.seal),
         ),
     )
 
@@ -169,38 +169,38 @@ async def _open_messaging(
         yield dispatcher, SharedDeltas(radio)
 
 
-def _build_webhooks(ground: Infrastructure) -> WebhookServices:
-    records, put = ground.store.records, ground.dispatcher.put
-    allow_http = bool(ground.networks)  # inside, not everything speaks TLS
-    webhooks = Webhooks(records, seal=ground.seal, allow_http=allow_http)
+def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
+    records, put = infrastructure.store.records, infrastructure.dispatcher.put
+    allow_http = bool(infrastructure.networks)  # inside, not everything speaks TLS
+    webhooks = Webhooks(records, seal=infrastructure.seal, allow_http=allow_http)
     outbox = Outbox(records, webhooks, put=put)
-    poster = ground.meter_poster(HttpPoster(allowed=ground.networks, allow_http=allow_http))
+    poster = infrastructure.meter_poster(HttpPoster(allowed=infrastructure.networks, allow_http=allow_http))
     return WebhookServices(
         webhooks=webhooks,
         outbox=outbox,
         deliveries=Deliveries(records, webhooks, post=poster, put=put),
-        news=SessionEventForwarder(records, webhooks, outbox, ground.log),
+        news=SessionEventForwarder(records, webhooks, outbox, infrastructure.log),
     )
 
 
-def _build_secrets(ground: Infrastructure, outbox: Outbox) -> SecretServices:
-    records, notify = ground.store.records, outbox.notify
-    asker = OutboundHttpClient(allowed=ground.networks)
+def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServices:
+    records, notify = infrastructure.store.records, outbox.notify
+    asker = OutboundHttpClient(allowed=infrastructure.networks)
     vaults = Vaults(records, notify=notify)
-    credentials = Credentials(records, ground.seal, vaults, notify=notify)
+    credentials = Credentials(records, infrastructure.seal, vaults, notify=notify)
     refresher = Refresher(credentials, asker, notify=notify)
     return SecretServices(
         vaults=vaults,
         credentials=credentials,
-        validator=CredentialValidator(
+        credential_validator=CredentialValidator(
             credentials, probe=McpInitializeProbe(asker), refresher=refresher
         ),
         usable=SessionCredentials(records, credentials, refresher),
     )
 
 
-def _build_memory(ground: Infrastructure) -> MemoryServices:
-    records = ground.store.records
+def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
+    records = infrastructure.store.records
     stores = MemoryStores(records)  # what becomes of them is told by the routes
     return MemoryServices(
         stores=stores,
@@ -210,17 +210,17 @@ def _build_memory(ground: Infrastructure) -> MemoryServices:
 
 
 def _build_sessions(
-    ground: Infrastructure,
-    shelves: ResourceServices,
-    safe: SecretServices,
-    memory: MemoryServices,
-    mail: WebhookServices,
+    infrastructure: Infrastructure,
+    resource_services: ResourceServices,
+    secret_services: SecretServices,
+    memory_services: MemoryServices,
+    webhook_services: WebhookServices,
 ) -> SessionServices:
     async def wake(tenant: str, session_id: str) -> None:
         # What is in the inbox is found again by looking: no need to write down that it is there,
         # nor to refuse what was taken because nobody could be told: it would be sent again.
         with suppress(StoreFailed):
-            await ground.dispatcher.remind([Job(task=WAKE_TASK, key=session_id, tenant=tenant)])
+            await infrastructure.dispatcher.remind([Job(task=WAKE_TASK, key=session_id, tenant=tenant)])
             await offer_to_client_worker(
                 talk, tenant, await sessions.drawer.get(tenant, session_id)
             )
@@ -229,58 +229,58 @@ def _build_sessions(
         await talk.work.withdraw(tenant, session.environment_id, session.id)
         await talk.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
         if is_deleted:
-            await mail.news.forget(tenant, session.id)
+            await webhook_services.news.forget(tenant, session.id)
             await talk.outputs.forget(tenant, session.id)
-            await delete_children(ground.store.records, EXPIRY, tenant=tenant, parent=session.id)
+            await delete_children(infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id)
             await talk.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
-            await ground.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
+            await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
-        store = await memory.stores.active(tenant, store_id)
+        store = await memory_services.stores.active(tenant, store_id)
         return MemoryStoreInfo(name=store.name, description=store.description or "")
 
     sessions = Sessions(
-        ground.log,
+        infrastructure.log,
         SessionDependencies(
-            agents=shelves.agents,
-            environments=shelves.environments,
+            agents=resource_services.agents,
+            environments=resource_services.environments,
             lookups=ResourceLookups(
-                seal=ground.seal,
-                file_content=file_content(shelves.files),
-                check_file=shelves.files.get,
-                check_vault=safe.vaults.active,
+                seal=infrastructure.seal,
+                file_content=file_content(resource_services.files),
+                check_file=resource_services.files.get,
+                check_vault=secret_services.vaults.active,
                 memory_store=memory_store,
             ),
-            wake=wake,
+            wake_session=wake,
             on_session_end=over,
-            actor=SessionSkills(Path(ground.settings.workspaces), shelves.skills).actor,
-            check_override=ApprovalPolicies(ground.store.records).require_overriding,
-            notify=mail.outbox.notify,
+            resolved_agent=SessionSkills(Path(infrastructure.settings.workspaces), resource_services.skills).actor,
+            check_override=ApprovalPolicies(infrastructure.store.records).require_overriding,
+            notify=webhook_services.outbox.notify,
         ),
     )
-    tokens = WorkTokens(ground.store.records, ground.seal)
+    tokens = WorkTokens(infrastructure.store.records, infrastructure.seal)
     sending = EventSender(sessions)
     talk = SessionServices(
         sessions=sessions,
-        sending=sending,
+        event_sender=sending,
         commands=SessionCommands(sessions, sending),
-        pages=EventPages(ground.log),
+        pages=EventPages(infrastructure.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),
-        outputs=SessionOutputs(ground.store.records, shelves.files),
-        streams=EventStreams(ground.log, ground.deltas),
+        outputs=SessionOutputs(infrastructure.store.records, resource_services.files),
+        event_streams=EventStreams(infrastructure.log, infrastructure.deltas),
         work=WorkQueue(
-            ground.store.records,
-            shelves.environments,
-            WorkQueueOptions(is_wanted=needs_worker(sessions), issue=tokens.secret),
+            infrastructure.store.records,
+            resource_services.environments,
+            WorkQueueOptions(needs_worker=needs_worker(sessions), issue_token=tokens.secret),
         ),
         work_tokens=tokens,
-        parking=Parking(ground.log, ground.dispatcher),
+        parking=Parking(infrastructure.log, infrastructure.dispatcher),
         approvals=Approvals(
-            ground.log,
-            wake=wake,
-            put=ground.dispatcher.put,
-            teller=mail.outbox,
+            infrastructure.log,
+            wake_session=wake,
+            put=infrastructure.dispatcher.put,
+            notification_writer=webhook_services.outbox,
             digests=sessions.digests,
         ),
     )
@@ -288,11 +288,11 @@ def _build_sessions(
 
 
 async def offer_to_client_worker(
-    talk: SessionServices, tenant: str, session: SessionRecord
+    session_services: SessionServices, tenant: str, session: SessionRecord
 ) -> None:
     """Have a worker of the client's look after a session, if its hands are the client's."""
     if isinstance(session.environment, SelfHostedConfig):
-        await talk.work.offer(tenant, session.environment_id, session.id)
+        await session_services.work.offer(tenant, session.environment_id, session.id)
 
 
 def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
@@ -304,25 +304,25 @@ def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
 
 
 def _build_schedules(
-    ground: Infrastructure, shelves: ResourceServices, talk: SessionServices, outbox: Outbox
+    infrastructure: Infrastructure, resource_services: ResourceServices, session_services: SessionServices, outbox: Outbox
 ) -> ScheduleServices:
     async def pin_agent(tenant: str, agent_id: str, version: int | None) -> AgentReference:
-        agent = await shelves.agents.get(tenant, agent_id, version)
+        agent = await resource_services.agents.get(tenant, agent_id, version)
         if agent.archived_at is not None:
             raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
         return AgentReference(id=agent.id, version=agent.version)
 
-    records = ground.store.records
+    records = infrastructure.store.records
     keep = DeploymentStore(
-        records, outbox=outbox, seal=ground.seal, put=ground.dispatcher.put, clock=clock.now
+        records, outbox=outbox, seal=infrastructure.seal, put=infrastructure.dispatcher.put, clock=clock.now
     )
     runs = DeploymentRuns(records)
-    ordering = ServiceSessionStarter(talk.sessions, talk.sending)
-    triggers = Triggers(records, seal=ground.seal, pin_agent=pin_agent)
+    ordering = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
+    triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(
         deployments=Deployments(keep, pin_agent=pin_agent),
         runs=runs,
-        firing=DeploymentRunner(keep, runs, sessions=ordering),
+        deployment_runner=DeploymentRunner(keep, runs, session_starter=ordering),
         triggers=triggers,
-        intake=TriggerIntake(triggers, sessions=ordering),
+        trigger_intake=TriggerIntake(triggers, session_starter=ordering),
     )

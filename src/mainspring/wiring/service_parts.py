@@ -87,7 +87,7 @@ class ResourceServices:
 class SecretServices:
     vaults: Vaults
     credentials: Credentials
-    validator: CredentialValidator
+    credential_validator: CredentialValidator
     usable: SessionCredentials
 
 
@@ -111,12 +111,12 @@ class SessionServices:
     """Sessions, and what is said in them."""
 
     sessions: Sessions
-    sending: EventSender
+    event_sender: EventSender
     pages: EventPages
     threads: Threads
     resources: SessionResources
     outputs: SessionOutputs
-    streams: EventStreams
+    event_streams: EventStreams
     work: WorkQueue
     """For clients with hands of their own."""
     work_tokens: WorkTokens
@@ -131,9 +131,9 @@ class ScheduleServices:
 
     deployments: Deployments
     runs: DeploymentRuns
-    firing: DeploymentRunner
+    deployment_runner: DeploymentRunner
     triggers: Triggers
-    intake: TriggerIntake
+    trigger_intake: TriggerIntake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class Service:
     infrastructure: Infrastructure
     resources: ResourceServices
     secrets: SecretServices
-    memory: MemoryServices
+    memory_services: MemoryServices
     webhooks: WebhookServices
     sessions: SessionServices
     schedules: ScheduleServices

@@ -38,14 +38,14 @@ class Egress:
 
 
 async def open_egress(
-    rules: EgressRules,
+    egress_rules: EgressRules,
     usable: Sequence[Credential],
     *,
     share: Path,
     audit: Callable[[NetworkRequested], None],
 ) -> Egress:
     authority = await to_thread.run_sync(CertificateAuthority, clock.now)
-    proxy = EgressProxy(rules, Placeholders(usable, KnownValues), authority, audit)
+    proxy = EgressProxy(egress_rules, Placeholders(usable, KnownValues), authority, audit)
     bundle = share / "certificates.pem"
     await to_thread.run_sync(authority.write_bundle, bundle)
     names = [each.name for each in usable]
@@ -56,4 +56,4 @@ def web_fetch_tool(
     fetch: WebFetch, limits: WebFetchLimits, *, log: SessionLog, session_id: str
 ) -> Tool:
     known = KnownUrls(log, session_id, limits.sources)
-    return web_fetch(fetch, most_chars=limits.max_chars, refusal=known.refusal)
+    return web_fetch(fetch, most_chars=limits.max_chars, url_refusal=known.refusal)

@@ -43,7 +43,7 @@ class SessionHookPorts:
 
     settings: Settings
     preferences: Preferences
-    ask: AskModel
+    ask_model: AskModel
     overheard: list[KnownPayload]
     """Gets what the models cost that hooks ask."""
     transcripts: LruCache[str, TranscriptFiles]
@@ -55,17 +55,17 @@ class SessionHookPorts:
 
 async def attach_hooks(
     stack: AsyncExitStack,
-    adopted: PinnedPolicy,
-    opening: SetupRequest,
+    pinned_policy: PinnedPolicy,
+    setup: SetupRequest,
     gates: PermissionEngine,
     ports: SessionHookPorts,
 ) -> None:
     """Have the gates ask the session's hooks, and keep a transcript for them to read, for as long
     as the stack is open."""
-    ran = await _recorded_hook_runs(opening, adopted)
-    transcript = _open_transcript(opening, ports)
-    runner = _hook_runner(adopted, opening, gates, ports, ran, transcript)
-    if runner.has_hooks and opening.subagent is None:
+    ran = await _recorded_hook_runs(setup, pinned_policy)
+    transcript = _open_transcript(setup, ports)
+    runner = _hook_runner(pinned_policy, setup, gates, ports, ran, transcript)
+    if runner.has_hooks and setup.subagent is None:
         await stack.enter_async_context(transcript.keep_updated())
     gates.hooks = await stack.enter_async_context(runner)
     for warning in runner.warnings:
@@ -84,12 +84,12 @@ def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
     return plugin is not None or "hooks" not in preferences.plugins_only
 
 
-async def _recorded_hook_runs(opening: SetupRequest, adopted: PinnedPolicy) -> set[tuple[str, str]]:
+async def _recorded_hook_runs(setup: SetupRequest, pinned_policy: PinnedPolicy) -> set[tuple[str, str]]:
     """Event and handler of the hooks that have run in this session, if one of them is to run
     only once."""
-    if not any(b'"once":true' in bytes(each) for each in adopted.hooks):
+    if not any(b'"once":true' in bytes(each) for each in pinned_policy.hooks):
         return set()
-    events = await opening.log.read(opening.writer.session_id, types=[_HOOK_RAN])
+    events = await setup.log.read(setup.writer.session_id, types=[_HOOK_RAN])
     payloads = [event.payload for event in events]
     return {
         (each.hook_event, each.handler)
@@ -127,15 +127,15 @@ def _parse_config(said: HookSettings, scope: Scope) -> HookConfig:
     return msgspec.structs.replace(config, folder=said.folder)
 
 
-def _open_transcript(opening: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
-    session_id = opening.writer.session_id
+def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
+    session_id = setup.writer.session_id
     if (known := ports.transcripts.get(session_id)) is not None:
         return known
     made = TranscriptFiles(
-        opening.log,
+        setup.log,
         ports.folder,
         session_id=session_id,
-        main_thread=opening.writer.thread_id,
+        main_thread=setup.writer.thread_id,
         warn=ports.warn,
     )
     ports.transcripts.put(session_id, made)
@@ -143,26 +143,26 @@ def _open_transcript(opening: SetupRequest, ports: SessionHookPorts) -> Transcri
 
 
 def _hook_runner(
-    adopted: PinnedPolicy,
-    opening: SetupRequest,
+    pinned_policy: PinnedPolicy,
+    setup: SetupRequest,
     gates: PermissionEngine,
     ports: SessionHookPorts,
     ran: Collection[tuple[str, str]],
     transcript: TranscriptFiles,
 ) -> HookRunner:
     """Runs those that come from a trusted place; enter it before it is asked anything."""
-    agent = opening.subagent
+    agent = setup.subagent
 
     def told() -> Mapping[str, object]:
         about = {
-            "session_id": opening.writer.session_id,
-            "transcript_path": transcript.path(opening.writer.thread_id),
-            "cwd": adopted.policy.workspace,
+            "session_id": setup.writer.session_id,
+            "transcript_path": transcript.path(setup.writer.thread_id),
+            "cwd": pinned_policy.policy.workspace,
             "permission_mode": gates.mode,
         }
         if agent is None:
             return about
-        thread_id = opening.thread.id
+        thread_id = setup.thread.id
         return {
             **about,
             "agent_id": thread_id,
@@ -171,22 +171,22 @@ def _hook_runner(
         }
 
     async def prepare() -> None:
-        await transcript.update(opening.writer.staged)
+        await transcript.update(setup.writer.staged)
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
         place = location_after(gates.thread.session_state.commands, gates.location())
         judged = analyze_call(tool, given, Traits(), place)
-        roots = adopted.policy.roots(PolicyRule(text=text, behavior="ask"))
+        roots = pinned_policy.policy.roots(PolicyRule(text=text, behavior="ask"))
         return forbids(parse_rule(text), judged, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, facts = await ports.ask(
+        said, facts = await ports.ask_model(
             "Answer with the JSON that is asked for, and nothing else.", prompt
         )
         ports.overheard.extend(facts)
         return said
 
-    configs = [msgspec.json.decode(each, type=HookConfig) for each in adopted.hooks]
+    configs = [msgspec.json.decode(each, type=HookConfig) for each in pinned_policy.hooks]
     permitted = [config for config in configs if is_permitted(config, ports.preferences)]
     for config in configs:
         if config.hooks and config not in permitted:
@@ -203,22 +203,22 @@ def _hook_runner(
             warn=ports.warn,
         ),
         HandlerPorts(
-            surroundings=HookEnvironment(
-                project=Path(adopted.policy.workspace),
+            hook_environment=HookEnvironment(
+                project=Path(pinned_policy.policy.workspace),
                 environment={**ports.settings.environment, **env},
                 also_passed=frozenset(env),
                 scripts=Scripts(
-                    roots=adopted.hook_roots or (adopted.policy.workspace,),
-                    files=adopted.hook_files,
+                    roots=pinned_policy.hook_roots or (pinned_policy.policy.workspace,),
+                    files=pinned_policy.hook_files,
                 ),
             ),
-            ask=answer,
+            ask_model=answer,
         ),
-        policy=HookPolicy(
+        hook_policy=HookPolicy(
             trusted=frozenset(
-                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES) if adopted.is_trusted else _TRUSTED_SCOPES
+                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES) if pinned_policy.is_trusted else _TRUSTED_SCOPES
             ),
-            fail_open=bool(adopted.policy.hooks_fail_open),
+            fail_open=bool(pinned_policy.policy.hooks_fail_open),
             aliases=ALIASES,
         ),
     )

@@ -84,7 +84,7 @@ class RunServices:
     mounts: Mounts
     skills: SessionSkills
     deltas: Deltas
-    observers: RunObservers
+    run_observers: RunObservers
     was_removed: Callable[[str, str], Awaitable[bool]]
     """Tenant and session: whether its workspace was removed because nobody used it."""
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
@@ -111,19 +111,19 @@ class SessionRuns:
         self,
         settings: Settings,
         store: Store,
-        shelf: ModelRegistry,
-        bench: SandboxPool,
-        backing: RunServices,
+        models: ModelRegistry,
+        sandboxes: SandboxPool,
+        run_services: RunServices,
         *,
         model: str | None = None,
     ) -> None:
         """`model`: the operator's word, whatever agents say."""
         self._settings = settings
         self._store = store
-        self._shelf = shelf
-        self._back = backing
+        self._models = models
+        self._back = run_services
         self._model = model
-        self._outfitter = ToolboxBuilder(settings, shelf, bench, self._wish, AllowAll())
+        self._outfitter = ToolboxBuilder(settings, models, sandboxes, self._wish, AllowAll())
         self._ongoing: dict[str, _ActiveRun] = {}
         self._sessions: LruCache[str, Session] = LruCache(_MAX_CACHED_SESSIONS)
         self._known = known_secrets(settings)
@@ -156,7 +156,7 @@ class SessionRuns:
         self._ongoing[session_id] = _ActiveRun(tenant=tenant, asked=asked, options=cast.options)
         try:
             async with (
-                self._back.observers.run(_subject(tenant, asked)) as observer,
+                self._back.run_observers.run(_subject(tenant, asked)) as observer,
                 run_in_background(lambda: self._stop_when_halted(tenant, asked)),
             ):
                 await session.run(previews.emit, tell=call_both(previews.tell, observer.tell))
@@ -175,7 +175,7 @@ class SessionRuns:
                 await self._require_running(tenant, asked)
 
     async def _cast(
-        self, tenant: str, asked: SessionRecord, usable: Sequence[SessionCredential]
+        self, tenant: str, asked: SessionRecord, session_credential: Sequence[SessionCredential]
     ) -> MappedSession:
         workspace = Path(self._settings.workspaces) / asked.id
         log = SessionLog(self._store)
@@ -191,7 +191,7 @@ class SessionRuns:
                 environment=asked.environment,
                 workspace=workspace,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
-                credentials=tuple(_credentials(usable)),
+                credentials=tuple(_credentials(session_credential)),
                 notes=(*notes, *_output_notes(asked), *([_EXPIRED] if is_expired else [])),
                 model=self._model,
                 skills=await self._back.skills.of(tenant, asked),
@@ -220,37 +220,37 @@ class SessionRuns:
         }
 
     def _session(
-        self, tenant: str, asked: SessionRecord, cast: MappedSession, scrubbing: RunRedaction
+        self, tenant: str, asked: SessionRecord, mapped: MappedSession, run_redaction: RunRedaction
     ) -> Session:
         """With what is known of its log, if this process has run it before."""
         runtime = Runtime(
-            SessionLog(self._store, scrub=scrubbing.scrub),
-            self._shelf,
-            outfit=self._outfit,
-            purse=self._back.ledger.budget(tenant, asked.created_by.key_id),
+            SessionLog(self._store, scrub=run_redaction.scrub),
+            self._models,
+            toolbox_factory=self._outfit,
+            budget=self._back.ledger.budget(tenant, asked.created_by.key_id),
             sender=_WORKER,
         )
-        return runtime.attach(cast.agent, asked.id, self._sessions.pop(asked.id))
+        return runtime.attach(mapped.agent, asked.id, self._sessions.pop(asked.id))
 
-    def _scrubbing(self, usable: Sequence[SessionCredential]) -> RunRedaction:
-        if not usable:
+    def _scrubbing(self, session_credential: Sequence[SessionCredential]) -> RunRedaction:
+        if not session_credential:
             return self._scrub
         named = {
             each.name if isinstance(each, SecretVariable) else each.credential_id: _secret_value(
                 each
             )
-            for each in usable
+            for each in session_credential
         }
         return RunRedaction.of({**self._known, **named})
 
-    def _wish(self, opening: SetupRequest) -> RunOptions:
-        return self._ongoing[opening.writer.session_id].options
+    def _wish(self, setup: SetupRequest) -> RunOptions:
+        return self._ongoing[setup.writer.session_id].options
 
     @asynccontextmanager
-    async def _outfit(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        ongoing = self._ongoing[opening.writer.session_id]
+    async def _outfit(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        ongoing = self._ongoing[setup.writer.session_id]
         before = partial(self._back.before_idle, ongoing.tenant, ongoing.asked)
-        async with self._outfitter(opening) as kit:
+        async with self._outfitter(setup) as kit:
             yield replace(kit, before_idle=before)
         await self._back.after_run(ongoing.tenant, ongoing.asked)
 
@@ -278,14 +278,14 @@ def call_both(
     return tell
 
 
-def _secret_value(usable: SessionCredential) -> str:
-    return usable.value if isinstance(usable, SecretVariable) else usable.token
+def _secret_value(session_credential: SessionCredential) -> str:
+    return session_credential.value if isinstance(session_credential, SecretVariable) else session_credential.token
 
 
-def _credentials(usable: Sequence[SessionCredential]) -> list[Credential]:
+def _credentials(session_credential: Sequence[SessionCredential]) -> list[Credential]:
     """What programs may use by a placeholder; tokens of MCP servers are not for them."""
     return [
         Credential(name=each.name, value=each.value, hosts=each.hosts or ("*",))
-        for each in usable
+        for each in session_credential
         if isinstance(each, SecretVariable) and each.in_headers
     ]

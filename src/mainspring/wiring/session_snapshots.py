@@ -17,27 +17,27 @@ from mainspring.wiring.policy_loader import load_policy
 from mainspring.wiring.sandbox_environment import SessionPaths, hide_denied_paths, session_paths
 
 
-async def open_snapshots(settings: Settings, log: SessionLog, past: RewindHistory) -> Snapshots:
+async def open_snapshots(settings: Settings, log: SessionLog, rewind_history: RewindHistory) -> Snapshots:
     """Of the workspace that the session last had; of this folder, if it had none.
 
     Raises:
         InvalidInput: the workspace is not there, or a settings file cannot be understood.
     """
-    workspace = Path(past.workspace or settings.folder)
-    places = session_paths(settings, workspace, past.session_id)
-    if past.policy is not None:
-        places = await _visible_to_session(settings, log, past.policy, places)
+    workspace = Path(rewind_history.workspace or settings.folder)
+    places = session_paths(settings, workspace, rewind_history.session_id)
+    if rewind_history.policy is not None:
+        places = await _visible_to_session(settings, log, rewind_history.policy, places)
     return WorkspaceSnapshots(
         FolderWorkspace(places.workspace, hidden=places.hidden), places.snapshots
     )
 
 
 async def _visible_to_session(
-    settings: Settings, log: SessionLog, digest: str, places: SessionPaths
+    settings: Settings, log: SessionLog, digest: str, paths: SessionPaths
 ) -> SessionPaths:
     """What is hidden from a session is in none of its snapshots: seen here, it would be taken for
     something that came later, and be removed."""
     home = Path(settings.home)
-    loaded = await to_thread.run_sync(lambda: load_policy(places.workspace, home=home))
+    loaded = await to_thread.run_sync(lambda: load_policy(paths.workspace, home=home))
     adopted = await read_pinned_policy(log, digest, loaded)
-    return await to_thread.run_sync(hide_denied_paths, places, adopted.policy)
+    return await to_thread.run_sync(hide_denied_paths, paths, adopted.policy)

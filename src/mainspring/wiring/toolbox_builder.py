@@ -88,7 +88,7 @@ class _SessionShared:
 
     options: RunOptions
     pinned_policy: PinnedPolicy
-    environment: SandboxEnvironment
+    sandbox_environment: SandboxEnvironment
     preferences: Preferences
 
     @property
@@ -105,10 +105,10 @@ class _SessionShared:
 class _ThreadWorkspace:
     """A folder to work in, and hands there."""
 
-    places: SessionPaths
-    hands: SandboxSession | None
-    tree: FolderWorkspace
-    surroundings: PathInstructions
+    paths: SessionPaths
+    sandbox: SandboxSession | None
+    folder_workspace: FolderWorkspace
+    path_instructions: PathInstructions
 
 
 class ToolboxBuilder:
@@ -117,16 +117,16 @@ class ToolboxBuilder:
     def __init__(
         self,
         settings: Settings,
-        shelf: ModelRegistry,
-        bench: SandboxPool,
-        wishes: RunOptionsFor,
-        gates: Authorizer,
+        models: ModelRegistry,
+        sandboxes: SandboxPool,
+        run_options_for: RunOptionsFor,
+        authorizer: Authorizer,
     ) -> None:
         self._settings = settings
-        self._shelf = shelf
-        self._bench = bench
-        self._wishes = wishes
-        self._bare = toolbox_without_tools(gates)
+        self._models = models
+        self._sandboxes = sandboxes
+        self._run_options_for = run_options_for
+        self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_REMEMBERED)
         self._known_around: LruCache[str, PathInstructions] = LruCache(_MAX_REMEMBERED)
         self._looked: LruCache[tuple[SessionPaths, Policy], SessionPaths] = LruCache(
@@ -137,15 +137,15 @@ class ToolboxBuilder:
         self._transcripts: LruCache[str, TranscriptFiles] = LruCache(_MAX_REMEMBERED)
 
     @asynccontextmanager
-    async def __call__(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        wish = self._wishes(opening)
-        places = self._places(opening, wish) if _needs_sandbox(opening.agent) else None
+    async def __call__(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        wish = self._run_options_for(setup)
+        places = self._places(setup, wish) if _needs_sandbox(setup.agent) else None
         if places is None:
-            async with self._handless(opening, wish)(opening) as kit:
+            async with self._handless(setup, wish)(setup) as kit:
                 yield kit
             return
         places = await self._with_repositories(places)
-        rules = await pin_policy(self._settings, opening, places, wish)
+        rules = await pin_policy(self._settings, setup, places, wish)
         preferences = rules.loaded.preferences
         environment = read_environment(
             {**wish.sandbox, **rules.loaded.sandbox}, preferences.sandbox_env
@@ -154,79 +154,79 @@ class ToolboxBuilder:
             self._warn(wish, warning)
         shared = _SessionShared(
             options=wish,
-            pinned_policy=with_rules(rules.pinned_policy, reading_rules(opening.agent)),
-            environment=environment,
+            pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
+            sandbox_environment=environment,
             preferences=preferences,
         )
-        async with self._station(opening, shared, places) as station:
-            opened = _sandbox_opened(opening, places, station.hands)
-            async with self._kit(opening, shared, station, facts=(*rules.facts, *opened)) as kit:
+        async with self._station(setup, shared, places) as station:
+            opened = _sandbox_opened(setup, places, station.sandbox)
+            async with self._kit(setup, shared, station, facts=(*rules.facts, *opened)) as kit:
                 yield kit
-            if station.hands is not None:
-                await station.hands.forget_all()
+            if station.sandbox is not None:
+                await station.sandbox.forget_all()
 
     @asynccontextmanager
     async def _station(
-        self, opening: SetupRequest, shared: _SessionShared, places: SessionPaths
+        self, setup: SetupRequest, session_shared: _SessionShared, paths: SessionPaths
     ) -> AsyncGenerator[_ThreadWorkspace, None]:
         """Hands and files in one folder, for as long as somebody works there."""
-        key = _sandbox_key(opening)
-        skills = [each for each in skill_folders(opening.agent) if places.needs_mount(each)]
-        places = replace(places, beside=(*places.beside, *skills))
-        places = await self._without_denied(places, shared.policy)
-        places = add_protected_paths(places, shared.policy)
-        hands = await self._hands(key, places, shared)
+        key = _sandbox_key(setup)
+        skills = [each for each in skill_folders(setup.agent) if paths.needs_mount(each)]
+        paths = replace(paths, beside=(*paths.beside, *skills))
+        paths = await self._without_denied(paths, session_shared.policy)
+        paths = add_protected_paths(paths, session_shared.policy)
+        hands = await self._hands(key, paths, session_shared)
         try:
             yield _ThreadWorkspace(
-                places=places,
-                hands=hands,
-                tree=session_tree(places, shared.policy, skills),
-                surroundings=await self._around(opening, places, shared),
+                paths=paths,
+                sandbox=hands,
+                folder_workspace=session_tree(paths, session_shared.policy, skills),
+                path_instructions=await self._around(setup, paths, session_shared),
             )
         finally:
             if hands is not None:
-                await self._bench.release(key)
-            if opening.workspace is not None:  # the folder may be gone when it works there again
-                await self._bench.discard(key)
+                await self._sandboxes.release(key)
+            if setup.workspace is not None:  # the folder may be gone when it works there again
+                await self._sandboxes.discard(key)
 
     @asynccontextmanager
     async def _kit(
         self,
-        opening: SetupRequest,
-        shared: _SessionShared,
-        station: _ThreadWorkspace,
+        setup: SetupRequest,
+        session_shared: _SessionShared,
+        thread_workspace: _ThreadWorkspace,
         facts: tuple[KnownPayload, ...] = (),
     ) -> AsyncGenerator[Toolbox, None]:
         """What one thread works with."""
-        hands, policy, wish = station.hands, shared.policy, shared.options
+        hands, policy, wish = thread_workspace.sandbox, session_shared.policy, session_shared.options
         overheard: list[KnownPayload] = [] if hands is None else hands.network_facts
-        gates = self._gatekeeper(opening, policy, station, wish)
-        gates.on_compaction = partial(station.surroundings.forget, opening.thread.id)
+        gates = self._gatekeeper(setup, policy, thread_workspace, wish)
+        gates.on_compaction = partial(thread_workspace.path_instructions.forget, setup.thread.id)
         async with AsyncExitStack() as stack:
-            if shared.pinned_policy.hooks:
+            if session_shared.pinned_policy.hooks:
                 ports = session_hooks.SessionHookPorts(
                     settings=self._settings,
-                    preferences=shared.preferences,
-                    ask=make_ask_model(self._shelf, opening.agent.model),
+                    preferences=session_shared.preferences,
+                    ask_model=make_ask_model(self._models, setup.agent.model),
                     overheard=overheard,
                     transcripts=self._transcripts,
-                    folder=station.places.transcripts,
+                    folder=thread_workspace.paths.transcripts,
                     warn=partial(self._warn, wish),
                 )
-                await session_hooks.attach_hooks(stack, shared.pinned_policy, opening, gates, ports)
+                await session_hooks.attach_hooks(stack, session_shared.pinned_policy, setup, gates, ports)
             tools = {
                 **built_in_tools(
-                    opening,
-                    station.tree,
-                    await self._on_files(opening, station),
+                    setup,
+                    thread_workspace.folder_workspace,
+                    await self._on_files(setup, thread_workspace),
                     hands,
-                    self._bench.workers,
+                    self._sandboxes.workers,
                 ),
-                **web_tools(opening, shared.environment, wish.web_fetch, overheard.append),
+                **web_tools(setup, session_shared.sandbox_environment, wish.web_fetch, overheard.append),
             }
-            tools = select_tools(remove_denied(tools, policy), opening.agent.built_ins)
-            tools = add_nested_instructions(tools, station.surroundings)
-            brought = {tool.spec.name: tool for tool in opening.agent.tools}
+            tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
+            tools = add_nested_instructions(tools, thread_workspace.path_instructions)
+            brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
             deferred = deferred_tools(offered)
             yield Toolbox(
@@ -237,145 +237,145 @@ class ToolboxBuilder:
                 client_tools=[ASK_USER, EXIT_PLAN] if wish.is_attended else [],
                 aliases=ALIASES,
                 sandbox_info=None if hands is None else hands.box,
-                snapshots=WorkspaceSnapshots(station.tree, station.places.snapshots),
-                environment=_workspace_note(station.places, shared, hands),
+                snapshots=WorkspaceSnapshots(thread_workspace.folder_workspace, thread_workspace.paths.snapshots),
+                environment=_workspace_note(thread_workspace.paths, session_shared, hands),
                 pending_facts=overheard,
                 facts=facts,
-                for_thread=partial(self._for_thread, shared, station),
-                worktrees=self._worktrees(opening, station),
+                for_thread=partial(self._for_thread, session_shared, thread_workspace),
+                worktrees=self._worktrees(setup, thread_workspace),
             )
 
     @asynccontextmanager
     async def _for_thread(
-        self, shared: _SessionShared, station: _ThreadWorkspace, opening: SetupRequest
+        self, session_shared: _SessionShared, thread_workspace: _ThreadWorkspace, setup: SetupRequest
     ) -> AsyncGenerator[Toolbox, None]:
         """In the same folder with the same hands; or in one of its own."""
-        if opening.workspace is None:
+        if setup.workspace is None:
             async with AsyncExitStack() as stack:
-                if station.hands is not None:
-                    hands = station.hands.for_thread(opening.thread.id)
-                    station = replace(station, hands=await stack.enter_async_context(hands))
-                yield await stack.enter_async_context(self._kit(opening, shared, station))
+                if thread_workspace.sandbox is not None:
+                    hands = thread_workspace.sandbox.for_thread(setup.thread.id)
+                    thread_workspace = replace(thread_workspace, hands=await stack.enter_async_context(hands))
+                yield await stack.enter_async_context(self._kit(setup, session_shared, thread_workspace))
             return
-        repository = await worktrees.repository_of(station.places.workspace)
-        places = worktree_paths(station.places, opening.workspace, opening.thread.id, repository)
-        moved = shared.moved(opening.workspace)
+        repository = await worktrees.repository_of(thread_workspace.paths.workspace)
+        places = worktree_paths(thread_workspace.paths, setup.workspace, setup.thread.id, repository)
+        moved = session_shared.moved(setup.workspace)
         async with (
-            self._station(opening, moved, places) as elsewhere,
-            self._kit(opening, moved, elsewhere) as kit,
+            self._station(setup, moved, places) as elsewhere,
+            self._kit(setup, moved, elsewhere) as kit,
         ):
             yield kit
 
-    def _handless(self, opening: SetupRequest, wish: RunOptions) -> ToolboxFactory:
+    def _handless(self, setup: SetupRequest, options: RunOptions) -> ToolboxFactory:
         """A client of the service may have hands of its own: the rules hold for those as well."""
-        if not wish.is_served:
+        if not options.is_served:
             return self._bare
-        policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=wish.rules, mode=wish.mode)
-        return toolbox_without_tools(self._gatekeeper(opening, policy, None, wish))
+        policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=options.rules, mode=options.mode)
+        return toolbox_without_tools(self._gatekeeper(setup, policy, None, options))
 
-    def _places(self, opening: SetupRequest, wish: RunOptions) -> SessionPaths | None:
+    def _places(self, setup: SetupRequest, options: RunOptions) -> SessionPaths | None:
         """Where it works; `None`, with a warning, if that is no place for an agent.
 
         Raises:
             InvalidInput: it is none, and the agent has tools of its own: no rules would hold.
         """
-        known = opening.thread.session_state.workspace or self._settings.folder
-        workspace = wish.workspace or Path(known)
+        known = setup.thread.session_state.workspace or self._settings.folder
+        workspace = options.workspace or Path(known)
         try:
-            places = session_paths(self._settings, workspace, opening.writer.session_id)
-            return replace(places, aliases=WORKSPACE_ALIASES) if wish.is_served else places
+            places = session_paths(self._settings, workspace, setup.writer.session_id)
+            return replace(places, aliases=WORKSPACE_ALIASES) if options.is_served else places
         except InvalidInput as error:
-            if opening.agent.tools:
+            if setup.agent.tools:
                 raise  # they would run without any rules
-            self._warn(wish, "; ".join([str(error), *error.fix]))
+            self._warn(options, "; ".join([str(error), *error.fix]))
             return None
 
-    async def _with_repositories(self, places: SessionPaths) -> SessionPaths:
+    async def _with_repositories(self, paths: SessionPaths) -> SessionPaths:
         """Looked up once for each session: it goes through the whole workspace."""
-        if (known := self._surveyed.get(places)) is not None:
+        if (known := self._surveyed.get(paths)) is not None:
             return known
-        surveyed = await with_repositories(places, Path(self._settings.home))
-        self._surveyed.put(places, surveyed)
+        surveyed = await with_repositories(paths, Path(self._settings.home))
+        self._surveyed.put(paths, surveyed)
         return surveyed
 
-    async def _without_denied(self, places: SessionPaths, policy: Policy) -> SessionPaths:
+    async def _without_denied(self, paths: SessionPaths, policy: Policy) -> SessionPaths:
         """Looked up once for each session and its rules: it goes through the whole workspace."""
-        if (known := self._looked.get((places, policy))) is not None:
+        if (known := self._looked.get((paths, policy))) is not None:
             return known
-        found = await to_thread.run_sync(hide_denied_paths, places, policy)
-        self._looked.put((places, policy), found)
+        found = await to_thread.run_sync(hide_denied_paths, paths, policy)
+        self._looked.put((paths, policy), found)
         return found
 
     async def _hands(
-        self, key: str, places: SessionPaths, shared: _SessionShared
+        self, key: str, paths: SessionPaths, session_shared: _SessionShared
     ) -> SandboxSession | None:
         try:
-            wish = shared.options
-            return await self._bench.open_session(key, places, shared.environment, wish.credentials)
+            wish = session_shared.options
+            return await self._sandboxes.open_session(key, paths, session_shared.sandbox_environment, wish.credentials)
         except SandboxFailed as error:
-            self._warn(shared.options, f"no commands can be run here: {error}")
+            self._warn(session_shared.options, f"no commands can be run here: {error}")
             return None
 
-    def _worktrees(self, opening: SetupRequest, station: _ThreadWorkspace) -> Worktrees | None:
+    def _worktrees(self, setup: SetupRequest, thread_workspace: _ThreadWorkspace) -> Worktrees | None:
         """Of the session's own workspace; who works apart from it has none to give."""
-        if opening.workspace is not None:
+        if setup.workspace is not None:
             return None
-        places = station.places
-        place = worktrees.worktrees_folder(places, opening.writer.session_id)
+        places = thread_workspace.paths
+        place = worktrees.worktrees_folder(places, setup.writer.session_id)
         return worktrees.GitWorktrees(places.workspace, place)
 
     async def _around(
-        self, opening: SetupRequest, places: SessionPaths, shared: _SessionShared
+        self, setup: SetupRequest, paths: SessionPaths, session_shared: _SessionShared
     ) -> PathInstructions:
         """Those of its last run, which know what was shown."""
-        key = _sandbox_key(opening)
+        key = _sandbox_key(setup)
         if (known := self._known_around.get(key)) is not None:
             return known
         found = await load_nested_instructions(
             self._settings,
-            places,
-            shared.policy,
-            is_served=shared.options.is_served,
-            also=[skills_for_path(opening.agent.skills)],
+            paths,
+            session_shared.policy,
+            is_served=session_shared.options.is_served,
+            also=[skills_for_path(setup.agent.skills)],
         )
         self._known_around.put(key, found)
         return found
 
-    async def _on_files(self, opening: SetupRequest, station: _ThreadWorkspace) -> list[Tool]:
+    async def _on_files(self, setup: SetupRequest, thread_workspace: _ThreadWorkspace) -> list[Tool]:
         """Those of its last run, which know what was read; else the log knows it."""
-        session_id, thread_id = opening.writer.session_id, opening.thread.id
+        session_id, thread_id = setup.writer.session_id, setup.thread.id
         key = f"{session_id}/{thread_id}"
         if (tools := self._files.get(key)) is None:
-            earlier = await file_read_times(opening.log, session_id, thread_id)
-            tools = workspace_tools(station.tree, earlier)
+            earlier = await file_read_times(setup.log, session_id, thread_id)
+            tools = workspace_tools(thread_workspace.folder_workspace, earlier)
         self._files.put(key, tools)
         return tools
 
-    def _warn(self, wish: RunOptions, warning: str) -> None:
+    def _warn(self, options: RunOptions, warning: str) -> None:
         """Once each, however many runs a session has."""
         if self._warned.get(warning) is None:
             self._warned.put(warning, warning)
-            wish.warn(warning)
+            options.warn(warning)
 
     def _gatekeeper(
         self,
-        opening: SetupRequest,
+        setup: SetupRequest,
         policy: Policy,
-        station: _ThreadWorkspace | None,
-        wish: RunOptions,
+        thread_workspace: _ThreadWorkspace | None,
+        options: RunOptions,
     ) -> PermissionEngine:
-        hands = None if station is None else station.hands
-        place = read_command_location(policy, () if station is None else station.places.aliases)
-        is_isolated = hands is not None and hands.box.level == "isolated"
+        hands = None if thread_workspace is None else thread_workspace.sandbox
+        place = read_command_location(policy, () if thread_workspace is None else thread_workspace.paths.aliases)
+        is_isolated = hands is not None and hands.box.isolation_level == "isolated"
         return PermissionEngine(
-            thread=opening.thread,
+            thread=setup.thread,
             policy=policy,
             location=lambda: place,
             clock=clock.now,
             is_sandboxed=is_isolated,
-            classifier=make_ask_model(self._shelf, opening.agent.model),
-            ceiling=opening.mode,
-            is_headless=wish.is_headless,
+            classifier=make_ask_model(self._models, setup.agent.model),
+            ceiling=setup.mode,
+            is_headless=options.is_headless,
         )
 
 
@@ -386,39 +386,39 @@ def _needs_sandbox(agent: Agent) -> bool:
 
 
 def _sandbox_opened(
-    opening: SetupRequest, places: SessionPaths, hands: SandboxSession | None
+    setup: SetupRequest, paths: SessionPaths, sandbox: SandboxSession | None
 ) -> tuple[KnownPayload, ...]:
     """What the log has to know of the sandbox, whenever it is another than before."""
-    if hands is None:
+    if sandbox is None:
         return ()
     fact = SandboxOpened(
-        backend=hands.box.backend,
-        level=hands.box.level,
-        flags_hash=hands.box.flags_hash,
-        workspace=str(places.workspace),
+        backend=sandbox.box.backend,
+        level=sandbox.box.isolation_level,
+        flags_hash=sandbox.box.flags_hash,
+        workspace=str(paths.workspace),
     )
-    return () if opening.thread.session_state.sandbox == fact else (fact,)
+    return () if setup.thread.session_state.sandbox == fact else (fact,)
 
 
-def _sandbox_key(opening: SetupRequest) -> str:
+def _sandbox_key(setup: SetupRequest) -> str:
     """Whose hands they are: the session's, or a thread's that works apart."""
-    session_id = opening.writer.session_id
+    session_id = setup.writer.session_id
     return (
         session_id
-        if opening.workspace is None
-        else thread_sandbox_id(session_id, opening.thread.id)
+        if setup.workspace is None
+        else thread_sandbox_id(session_id, setup.thread.id)
     )
 
 
 def _workspace_note(
-    places: SessionPaths, shared: _SessionShared, hands: SandboxSession | None
+    paths: SessionPaths, session_shared: _SessionShared, sandbox: SandboxSession | None
 ) -> str:
     """What the model is told about where it works."""
-    lines = [f"Your workspace is {places.workspace}; you can touch nothing outside it."]
-    if hands is None:
+    lines = [f"Your workspace is {paths.workspace}; you can touch nothing outside it."]
+    if sandbox is None:
         lines.append("No commands can be run here: there is no sandbox.")
-    elif shared.environment.rules is None:
+    elif session_shared.sandbox_environment.rules is None:
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join((*lines, *shared.options.notes))
+    return "\n".join((*lines, *session_shared.options.notes))

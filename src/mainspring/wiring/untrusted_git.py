@@ -218,7 +218,7 @@ async def _run_git(
     at: Path,
     where: Mapping[str, str],
     settings: Mapping[str, str],
-    confined: Confinement | None = None,
+    confinement: Confinement | None = None,
 ) -> CompletedProcess[bytes]:
     program = shutil.which("git")
     if program is None:
@@ -230,7 +230,7 @@ async def _run_git(
         **_settings_environment(settings),
     }
     try:
-        return await run_confined([program, *arguments], at, environment, confined or Confinement())
+        return await run_confined([program, *arguments], at, environment, confinement or Confinement())
     except TimeoutError:
         raise ToolEnvironmentError(f"git {arguments[0]} took too long") from None
     except OSError as error:

@@ -49,7 +49,7 @@ PeriodicTask = Callable[[], Awaitable[object]]
 class WorkerConfig:
     """What the operator says about this worker."""
 
-    pace: WorkerSettings = field(default_factory=WorkerSettings)
+    worker_settings: WorkerSettings = field(default_factory=WorkerSettings)
     model: str | None = None
     """Whatever agents say."""
     keep_audit: timedelta | None = None
@@ -59,11 +59,11 @@ class WorkerConfig:
 
 @asynccontextmanager
 async def open_worker(
-    house: Service, watching: Telemetry, orders: WorkerConfig, *, beat: Callable[[], None]
+    service: Service, watching: Telemetry, config: WorkerConfig, *, beat: Callable[[], None]
 ) -> AsyncGenerator[Worker, None]:
     """A worker that is ready to work; what has to be looked after is, until the block ends.
     `beat` is called as long as it is alive."""
-    ground = house.infrastructure
+    ground = service.infrastructure
     async with SandboxPool(ground.settings) as bench:
         await bench.end_outdated(served_states(ground.settings))
         runs = SessionRuns(
@@ -72,44 +72,44 @@ async def open_worker(
             ground.models,
             bench,
             RunServices(
-                halts=house.access.halts,
-                ledger=house.access.ledger,
-                credentials=house.secrets.usable,
+                halts=service.access.halts,
+                ledger=service.access.ledger,
+                credentials=service.secrets.usable,
                 seal=ground.seal,
                 mounts=Mounts(
-                    file_content=file_content(house.resources.files),
-                    cloning=GitCloner(networks=ground.networks),
+                    file_content=file_content(service.resources.files),
+                    git_cloner=GitCloner(networks=ground.networks),
                 ),
-                skills=SessionSkills(Path(ground.settings.workspaces), house.resources.skills),
+                skills=SessionSkills(Path(ground.settings.workspaces), service.resources.skills),
                 deltas=ground.deltas,
-                observers=watching.observers,
-                was_removed=partial(_was_removed, house),
-                before_idle=partial(_before_idle, house),
-                after_run=partial(_after_run, house),
+                run_observers=watching.run_observers,
+                was_removed=partial(_was_removed, service),
+                before_idle=partial(_before_idle, service),
+                after_run=partial(_after_run, service),
             ),
-            model=orders.model,
+            model=config.model,
         )
         worker = Worker(
             MeteredDispatcher(ground.dispatcher, watching.metrics),
             ground.log,
             runs.run,
-            pace=orders.pace,
+            worker_settings=config.worker_settings,
             beat=beat,
         )
-        worker.on_parked(partial(_after_parking, house))
-        worker.register(FIRE_TASK, house.schedules.firing.fire)
-        worker.register(DELIVER, house.webhooks.deliveries.deliver)
-        worker.register(approval_keeping.TASK, house.sessions.approvals.attend)
+        worker.on_parked(partial(_after_parking, service))
+        worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
+        worker.register(DELIVER, service.webhooks.deliveries.deliver)
+        worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
         clearing = WorkspaceCleaner(ground.settings, ground.store.records, bench)
         worker.register(CLEAR_TASK, clearing.clear)
-        keep_audit = orders.keep_audit
+        keep_audit = config.keep_audit
         async with run_in_background(
-            partial(_repeat, _frequent_tasks(house), _FREQUENT_SECONDS),
+            partial(_repeat, _frequent_tasks(service), _FREQUENT_SECONDS),
             partial(
                 _repeat,
                 [
                     lambda: delete_expired_data(ground.store.records, keep_audit=keep_audit),
-                    *_expiry_tasks(house, orders.keep_workspaces, clearing),
+                    *_expiry_tasks(service, config.keep_workspaces, clearing),
                 ],
                 _DAILY_SECONDS,
             ),
@@ -118,57 +118,57 @@ async def open_worker(
 
 
 def _expiry_tasks(
-    house: Service, keep: timedelta | None, clearing: WorkspaceCleaner
+    service: Service, keep: timedelta | None, workspace_cleaner: WorkspaceCleaner
 ) -> Sequence[PeriodicTask]:
     if keep is None:
         return ()
-    ground = house.infrastructure
+    ground = service.infrastructure
     expiry = WorkspaceExpiry(
         ground.store.records,
-        house.sessions.sessions.digests,
+        service.sessions.sessions.digests,
         keep=keep,
-        notify=house.webhooks.outbox.notify,
+        notify=service.webhooks.outbox.notify,
     )
-    return (ExpiredWorkspaceSweeper(ground.settings, ground.log, expiry, clearing).sweep,)
+    return (ExpiredWorkspaceSweeper(ground.settings, ground.log, expiry, workspace_cleaner).sweep,)
 
 
-async def _was_removed(house: Service, tenant: str, session_id: str) -> bool:
-    expiry = WorkspaceExpiry(house.infrastructure.store.records, house.sessions.sessions.digests)
+async def _was_removed(service: Service, tenant: str, session_id: str) -> bool:
+    expiry = WorkspaceExpiry(service.infrastructure.store.records, service.sessions.sessions.digests)
     known = await expiry.record(tenant, session_id)
     return known is not None and known.removed_at is not None
 
 
-async def _before_idle(house: Service, tenant: str, session: SessionRecord) -> None:
+async def _before_idle(service: Service, tenant: str, session: SessionRecord) -> None:
     """A client that sees the session idle finds the approvals that it waits for and the files that
     it has handed over."""
     await _run_each(
         session,
-        lambda: house.sessions.approvals.keeper.catch_up(tenant, session.id),
-        lambda: _collect_outputs(house, tenant, session, stopped_by=frozenset({"user.interrupt"})),
+        lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(service, tenant, session, stopped_by=frozenset({"user.interrupt"})),
     )
 
 
-async def _after_run(house: Service, tenant: str, session: SessionRecord) -> None:
+async def _after_run(service: Service, tenant: str, session: SessionRecord) -> None:
     await _run_each(
         session,
-        lambda: house.webhooks.news.catch_up(tenant, session.id),
-        lambda: house.sessions.approvals.keeper.catch_up(tenant, session.id),
-        lambda: _collect_outputs(house, tenant, session),
-        lambda: offer_to_client_worker(house.sessions, tenant, session),
+        lambda: service.webhooks.news.catch_up(tenant, session.id),
+        lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(service, tenant, session),
+        lambda: offer_to_client_worker(service.sessions, tenant, session),
     )
 
 
 async def _collect_outputs(
-    house: Service, tenant: str, session: SessionRecord, *, stopped_by: frozenset[str] | None = None
+    service: Service, tenant: str, session: SessionRecord, *, stopped_by: frozenset[str] | None = None
 ) -> None:
     """`stopped_by`: the types of events that a client stops it with; `None`: any."""
 
     async def is_stopped() -> bool:
-        return bool(await house.infrastructure.store.pending(session.id, types=stopped_by, limit=1))
+        return bool(await service.infrastructure.store.pending(session.id, types=stopped_by, limit=1))
 
     if isinstance(session.environment, CloudConfig):
-        source = output_source(Path(house.infrastructure.settings.workspaces) / session.id)
-        await house.sessions.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
+        source = output_source(Path(service.infrastructure.settings.workspaces) / session.id)
+        await service.sessions.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
 
 
 async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
@@ -182,26 +182,26 @@ async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
             _LOG.exception("session %s: not all could be told what its run has done", session.id)
 
 
-async def _after_parking(house: Service, tenant: str, session_id: str) -> None:
-    await _after_run(house, tenant, await house.sessions.sessions.drawer.get(tenant, session_id))
+async def _after_parking(service: Service, tenant: str, session_id: str) -> None:
+    await _after_run(service, tenant, await service.sessions.sessions.drawer.get(tenant, session_id))
 
 
-def _frequent_tasks(house: Service) -> Sequence[PeriodicTask]:
+def _frequent_tasks(service: Service) -> Sequence[PeriodicTask]:
     """What finds again what was lost, and forgets what is over."""
     return (
-        house.schedules.firing.sweep,
-        house.webhooks.deliveries.sweep,
-        house.schedules.intake.sweep,
-        house.resources.files.remove_expired,
-        house.access.repeated.remove_expired,
-        house.sessions.work.delete_expired,
-        house.sessions.approvals.keeper.sweep,
+        service.schedules.deployment_runner.sweep,
+        service.webhooks.deliveries.sweep,
+        service.schedules.trigger_intake.sweep,
+        service.resources.files.remove_expired,
+        service.access.repeated.remove_expired,
+        service.sessions.work.delete_expired,
+        service.sessions.approvals.keeper.sweep,
     )
 
 
-async def _repeat(chores: Sequence[PeriodicTask], seconds: float) -> None:
+async def _repeat(periodic_tasks: Sequence[PeriodicTask], seconds: float) -> None:
     while True:
-        for chore in chores:
+        for chore in periodic_tasks:
             try:
                 await chore()
             except MainspringError as error:
@@ -211,5 +211,5 @@ async def _repeat(chores: Sequence[PeriodicTask], seconds: float) -> None:
         await anyio.sleep(seconds)
 
 
-def _task_name(chore: PeriodicTask) -> str:
-    return getattr(chore, "__qualname__", "a chore")
+def _task_name(periodic_task: PeriodicTask) -> str:
+    return getattr(periodic_task, "__qualname__", "a chore")

@@ -43,13 +43,13 @@ class WorkspaceCleaner:
         self,
         settings: Settings,
         records: Records,
-        bench: SandboxPool,
+        sandboxes: SandboxPool,
         *,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._settings = settings
         self._records = records
-        self._bench = bench
+        self._sandboxes = sandboxes
         self._new_id = new_id
 
     async def clear(self, job: Job) -> None:
@@ -60,7 +60,7 @@ class WorkspaceCleaner:
         try:
             await self._records.get(KIND, job.key)
         except NotFound:
-            await self._bench.discard(job.key)
+            await self._sandboxes.discard(job.key)
             await to_thread.run_sync(self._remove, job.key)
         else:
             raise StaleVersion(f"session {job.key} is still being deleted")
@@ -71,7 +71,7 @@ class WorkspaceCleaner:
 
         Raises: OSError.
         """
-        await self._bench.discard(session_id)
+        await self._sandboxes.discard(session_id)
         await to_thread.run_sync(self._move_away, session_id)
 
     def _move_away(self, session_id: str) -> None:
@@ -120,12 +120,12 @@ class ExpiredWorkspaceSweeper:
         settings: Settings,
         log: SessionLog,
         expiry: WorkspaceExpiry,
-        clearing: WorkspaceCleaner,
+        workspace_cleaner: WorkspaceCleaner,
     ) -> None:
         self._folder = Path(settings.workspaces)
         self._log = log
         self._expiry = expiry
-        self._clearing = clearing
+        self._workspace_cleaner = workspace_cleaner
 
     async def sweep(self) -> int:
         """Tell of those that will be removed soon, and remove those that are due; how many."""
@@ -168,7 +168,7 @@ class ExpiredWorkspaceSweeper:
             if (await self._log.session(session_id)).head.seq != row.head.seq:
                 return False  # it was used just now
             await self._expiry.note_removal(tenant, session_id)
-            await self._clearing.remove_workspace(session_id)
+            await self._workspace_cleaner.remove_workspace(session_id)
         finally:
             await writer.release()
         _EXPIRY_LOG.info("the workspace of session %s was removed: nobody used it", session_id)

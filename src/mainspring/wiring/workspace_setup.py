@@ -59,12 +59,12 @@ class _MountedIds(Struct, frozen=True):
 class Mounts:
     file_content: Callable[[str, str], Awaitable[FileContent]]
     """Of a tenant and an id. Raises: NotFound."""
-    cloning: GitCloner = field(default_factory=GitCloner)
+    git_cloner: GitCloner = field(default_factory=GitCloner)
 
     async def prepare(
         self,
         workspace: Path,
-        resources: Sequence[SessionResource],
+        session_resources: Sequence[SessionResource],
         *,
         tenant: str,
         tokens: Mapping[str, str],
@@ -78,7 +78,7 @@ class Mounts:
         known = await to_thread.run_sync(_read_mounted_ids, noted)
         said: list[str] = []
         ids: list[str] = list(known)
-        for resource in resources:
+        for resource in session_resources:
             place = workspace_path(resource.mount_path)
             try:
                 if resource.id not in known:
@@ -102,16 +102,16 @@ class Mounts:
         self,
         workspace: Path,
         place: PurePosixPath,
-        resource: SessionResource,
+        session_resource: SessionResource,
         tenant: str,
         tokens: Mapping[str, str],
     ) -> None:
-        match resource:
+        match session_resource:
             case FileResource(file_id=file_id):
                 found = await self.file_content(tenant, file_id)
                 await _workspace_tree(workspace).write(str(place), found.content)
             case RepositoryResource():
-                await self._clone(workspace, place, resource, tokens.get(resource.id))
+                await self._clone(workspace, place, session_resource, tokens.get(session_resource.id))
             case _:  # memory stores are kept; agents get to them in a later version
                 pass
 
@@ -129,21 +129,21 @@ class Mounts:
         beside = Path(tempfile.mkdtemp(prefix=f"{workspace.name}.clone-", dir=workspace.parent))
         try:
             fresh = beside / "repository"
-            await self.cloning.clone(resource, fresh, token)
+            await self.git_cloner.clone(resource, fresh, token)
             await to_thread.run_sync(_move_into, fresh, _workspace_tree(workspace), place)
         finally:
             await to_thread.run_sync(lambda: shutil.rmtree(beside, ignore_errors=True))
 
 
 def carry_mounts(
-    before: Path, copy: Path, workspace: Path, resources: Sequence[SessionResource]
+    before: Path, copy: Path, workspace: Path, session_resources: Sequence[SessionResource]
 ) -> None:
     """Note for a workspace what was put into the one that it will be a copy of, and is still there:
     the copy has it as it was left, and gets it no second time."""
     known = _read_mounted_ids(mounted_ids_file(before))
     carried = [
         each.id
-        for each in resources
+        for each in session_resources
         if each.id in known and os.path.lexists(copy / workspace_path(each.mount_path))
     ]
     _write_mounted_ids(mounted_ids_file(workspace), carried)
@@ -157,18 +157,18 @@ def workspace_path(mount_path: str) -> PurePosixPath:
     return PurePosixPath(mount_path)
 
 
-def _is_mentioned(resource: SessionResource) -> bool:
-    return isinstance(resource, FileResource | RepositoryResource)
+def _is_mentioned(session_resource: SessionResource) -> bool:
+    return isinstance(session_resource, FileResource | RepositoryResource)
 
 
-def _describe_mount(resource: SessionResource) -> str:
-    match resource:
+def _describe_mount(session_resource: SessionResource) -> str:
+    match session_resource:
         case FileResource(file_id=file_id):
             return f"The file {file_id}"
         case RepositoryResource(url=url):
             return f"The repository {url}"
         case _:
-            return f"The memory store {resource.name}"
+            return f"The memory store {session_resource.name}"
 
 
 def _workspace_tree(workspace: Path) -> FolderWorkspace:
@@ -176,9 +176,9 @@ def _workspace_tree(workspace: Path) -> FolderWorkspace:
     return FolderWorkspace(workspace, hidden=(FOLDER,))
 
 
-def _move_into(fresh: Path, tree: FolderWorkspace, place: PurePosixPath) -> None:
+def _move_into(fresh: Path, folder_workspace: FolderWorkspace, place: PurePosixPath) -> None:
     """By descriptors: a service of the session may run by now, and make links of folders."""
-    with resolve_path(tree.bounds, str(place), make_folders=True) as spot:
+    with resolve_path(folder_workspace.bounds, str(place), make_folders=True) as spot:
         if spot.state is not None:
             raise InvalidInput(f"{place} is there already")
         os.rename(fresh, spot.name, dst_dir_fd=spot.folder)
@@ -248,7 +248,7 @@ async def create_fork_workspace(
     log: SessionLog,
     session_id: str,
     workspace: Path,
-    resources: Sequence[SessionResource],
+    session_resources: Sequence[SessionResource],
 ) -> None:
     """Make the workspace, if the session is a fork that has not run yet; else there is nothing to
     bring. Where nothing was kept nothing was changed: then it begins empty, and gets its mounts.
@@ -266,24 +266,24 @@ async def create_fork_workspace(
     staged = workspace.with_name(f"{workspace.name}.forking")
     await to_thread.run_sync(_reset_folder, staged)
     await _restore_snapshot(settings, past, session.parent_seq, staged)
-    await to_thread.run_sync(carry_mounts, Path(past.workspace), staged, workspace, resources)
+    await to_thread.run_sync(carry_mounts, Path(past.workspace), staged, workspace, session_resources)
     await to_thread.run_sync(staged.rename, workspace)
     await _take_snapshot(settings, session_id, workspace)
 
 
 async def _restore_snapshot(
-    settings: Settings, past: RewindHistory, seq: int, staged: Path
+    settings: Settings, rewind_history: RewindHistory, seq: int, staged: Path
 ) -> None:
-    kept = past.checkpoint_at(seq)
+    kept = rewind_history.checkpoint_at(seq)
     if kept is None:
         return
-    before = Path(past.workspace or "")
+    before = Path(rewind_history.workspace or "")
     if not await to_thread.run_sync(before.is_dir):
         raise InvalidInput(
-            f"session {past.session_id} goes on from work in {before}, which is not on this"
+            f"session {rewind_history.session_id} goes on from work in {before}, which is not on this"
             " machine; give all workers the same MAINSPRING_WORKSPACES on a disk that they share"
         )
-    places = session_paths(settings, before, past.session_id)
+    places = session_paths(settings, before, rewind_history.session_id)
     tree = FolderWorkspace(staged, hidden=places.hidden)
     await WorkspaceSnapshots(tree, places.snapshots).restore(kept.snapshot)
 

@@ -38,9 +38,9 @@ _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
 _DELETED_SESSION_MESSAGE = "What a session that was deleted has left"
 
 
-def worktrees_folder(places: SessionPaths, session_id: str) -> Path:
+def worktrees_folder(paths: SessionPaths, session_id: str) -> Path:
     """Where the worktrees of a session are: beside what its hands keep."""
-    return places.state.parent.with_name("worktrees") / session_id
+    return paths.state.parent.with_name("worktrees") / session_id
 
 
 async def repository_of(workspace: Path) -> Path:
@@ -285,17 +285,17 @@ async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
 
 
 async def _commit_worktree(
-    found: _WorktreeState, staged: _StagedTree | None, begun: str, message: str
+    found: _WorktreeState, staged_tree: _StagedTree | None, begun: str, message: str
 ) -> str | None:
     """The tip of its branch, with all that is in the worktree; should somebody have removed the
     branch, then from what it began with."""
-    if staged is None:
+    if staged_tree is None:
         return found.tip
-    git, tip = staged.git, found.tip or begun
-    if staged.tree == await git.output("rev-parse", f"{tip}^{{tree}}"):
+    git, tip = staged_tree.git, found.tip or begun
+    if staged_tree.tree == await git.output("rev-parse", f"{tip}^{{tree}}"):
         return tip
     parents = ("-p", tip)
-    made = await git.output("commit-tree", staged.tree, *parents, "-F", "-", given=message.encode())
+    made = await git.output("commit-tree", staged_tree.tree, *parents, "-F", "-", given=message.encode())
     await git.output("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
     return made
 

@@ -22,7 +22,7 @@ def told(member: ThreadNode) -> tuple[object, ...]:
         (thread.running, thread.interrupted, thread.redirected, thread.is_answered),
         (thread.turns, thread.messages, thread.last_reason, thread.retries),
         (thread.open_request, thread.open_reservation, thread.prefix, thread.status),
-        (member.account.spent, member.account.usage),
+        (member.spend_account.spending, member.spend_account.usage),
         (member.created_event, member.depth, member.is_reported, member.worktree),
     )
 
@@ -39,7 +39,7 @@ async def check_live(session: Session) -> None:
     known = session._known  # there is no other way to see it
     assert known is not None
     events = await session.events()
-    assert state(known.ensemble) == state(folded(events))
+    assert state(known.thread_tree) == state(folded(events))
 
 
 def folded(events: Sequence[Event]) -> ThreadTree:

@@ -225,10 +225,10 @@ async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
         events = await session.events()
     assert result is not None
     ensemble = ThreadTree.of(events, events[0].thread_id)
-    turns = {each.name: each.account.spent.turns for each in ensemble.nodes.values()}
-    assert ensemble.main.account.spent.turns == 4
+    turns = {each.name: each.spend_account.spending.turns for each in ensemble.nodes.values()}
+    assert ensemble.main.spend_account.spending.turns == 4
     assert turns["general"] == 1
-    assert result.usage == ensemble.main.account.usage
+    assert result.usage == ensemble.main.spend_account.usage
 
 
 async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):

@@ -73,10 +73,10 @@ def test_all_that_it_may_say_is_read(file: Path):
     )
     assert found.crew == SubagentRules(names=("explore", "reviewer"))
     assert found.is_coordinator
-    assert found.schedule == ManifestSchedule(
+    assert found.manifest_schedule == ManifestSchedule(
         cron="0 9 * * 1-5", timezone="Europe/Vienna", message="Look around."
     )
-    assert found.outcome == ManifestOutcome(description="Tests pass", rubric="All green.")
+    assert found.manifest_outcome == ManifestOutcome(description="Tests pass", rubric="All green.")
     assert found.lines["permissions"] == 10
 
 

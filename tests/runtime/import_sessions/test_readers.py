@@ -110,7 +110,7 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             stored = await store_session(log, source, now=NOW, importer=local_user("ada"))
             session = await log.session(stored.session_id)
             ensemble = ThreadTree.of(await log.read(session.id), session.thread_id)
-            thread, spent = ensemble.main.thread, ensemble.main.account.spent
+            thread, spent = ensemble.main.thread, ensemble.main.spend_account.spending
             assert thread.turns > 0
             assert (spent.turns, spent.input_tokens, spent.tool_calls) == (0, 0, 0)
             assert not thread.session_state.prompts
@@ -142,7 +142,7 @@ def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
     assert session.main.results["toolu_bash"].is_error
     assert set(calls) <= set(session.main.results)
     assert first.usage.output_tokens == 180
-    assert [(each.name, each.call_id) for each in session.subagents] == [
+    assert [(each.name, each.call_id) for each in session.source_subagents] == [
         ("price-checker", "toolu_task")
     ]
     assert session.left_out["other branch"] == 2
@@ -160,7 +160,7 @@ def test_subagents_deep_inside_of_one_another_are_put_beside_the_sessions_own():
         for n in range(401)
     ]
     session = SourceSession(format="claude-code", path="deep.jsonl", id="s", main=threads[0])
-    session.subagents = [
+    session.source_subagents = [
         SourceSubagent(id=f"{n}", name="", call_id=f"c{n - 1}", thread=threads[n])
         for n in range(1, 401)
     ]

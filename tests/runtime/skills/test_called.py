@@ -58,7 +58,7 @@ async def test_a_text_without_commands_is_only_filled_in():
 async def test_a_user_calls_a_skill_by_its_name(tmp_path: Path):
     written(tmp_path, "deploy", "allowed-tools: Bash(make:*)\n", body="Deploy $0.")
     skills = found(tmp_path)
-    expanded = await expand_command("/deploy staging now", skills=skills, facts=FACTS)
+    expanded = await expand_command("/deploy staging now", skills=skills, skill_facts=FACTS)
     assert expanded is not None
     blocks, used = expanded
     text = plain_text(blocks)
@@ -69,7 +69,7 @@ async def test_a_user_calls_a_skill_by_its_name(tmp_path: Path):
     assert typed_text(blocks) == "/deploy staging now"
     assert typed_text((TextBlock("words"),)) == "words"
     for words in ("deploy it", "/usr/bin/env is missing", "/ what", "// note"):
-        assert await expand_command(words, skills=skills, facts=FACTS) is None
+        assert await expand_command(words, skills=skills, skill_facts=FACTS) is None
 
 
 async def test_a_command_that_is_not_there_is_told_with_those_that_nearly_are(tmp_path: Path):
@@ -77,9 +77,9 @@ async def test_a_command_that_is_not_there_is_told_with_those_that_nearly_are(tm
     written(tmp_path, "legacy", "user-invocable: false\n")
     skills = found(tmp_path)
     with pytest.raises(InvalidInput, match=r"no command /deplyo; did you mean /deploy\?"):
-        await expand_command("/deplyo staging", skills=skills, facts=FACTS)
+        await expand_command("/deplyo staging", skills=skills, skill_facts=FACTS)
     with pytest.raises(InvalidInput, match="for the agent to use by itself"):
-        await expand_command("/legacy", skills=skills, facts=FACTS)
+        await expand_command("/legacy", skills=skills, skill_facts=FACTS)
 
 
 async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path):
@@ -96,7 +96,7 @@ async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path)
 
     async with site(tmp_path, Scripted(otherwise=answer)) as played:
         lead = agent(found(tmp_path), BUILT_IN_SUBAGENTS)
-        expanded = await expand_command("/audit src", skills=lead.skills, facts=FACTS)
+        expanded = await expand_command("/audit src", skills=lead.skills, skill_facts=FACTS)
         assert expanded is not None
         session = await played.runtime.start(lead)
         await session.send(expanded[0], skill=expanded[1].name)

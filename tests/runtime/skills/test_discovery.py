@@ -43,7 +43,7 @@ def command(file: Path, text: str = "Do it.\n") -> Path:
 
 
 def found(scopes: Scopes, cache: SkillFileCache | None = None) -> DiscoveredSkills:
-    return discover(scopes, is_pinned=lambda _: None, cache=cache)
+    return discover(scopes, is_pinned=lambda _: None, skill_file_cache=cache)
 
 
 def names(what: DiscoveredSkills) -> list[str]:
@@ -225,8 +225,8 @@ def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
 def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
     cache = SkillFileCache()
     skill(scopes.folder / "skills/odd", name="Not Proper")
-    first = discover(scopes, is_pinned=lambda _: True, cache=cache)
-    second = discover(scopes, is_pinned=lambda _: False, cache=cache)
+    first = discover(scopes, is_pinned=lambda _: True, skill_file_cache=cache)
+    second = discover(scopes, is_pinned=lambda _: False, skill_file_cache=cache)
     assert first.findings == second.findings
     assert [each.is_trusted for each in (*first.skills, *second.skills)] == [True, False]
 

@@ -118,7 +118,7 @@ def _site(scene: Scene) -> SandboxSpec:
         state=scene.root / "state",
         hidden=(workspace / ".mainspring",),
         protected=(workspace / ".git/hooks", workspace / ".git/config"),
-        limits=LIMITS,
+        sandbox_limits=LIMITS,
     )
 
 
@@ -130,7 +130,7 @@ async def _opened(backend: str, scene: Scene) -> AsyncGenerator[tuple[Sandbox | 
     forced = "landlock" if backend == "landlock" else None
     chosen = await select_backend(SandboxSettings(forced=forced), cache=scene.root / "cache")
     async with KeeperSandbox(_site(scene), chosen) as sandbox:
-        yield sandbox, f"{sandbox.box.backend} ({sandbox.box.level})"
+        yield sandbox, f"{sandbox.box.backend} ({sandbox.box.isolation_level})"
 
 
 def _timed(slow: dict[str, float], name: str) -> Callable[[], None]:

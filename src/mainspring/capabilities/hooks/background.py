@@ -41,23 +41,23 @@ class BackgroundHooks:
     def start(
         self,
         group: TaskGroup | None,
-        question: HandlerCall,
+        handler_call: HandlerCall,
         handler: CommandHook,
         *,
         seconds: float,
     ) -> None:
         """Start one and come back at once. It cannot block, so neither can its failure."""
         if group is None:
-            self._fail(question, handler, "runs in the background, but the runner is not open")
+            self._fail(handler_call, handler, "runs in the background, but the runner is not open")
             return
         if self._running >= MAX_AT_ONCE:
-            self._fail(question, handler, f"was not started: {MAX_AT_ONCE} are running already")
+            self._fail(handler_call, handler, f"was not started: {MAX_AT_ONCE} are running already")
             return
         self._running += 1
 
         async def run() -> None:
             try:
-                answered = await question.run(handler, seconds=seconds)
+                answered = await handler_call.run(handler, seconds=seconds)
                 await self._keep(answered, rewakes=handler.async_rewake)
             finally:
                 self._running -= 1
@@ -73,26 +73,26 @@ class BackgroundHooks:
             self._context = []
         return told
 
-    def _fail(self, question: HandlerCall, handler: CommandHook, why: str) -> None:
+    def _fail(self, handler_call: HandlerCall, handler: CommandHook, why: str) -> None:
         failed = HandlerResult(
-            label=handler.label, occasion=question.occasion, reply=HookFailure(why), milliseconds=0
+            label=handler.label, hook_event=handler_call.hook_event, handler_reply=HookFailure(why), milliseconds=0
         )
         self._told.append(
             HookResult(messages=(f"hook {handler.label} {why}",), hook_runs=(failed.fact(),))
         )
 
-    async def _keep(self, answered: HandlerResult, *, rewakes: bool) -> None:
+    async def _keep(self, handler_result: HandlerResult, *, rewakes: bool) -> None:
         messages: tuple[str, ...] = ()
-        match answered.reply:
+        match handler_result.handler_reply:
             case HookFailure(reason=reason):
-                messages = (f"hook {answered.label} {reason}",)
+                messages = (f"hook {handler_result.label} {reason}",)
             case HookResult(context=context, messages=messages, blocked=blocked, reason=reason):
                 self._context.extend(context)
-                unheard = tuple(f"hook {answered.label}: {e}" for e in answered.reply.ignored)
+                unheard = tuple(f"hook {handler_result.label}: {e}" for e in handler_result.handler_reply.ignored)
                 messages = (*messages, *unheard)
                 if blocked and rewakes and reason:
                     await self._tell_model(reason)
-        fact = answered.fact()
+        fact = handler_result.fact()
         if fact.outcome == "blocked":
             fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
         self._told.append(HookResult(messages=messages, hook_runs=(fact,)))

@@ -250,38 +250,38 @@ class HookReader:
         return Hook(event=event, matcher=matcher, handler=handler)
 
 
-def _parse_event(reader: HookReader, name: str, raw: object) -> list[Hook]:
-    event = reader.event(name, f"hooks.{name}")
+def _parse_event(hook_reader: HookReader, name: str, raw: object) -> list[Hook]:
+    event = hook_reader.event(name, f"hooks.{name}")
     if event is None:
         return []
     hooks: list[Hook] = []
-    for number, raw_group in enumerate(reader.converted(raw, list[object], f"hooks.{name}")):
+    for number, raw_group in enumerate(hook_reader.converted(raw, list[object], f"hooks.{name}")):
         place = f"hooks.{name}[{number}]"
-        group = reader.converted(raw_group, _Group, place)
+        group = hook_reader.converted(raw_group, _Group, place)
         for index, raw_handler in enumerate(group.hooks):
             where = f"{place}.hooks[{index}]"
-            handler = _parse_handler(reader, raw_handler, where)
+            handler = _parse_handler(hook_reader, raw_handler, where)
             if handler is not None:
-                hooks.append(reader.hook(event, group.matcher or "", handler, where))
+                hooks.append(hook_reader.hook(event, group.matcher or "", handler, where))
     return hooks
 
 
-def _parse_handler(reader: HookReader, raw: dict[str, object], place: str) -> Handler | None:
+def _parse_handler(hook_reader: HookReader, raw: dict[str, object], place: str) -> Handler | None:
     kind = raw.get("type")
     if not isinstance(kind, str):
-        raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
+        raise hook_reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
     published = _PUBLISHED.get(kind)
     if published is None:
-        reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
+        hook_reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
         return None
     unknown = raw.keys() - {*published.__struct_encode_fields__, *_TAG}
     if unknown:
-        reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
-    handler = reader.converted(raw, published, place)
+        hook_reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
+    handler = hook_reader.converted(raw, published, place)
     try:
         _ = handler.label
     except ValueError as error:
-        raise reader.wrong(place, f"`url` is no address: {error}") from error
+        raise hook_reader.wrong(place, f"`url` is no address: {error}") from error
     return handler
 
 

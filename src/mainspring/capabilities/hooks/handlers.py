@@ -43,16 +43,16 @@ HookFunction: TypeAlias = Callable[[HookEvent], Awaitable[HookResult | None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonHook:
     event: HookEventName
-    function: HookFunction
+    hook_function: HookFunction
     matcher: str = ""
     timeout_seconds: float = 60.0
 
     @property
     def label(self) -> str:
-        return f"python: {getattr(self.function, '__qualname__', type(self.function).__name__)}"
+        return f"python: {getattr(self.hook_function, '__qualname__', type(self.hook_function).__name__)}"
 
-    async def run(self, occasion: HookEvent) -> HookResult:
-        said = cast("object", await self.function(occasion))  # it may be anybody's
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        said = cast("object", await self.hook_function(hook_event))  # it may be anybody's
         if said is None:
             return EMPTY_HOOK_RESULT
         if not isinstance(said, HookResult):
@@ -63,8 +63,8 @@ class PythonHook:
 def on(event: HookEventName, matcher: str = "") -> Callable[[HookFunction], PythonHook]:
     """Make a function a hook: `@on("PreToolUse", "bash")`. It never runs but through a runner."""
 
-    def hook(function: HookFunction) -> PythonHook:
-        return PythonHook(event=event, function=function, matcher=matcher)
+    def hook(hook_function: HookFunction) -> PythonHook:
+        return PythonHook(event=event, hook_function=hook_function, matcher=matcher)
 
     return hook
 
@@ -172,10 +172,10 @@ _ANSWER_FORMAT = (
 )
 
 
-async def run_prompt(handler: PromptHook, payload: bytes, ask: AskModel | None) -> HandlerReply:
-    if ask is None:
+async def run_prompt(handler: PromptHook, payload: bytes, ask_model: AskModel | None) -> HandlerReply:
+    if ask_model is None:
         return HookFailure("needs a model to ask, and there is none")
-    return read_judgement(await ask(prompt_text(handler.prompt, payload), handler.model))
+    return read_judgement(await ask_model(prompt_text(handler.prompt, payload), handler.model))
 
 
 def prompt_text(prompt: str, payload: bytes) -> str:
@@ -191,11 +191,11 @@ RunHookAgent: TypeAlias = Callable[[str, str | None], Awaitable[str]]
 
 
 async def run_agent_hook(
-    handler: AgentHook, payload: bytes, run_agent: RunHookAgent | None
+    handler: AgentHook, payload: bytes, run_hook_agent: RunHookAgent | None
 ) -> HandlerReply:
-    if run_agent is None:
+    if run_hook_agent is None:
         return HookFailure("needs an agent to run, and there is none")
-    return read_judgement(await run_agent(prompt_text(handler.prompt, payload), handler.model))
+    return read_judgement(await run_hook_agent(prompt_text(handler.prompt, payload), handler.model))
 
 
 AnyHandler: TypeAlias = Handler | PythonHook
@@ -205,10 +205,10 @@ AnyHandler: TypeAlias = Handler | PythonHook
 class HandlerPorts:
     """What handlers reach through; a handler whose port is missing fails."""
 
-    surroundings: HookEnvironment
+    hook_environment: HookEnvironment
     call_tool: CallTool | None = None
-    ask: AskModel | None = None
-    run_agent: RunHookAgent | None = None
+    ask_model: AskModel | None = None
+    run_hook_agent: RunHookAgent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,24 +216,24 @@ class HandlerResult:
     """A handler's reply, and what it cost in time."""
 
     label: str
-    occasion: HookEvent
-    reply: HandlerReply
+    hook_event: HookEvent
+    handler_reply: HandlerReply
     milliseconds: int
 
     def fact(self) -> HookRan:
-        match self.reply:
+        match self.handler_reply:
             case HookFailure(reason=reason, timed_out=timed_out):
                 outcome = "timed_out" if timed_out else "failed"
             case HookResult(reason=reason):
-                ruling = combine(self.occasion.event, [self.reply])
+                ruling = combine(self.hook_event.event, [self.handler_reply])
                 outcome = "blocked" if ruling.blocked else "ok"
             case _:
                 assert_never(self.reply)
         return HookRan(
-            hook_event=self.occasion.event,
+            hook_event=self.hook_event.event,
             handler=self.label,
             outcome=outcome,
-            tool_use_id=self.occasion.tool_use_id,
+            tool_use_id=self.hook_event.tool_use_id,
             reason=truncate(reason, 500) if reason else None,
             milliseconds=self.milliseconds,
         )
@@ -241,14 +241,14 @@ class HandlerResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerCall:
-    occasion: HookEvent
+    hook_event: HookEvent
     payload: bytes
-    ports: HandlerPorts = field(repr=False)
+    handler_ports: HandlerPorts = field(repr=False)
 
     def in_folder(self, folder: HookFolder | None) -> HandlerCall:
         """For a handler that this plugin or skill brings."""
-        around = replace(self.ports.surroundings, folder=folder)
-        return replace(self, ports=replace(self.ports, surroundings=around)) if folder else self
+        around = replace(self.handler_ports.hook_environment, folder=folder)
+        return replace(self, ports=replace(self.handler_ports, surroundings=around)) if folder else self
 
     async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
         """Whatever the handler does, there is an answer, and in time."""
@@ -258,8 +258,8 @@ class HandlerCall:
             reply = await self._guarded(handler)
         return HandlerResult(
             label=handler.label,
-            occasion=self.occasion,
-            reply=reply,
+            hook_event=self.hook_event,
+            handler_reply=reply,
             milliseconds=int((time.monotonic() - started) * 1000),
         )
 
@@ -273,21 +273,21 @@ class HandlerCall:
             return HookFailure(f"crashed: {type(error).__name__}")
 
     async def _reply(self, handler: AnyHandler) -> HandlerReply:
-        event, payload, ports = self.occasion.event, self.payload, self.ports
+        event, payload, ports = self.hook_event.event, self.payload, self.handler_ports
         match handler:
             case CommandHook():
-                return await run_command(handler, event, payload, ports.surroundings)
+                return await run_command(handler, event, payload, ports.hook_environment)
             case HttpHook():
-                return await run_http(handler, event, payload, ports.surroundings.environment)
+                return await run_http(handler, event, payload, ports.hook_environment.environment)
             case McpToolHook():
                 return await run_mcp_tool(handler, event, payload, ports.call_tool)
             case PromptHook():
-                return await run_prompt(handler, payload, ports.ask)
+                return await run_prompt(handler, payload, ports.ask_model)
             case AgentHook():
-                return await run_agent_hook(handler, payload, ports.run_agent)
+                return await run_agent_hook(handler, payload, ports.run_hook_agent)
             case ReminderHook(text=text):
                 return HookResult(context=(text,))
             case PythonHook():
-                return combine(event, [await handler.run(self.occasion)])
+                return combine(event, [await handler.run(self.hook_event)])
             case _:
                 assert_never(handler)

@@ -63,14 +63,14 @@ def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookC
     )
 
 
-def _kiro_hook(reader: HookReader, raw: dict[str, object], place: str) -> Hook | None:
-    given = reader.converted(raw, _KiroHook, place)
+def _kiro_hook(hook_reader: HookReader, raw: dict[str, object], place: str) -> Hook | None:
+    given = hook_reader.converted(raw, _KiroHook, place)
     if not given.enabled:
         return None
-    event = reader.event(given.trigger, place)
+    event = hook_reader.event(given.trigger, place)
     if event is None:
         return None
-    return reader.hook(event, given.matcher or "", _kiro_handler(given), place)
+    return hook_reader.hook(event, given.matcher or "", _kiro_handler(given), place)
 
 
 def _kiro_handler(given: _KiroHook) -> Handler:

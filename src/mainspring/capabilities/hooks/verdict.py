@@ -153,27 +153,27 @@ def refusal_result(reason: str | None) -> HookResult:
     return HookResult(blocked=True, reason=reason or _NO_REASON)
 
 
-def combine(event: HookEventName, rulings: Sequence[HookResult]) -> HookResult:
+def combine(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
     """One ruling of several, of which the strictest decides; in the order of the hooks.
 
     A no to what has happened already, or cannot be helped, becomes words.
     """
-    refusals = [ruling for ruling in rulings if _refuses(event, ruling)]
-    decided = _combine_refusals(event, refusals) if refusals else _combine_accepted(event, rulings)
+    refusals = [ruling for ruling in results if _refuses(event, ruling)]
+    decided = _combine_refusals(event, refusals) if refusals else _combine_accepted(event, results)
     return replace(
         decided,
-        stop=_first_set([ruling.stop for ruling in rulings]),
-        context=_join_texts([*(ruling.context for ruling in rulings), decided.context]),
-        messages=_join_texts([*(ruling.messages for ruling in rulings), decided.messages]),
-        updated_output=_first_set([ruling.updated_output for ruling in rulings]),
-        retry=any(ruling.retry for ruling in rulings),
-        ran=tuple(fact for ruling in rulings for fact in ruling.hook_runs),
+        stop=_first_set([ruling.stop for ruling in results]),
+        context=_join_texts([*(ruling.context for ruling in results), decided.context]),
+        messages=_join_texts([*(ruling.messages for ruling in results), decided.messages]),
+        updated_output=_first_set([ruling.updated_output for ruling in results]),
+        retry=any(ruling.retry for ruling in results),
+        ran=tuple(fact for ruling in results for fact in ruling.hook_runs),
     )
 
 
-def _refuses(event: HookEventName, ruling: HookResult) -> bool:
-    is_stopped = ruling.stop is not None and event in GATE_EVENTS
-    return ruling.blocked or ruling.permission == "deny" or is_stopped
+def _refuses(event: HookEventName, result: HookResult) -> bool:
+    is_stopped = result.stop is not None and event in GATE_EVENTS
+    return result.blocked or result.permission == "deny" or is_stopped
 
 
 def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> HookResult:
@@ -190,21 +190,21 @@ def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> H
     )
 
 
-def _combine_accepted(event: HookEventName, rulings: Sequence[HookResult]) -> HookResult:
-    permission = _strictest(rulings) if event in _ON_CALLS else None
-    decisive = [r for r in rulings if permission is not None and r.permission == permission]
+def _combine_accepted(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
+    permission = _strictest(results) if event in _ON_CALLS else None
+    decisive = [r for r in results if permission is not None and r.permission == permission]
     reasons = dict.fromkeys(ruling.reason for ruling in decisive if ruling.reason)
     updates = [update for ruling in decisive for update in ruling.updates]
     return HookResult(
         permission=permission,
         reason=truncate("\n".join(reasons)) or None,
-        updated_input=_first_set([ruling.updated_input for ruling in rulings]),
+        updated_input=_first_set([ruling.updated_input for ruling in results]),
         updates=tuple(updates) if permission == "allow" else (),
     )
 
 
-def _strictest(rulings: Sequence[HookResult]) -> _Permission | None:
-    said = {ruling.permission for ruling in rulings}
+def _strictest(results: Sequence[HookResult]) -> _Permission | None:
+    said = {ruling.permission for ruling in results}
     for permission in _STRICTEST_FIRST:
         if permission in said:
             return permission

@@ -91,8 +91,8 @@ class Interpreter:
     """A pool of workers for all sessions; each program has a worker of its own while it runs,
     and nothing of it is left when the next one comes."""
 
-    def __init__(self, *, processes: int = 2, limits: InterpreterLimits | None = None) -> None:
-        self._limits = limits or InterpreterLimits()
+    def __init__(self, *, processes: int = 2, interpreter_limits: InterpreterLimits | None = None) -> None:
+        self._limits = interpreter_limits or InterpreterLimits()
         self._pool = monty.Monty(
             min_processes=0,  # the first program starts the first worker
             max_processes=processes,
@@ -125,12 +125,12 @@ class Interpreter:
             value = self._fed(code, workspace, printed)
         except monty.MontyError as error:
             ended = _run_end(error, printed.output, self._limits.output_bytes)
-            return InterpreterResult(ended=ended, output=printed.output, message=_message(error))
+            return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
         except (ValueError, RecursionError, OverflowError) as error:  # a value with no form here
             return InterpreterResult(
-                ended="raised", output=printed.output, message=str(error)[:1000]
+                run_end="raised", output=printed.output, message=str(error)[:1000]
             )
-        return InterpreterResult(ended="done", output=printed.output, value=_value_text(value))
+        return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))
 
     def _fed(self, code: str, workspace: Workspace | None, printed: monty.CollectString) -> object:
         limits = monty.ResourceLimits(

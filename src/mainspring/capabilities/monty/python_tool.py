@@ -29,7 +29,7 @@ RunEnd: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterpreterResult:
-    ended: RunEnd
+    run_end: RunEnd
     output: str
     """What it printed, as far as that was taken."""
     value: str = ""
@@ -168,7 +168,7 @@ class _PythonRuns:
     """Keys whose results were given to the harness, and which the sandbox still keeps."""
 
     def traits(self, given: Mapping[str, object]) -> Traits:
-        return Traits(in_doubt="probe") if self._may_climb(given) else SAFE_READ
+        return Traits(in_doubt_policy="probe") if self._may_climb(given) else SAFE_READ
 
     def _may_climb(self, given: Mapping[str, object]) -> bool:
         if self.sandbox is None:
@@ -180,7 +180,7 @@ class _PythonRuns:
         if self.sandbox is not None and call.input.get("full") is True:
             return await self._climb(self.sandbox, call, code, "")
         finished = await self.interpreter.run(code, self.workspace)
-        if finished.ended == "unsupported" and self.sandbox is not None:
+        if finished.run_end == "unsupported" and self.sandbox is not None:
             why = finished.message.strip().rpartition("\n")[2]
             if self._may_climb(call.input):
                 note = f"[run in full Python, in the sandbox: {why}]"
@@ -218,26 +218,26 @@ class _PythonRuns:
         return _sandbox_result(ran, note)
 
 
-def _interpreter_result(finished: InterpreterResult, advice: str) -> ToolResult:
-    ok = finished.ended == "done"
-    stopped = _STOPPED.get(finished.ended)
+def _interpreter_result(interpreter_result: InterpreterResult, advice: str) -> ToolResult:
+    ok = interpreter_result.run_end == "done"
+    stopped = _STOPPED.get(interpreter_result.run_end)
     parts = [
-        finished.output.rstrip("\n"),
-        finished.value,
-        f"[{stopped}]" if stopped else finished.message,
+        interpreter_result.output.rstrip("\n"),
+        interpreter_result.value,
+        f"[{stopped}]" if stopped else interpreter_result.message,
         f"[{advice}]" if advice else "",
     ]
-    error: Failure = "timed_out" if finished.ended == "time" else "failed"
+    error: Failure = "timed_out" if interpreter_result.run_end == "time" else "failed"
     return _tool_result(parts, ok=ok, error=error)
 
 
-def _sandbox_result(ran: ExecResult, note: str) -> ToolResult:
-    if ran.stopped == "lost":
+def _sandbox_result(exec_result: ExecResult, note: str) -> ToolResult:
+    if exec_result.stop_cause == "lost":
         return ToolResult.text(_LOST, ok=False, error="in_doubt")
-    ended = f"exit status {ran.status}" if ran.stopped is None else f"stopped: {ran.stopped}"
-    ok = ran.status == 0 and ran.stopped is None
-    parts = [note, _text(ran.stdout), _text(ran.stderr), "" if ok else f"[{ended}]"]
-    return _tool_result(parts, ok=ok, error="timed_out" if ran.stopped == "time" else "failed")
+    ended = f"exit status {exec_result.status}" if exec_result.stop_cause is None else f"stopped: {exec_result.stop_cause}"
+    ok = exec_result.status == 0 and exec_result.stop_cause is None
+    parts = [note, _text(exec_result.stdout), _text(exec_result.stderr), "" if ok else f"[{ended}]"]
+    return _tool_result(parts, ok=ok, error="timed_out" if exec_result.stop_cause == "time" else "failed")
 
 
 def _tool_result(parts: list[str], *, ok: bool, error: Failure) -> ToolResult:

@@ -77,7 +77,7 @@ class UpstreamSettings:
 
     resolver: Resolver = system_resolver
     trust: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    caps: ProxyLimits = field(default_factory=ProxyLimits)
+    proxy_limits: ProxyLimits = field(default_factory=ProxyLimits)
 
 
 class EgressProxy:
@@ -85,21 +85,21 @@ class EgressProxy:
 
     def __init__(
         self,
-        rules: EgressRules,
+        egress_rules: EgressRules,
         placeholders: Placeholders,
-        authority: CertificateAuthority,
+        certificate_authority: CertificateAuthority,
         audit: Audit,
         *,
-        outside: UpstreamSettings | None = None,
+        upstream_settings: UpstreamSettings | None = None,
     ) -> None:
-        outside = outside or UpstreamSettings()
-        self.authority = authority
+        upstream_settings = upstream_settings or UpstreamSettings()
+        self.certificate_authority = certificate_authority
         self.placeholders = placeholders
-        self.caps = outside.caps
-        self._rules = rules
+        self.caps = upstream_settings.proxy_limits
+        self._egress_rules = egress_rules
         self._audit = audit
-        self._resolver = outside.resolver
-        self._trust = outside.trust
+        self._resolver = upstream_settings.resolver
+        self._trust = upstream_settings.trust
 
     def environment(
         self, names: Iterable[str], *, address: str, bundle: PurePath | str
@@ -129,47 +129,47 @@ class EgressProxy:
 
     def record(
         self,
-        wish: EgressRequest,
-        rule: EgressRule | None,
+        egress_request: EgressRequest,
+        egress_rule: EgressRule | None,
         *,
         status: int | None = None,
         used: Iterable[str] = (),
     ) -> None:
         self._audit(
             NetworkRequested(
-                host=wish.host[:255],
-                decision="deny" if rule is None else "allow",
-                rule=None if rule is None else rule.host,
-                method=wish.method,
-                path=wish.path[:_LONGEST_PATH],
+                host=egress_request.host[:255],
+                decision="deny" if egress_rule is None else "allow",
+                rule=None if egress_rule is None else egress_rule.host,
+                method=egress_request.method,
+                path=egress_request.path[:_LONGEST_PATH],
                 status=status,
                 credential=",".join(used) or None,
             )
         )
 
-    async def find_upstream(self, wish: EgressRequest) -> tuple[EgressRule, Upstream]:
+    async def find_upstream(self, egress_request: EgressRequest) -> tuple[EgressRule, Upstream]:
         """
         Raises:
             Malformed: no rule has such a host, or it is where nobody may go.
         """
-        rules = self._rules.covering(wish.host, wish.port, wish.scheme)
+        rules = self._egress_rules.covering(egress_request.host, egress_request.port, egress_request.scheme)
         if not rules:
-            self.record(wish, None, status=403)
-            raise HttpError(403, f"{wish.host}:{wish.port} is not among the allowed hosts")
-        besides = self._rules.addresses(wish.host, wish.port, wish.scheme)
+            self.record(egress_request, None, status=403)
+            raise HttpError(403, f"{egress_request.host}:{egress_request.port} is not among the allowed hosts")
+        besides = self._egress_rules.addresses(egress_request.host, egress_request.port, egress_request.scheme)
         try:
-            addresses = await resolve_allowed(wish.host, self._resolver, besides=besides)
+            addresses = await resolve_allowed(egress_request.host, self._resolver, besides=besides)
         except NetworkRefused as error:
-            self.record(wish, None, status=403)
+            self.record(egress_request, None, status=403)
             raise HttpError(403, str(error)) from error
-        trust = self._trust if wish.scheme == "https" else None
-        return rules[0], Upstream(request=wish, addresses=addresses, trust=trust)
+        trust = self._trust if egress_request.scheme == "https" else None
+        return rules[0], Upstream(request=egress_request, addresses=addresses, trust=trust)
 
-    def authorize(self, wish: EgressRequest) -> EgressRule:
-        rule = self._rules.allowing(wish)
+    def authorize(self, egress_request: EgressRequest) -> EgressRule:
+        rule = self._egress_rules.allowing(egress_request)
         if rule is None:
-            self.record(wish, None, status=403)
-            raise HttpError(403, f"{wish.method} {wish.path} is not allowed at {wish.host}")
+            self.record(egress_request, None, status=403)
+            raise HttpError(403, f"{egress_request.method} {egress_request.path} is not allowed at {egress_request.host}")
         return rule
 
 
@@ -189,37 +189,37 @@ class _ProxyConnection:
         except CONNECTION_ERRORS:
             return  # it has gone, or has taken too long
 
-    async def _converse(self, wire: HttpConnection) -> None:
+    async def _converse(self, http_connection: HttpConnection) -> None:
         stays = True
         while stays:
             try:
-                request = await self._heard(wire)
+                request = await self._heard(http_connection)
                 if request is None:
                     return
                 if request.method == "CONNECT":
-                    await self._tunnel(wire, request)
+                    await self._tunnel(http_connection, request)
                     return
                 _, upstream = await self._proxy.find_upstream(self._wished(request, _plain_request))
-                stays = await self._pass_on(wire, request, upstream)
+                stays = await self._pass_on(http_connection, request, upstream)
             except HttpError as error:
-                await _send_refusal(wire, error)
+                await _send_refusal(http_connection, error)
                 return
 
-    async def _heard(self, wire: HttpConnection) -> Http1Request | None:
-        head = await wire.head(idle_seconds=None if self._unheard else self._caps.idle_seconds)
+    async def _heard(self, http_connection: HttpConnection) -> Http1Request | None:
+        head = await http_connection.head(idle_seconds=None if self._unheard else self._caps.idle_seconds)
         self._unheard = False
         return None if head is None else http1.parse_request(head, self._caps)
 
-    async def _tunnel(self, wire: HttpConnection, request: Http1Request) -> None:
-        wish = self._wished(request, _tunnel_request)
+    async def _tunnel(self, http_connection: HttpConnection, http1_request: Http1Request) -> None:
+        wish = self._wished(http1_request, _tunnel_request)
         rule, upstream = await self._proxy.find_upstream(wish)
-        await wire.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await http_connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
             with anyio.fail_after(self._caps.head_seconds):
                 inner = await TLSStream.wrap(
                     self._stream,
                     server_side=True,
-                    ssl_context=self._proxy.authority.context(wish.host),
+                    ssl_context=self._proxy.certificate_authority.context(wish.host),
                     standard_compatible=False,
                 )
             await self._converse_inside(HttpConnection(inner, self._caps), upstream)
@@ -229,38 +229,38 @@ class _ProxyConnection:
             if not self._asked:
                 self._proxy.record(wish, rule)
 
-    async def _converse_inside(self, wire: HttpConnection, tunnel: Upstream) -> None:
+    async def _converse_inside(self, http_connection: HttpConnection, tunnel: Upstream) -> None:
         stays = True
         while stays:
             try:
-                request = await self._heard(wire)
+                request = await self._heard(http_connection)
                 if request is None:
                     return
                 self._asked += 1
                 wish = self._wished(request, partial(_inner_request, tunnel.request))
-                stays = await self._pass_on(wire, request, replace(tunnel, wish=wish))
+                stays = await self._pass_on(http_connection, request, replace(tunnel, wish=wish))
             except HttpError as error:
-                await _send_refusal(wire, error)
+                await _send_refusal(http_connection, error)
                 return
 
     def _wished(
-        self, request: Http1Request, read: Callable[[Http1Request], EgressRequest]
+        self, http1_request: Http1Request, read: Callable[[Http1Request], EgressRequest]
     ) -> EgressRequest:
         try:
-            return read(request)
+            return read(http1_request)
         except HttpError as error:
-            host = http1.absolute_form(request.target)[0].rpartition("@")[2]
+            host = http1.absolute_form(http1_request.target)[0].rpartition("@")[2]
             self._proxy.record(
-                EgressRequest("https", host, 0, request.method, ""), None, status=error.status
+                EgressRequest("https", host, 0, http1_request.method, ""), None, status=error.status
             )
             raise
 
     async def _pass_on(
-        self, wire: HttpConnection, request: Http1Request, upstream: Upstream
+        self, http_connection: HttpConnection, http1_request: Http1Request, upstream: Upstream
     ) -> bool:
         wish = upstream.request
         rule = self._proxy.authorize(wish)
-        exchange = ProxyExchange(wire, request, self._proxy.placeholders, self._caps)
+        exchange = ProxyExchange(http_connection, http1_request, self._proxy.placeholders, self._caps)
         try:
             with anyio.fail_after(self._caps.exchange_seconds):
                 return await exchange.run(upstream)
@@ -273,14 +273,14 @@ class _ProxyConnection:
             self._proxy.record(wish, rule, status=exchange.status, used=exchange.credentials)
 
 
-async def _send_refusal(wire: HttpConnection, error: HttpError) -> None:
+async def _send_refusal(http_connection: HttpConnection, error: HttpError) -> None:
     body = f"mainspring: {error.why}\n".encode()
     headers = [
         (b"Content-Type", b"text/plain; charset=utf-8"),
         (b"Content-Length", str(len(body)).encode()),
         (b"Connection", b"close"),
     ]
-    await wire.send(http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body)
+    await http_connection.send(http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body)
 
 
 def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
@@ -298,29 +298,29 @@ def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
     return host, port
 
 
-def _tunnel_request(request: Http1Request) -> EgressRequest:
-    host, port = _authority(request.target, "https")
-    if http1.request_framing(request):
+def _tunnel_request(http1_request: Http1Request) -> EgressRequest:
+    host, port = _authority(http1_request.target, "https")
+    if http1.request_framing(http1_request):
         raise HttpError(400, "CONNECT has no body")
     return EgressRequest("https", host, port, "CONNECT", "")
 
 
-def _plain_request(request: Http1Request) -> EgressRequest:
-    if not request.target.startswith("http://"):
+def _plain_request(http1_request: Http1Request) -> EgressRequest:
+    if not http1_request.target.startswith("http://"):
         raise HttpError(400, "a proxy is asked for http://HOST/PATH, or by CONNECT")
-    authority, rest = http1.absolute_form(request.target)
+    authority, rest = http1.absolute_form(http1_request.target)
     host, port = _authority(authority, "http")
-    if _authority(http1.host_of(request), "http") != (host, port):
+    if _authority(http1.host_of(http1_request), "http") != (host, port):
         raise HttpError(421, "the host is another than the one that was asked for")
-    return EgressRequest("http", host, port, request.method, _path(rest))
+    return EgressRequest("http", host, port, http1_request.method, _path(rest))
 
 
-def _inner_request(tunnel: EgressRequest, request: Http1Request) -> EgressRequest:
-    if not request.target.startswith("/") and (request.method, request.target) != ("OPTIONS", "*"):
+def _inner_request(tunnel: EgressRequest, http1_request: Http1Request) -> EgressRequest:
+    if not http1_request.target.startswith("/") and (http1_request.method, http1_request.target) != ("OPTIONS", "*"):
         raise HttpError(400, "inside a tunnel a request asks for a path")
-    if _authority(http1.host_of(request), "https") != (tunnel.host, tunnel.port):
+    if _authority(http1.host_of(http1_request), "https") != (tunnel.host, tunnel.port):
         raise HttpError(421, "the host is another than the one of the tunnel")
-    return EgressRequest("https", tunnel.host, tunnel.port, request.method, _path(request.target))
+    return EgressRequest("https", tunnel.host, tunnel.port, http1_request.method, _path(http1_request.target))
 
 
 def _path(target: str) -> str:

@@ -62,14 +62,14 @@ class EgressRule:
             return False
         return is_host(host, self.host)
 
-    def allows(self, wish: EgressRequest) -> bool:
-        if not self.covers(wish.host, wish.port, wish.scheme) or wish.method in _NEVER:
+    def allows(self, egress_request: EgressRequest) -> bool:
+        if not self.covers(egress_request.host, egress_request.port, egress_request.scheme) or egress_request.method in _NEVER:
             return False
-        if self.methods and wish.method not in self.methods:
+        if self.methods and egress_request.method not in self.methods:
             return False
         if not self.paths:
             return True
-        path = _plain_path(wish.path)
+        path = _plain_path(egress_request.path)
         return path is not None and any(_matches(path, each) for each in self.paths)
 
 
@@ -82,8 +82,8 @@ class EgressRules:
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         return tuple(rule for rule in self.rules if rule.covers(host, port, scheme))
 
-    def allowing(self, wish: EgressRequest) -> EgressRule | None:
-        return next((rule for rule in self.rules if rule.allows(wish)), None)
+    def allowing(self, egress_request: EgressRequest) -> EgressRule | None:
+        return next((rule for rule in self.rules if rule.allows(egress_request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
         """Addresses that are no public ones, and that the host may have all the same."""

@@ -36,8 +36,8 @@ _HEADERS = {
 @dataclass(frozen=True, slots=True)
 class _Hop:
     url: str
-    wish: EgressRequest
-    rule: EgressRule
+    egress_request: EgressRequest
+    egress_rule: EgressRule
 
 
 class WebFetch:
@@ -45,14 +45,14 @@ class WebFetch:
 
     def __init__(
         self,
-        rules: EgressRules,
+        egress_rules: EgressRules,
         audit: Callable[[NetworkRequested], None],
         *,
         resolver: Resolver = system_resolver,
         trust: ssl.SSLContext | None = None,
         seconds: float = 30.0,
     ) -> None:
-        self._rules = rules
+        self._egress_rules = egress_rules
         self._audit = audit
         self._resolver = resolver
         self._trust = trust or ssl.create_default_context()
@@ -65,14 +65,14 @@ class WebFetch:
             if target is None:
                 return page
             onward = urljoin(hop.url, target)
-            if host_name(_split(onward).hostname or "") != hop.wish.host:
+            if host_name(_split(onward).hostname or "") != hop.egress_request.host:
                 return _redirect_page(page, onward)
             hop = self._allowed(onward)
         raise NetworkRefused(f"{url} leads on and on: more than {_MOST_HOPS} times")
 
     def _allowed(self, url: str) -> _Hop:
         wish = _egress_request(url)
-        rule = self._rules.allowing(wish)
+        rule = self._egress_rules.allowing(wish)
         if rule is None:
             self._tell(wish, None, status=None)
             plain = " over http; try https" * (wish.scheme == "http")
@@ -81,8 +81,8 @@ class WebFetch:
 
     async def _get(self, hop: _Hop, max_bytes: int) -> tuple[FetchResponse, str | None]:
         """The page, and where it says that it is instead."""
-        wish = hop.wish
-        besides = self._rules.addresses(wish.host, wish.port, wish.scheme)
+        wish = hop.egress_request
+        besides = self._egress_rules.addresses(wish.host, wish.port, wish.scheme)
         status: int | None = None
         try:
             addresses = await resolve_allowed(wish.host, self._resolver, besides=besides)
@@ -105,16 +105,16 @@ class WebFetch:
             raise NetworkRefused(f"{wish.host}: {_error_text(error)}") from error
         finally:
             if status is not None:
-                self._tell(wish, hop.rule, status=status)
+                self._tell(wish, hop.egress_rule, status=status)
 
-    def _tell(self, wish: EgressRequest, rule: EgressRule | None, *, status: int | None) -> None:
+    def _tell(self, egress_request: EgressRequest, egress_rule: EgressRule | None, *, status: int | None) -> None:
         self._audit(
             NetworkRequested(
-                host=wish.host,
-                decision="deny" if rule is None else "allow",
-                rule=None if rule is None else rule.host,
-                method=wish.method,
-                path=wish.path[:500],
+                host=egress_request.host,
+                decision="deny" if egress_rule is None else "allow",
+                rule=None if egress_rule is None else egress_rule.host,
+                method=egress_request.method,
+                path=egress_request.path[:500],
                 status=status,
             )
         )

@@ -49,7 +49,7 @@ class ReplyParser(Protocol):
 
 
 async def stream_reply(
-    http: HttpClient, call: HttpCall, parser: ReplyParser
+    http_client: HttpClient, http_call: HttpCall, reply_parser: ReplyParser
 ) -> AsyncGenerator[Delta | Reply, None]:
     """Deltas as they come, then the reply.
 
@@ -57,33 +57,33 @@ async def stream_reply(
     """
     opened = ResponseStarted(None)
     try:
-        async with aclosing(http.exchange(call)) as arrivals:
+        async with aclosing(http_client.exchange(http_call)) as arrivals:
             async for arrival in arrivals:
                 if isinstance(arrival, ResponseStarted):
                     opened = arrival
-                for delta in _deltas(arrival, parser, call.endpoint):
+                for delta in _deltas(arrival, reply_parser, http_call.endpoint):
                     yield delta
-                if parser.is_over:
+                if reply_parser.is_over:
                     opened.is_answered = True
                     break
     except ProviderFailed as failure:
-        if failure.kind not in ("connection", "stalled") or not parser.is_complete:
+        if failure.kind not in ("connection", "stalled") or not reply_parser.is_complete:
             raise
-    if not parser.is_complete:
-        raise _truncated_reply(call, parser)
-    yield parser.reply(opened.provider_request_id)
+    if not reply_parser.is_complete:
+        raise _truncated_reply(http_call, reply_parser)
+    yield reply_parser.reply(opened.provider_request_id)
 
 
-def _deltas(arrival: ResponsePart, parser: ReplyParser, endpoint: Endpoint) -> Iterator[Delta]:
+def _deltas(response_part: ResponsePart, reply_parser: ReplyParser, endpoint: Endpoint) -> Iterator[Delta]:
     try:
-        match arrival:
+        match response_part:
             case list():
-                for data in arrival:
-                    yield from parser.feed(data)
+                for data in response_part:
+                    yield from reply_parser.feed(data)
             case Stalled():
-                yield arrival
+                yield response_part
             case WholeResponse(body=body):
-                parser.take(body)
+                reply_parser.take(body)
             case ResponseStarted():
                 pass
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -92,8 +92,8 @@ def _deltas(arrival: ResponsePart, parser: ReplyParser, endpoint: Endpoint) -> I
         raise ProviderFailed(endpoint.provider, "malformed", what) from error
 
 
-def _truncated_reply(call: HttpCall, parser: ReplyParser) -> ProviderFailed:
-    if parser.has_begun:
+def _truncated_reply(http_call: HttpCall, reply_parser: ReplyParser) -> ProviderFailed:
+    if reply_parser.has_begun:
         what = "the stream ended before the reply did"
-        return ProviderFailed(call.endpoint.provider, "connection", what)
-    return ProviderFailed(call.endpoint.provider, "malformed", "the answer holds no reply")
+        return ProviderFailed(http_call.endpoint.provider, "connection", what)
+    return ProviderFailed(http_call.endpoint.provider, "malformed", "the answer holds no reply")

@@ -26,18 +26,18 @@ class BreakerSettings:
 class BreakerPermit:
     """A call that was let out. It ends in one of these; what comes after the first is no more."""
 
-    def __init__(self, breaker: CircuitBreaker) -> None:
-        self._breaker = breaker
+    def __init__(self, circuit_breaker: CircuitBreaker) -> None:
+        self._circuit_breaker = circuit_breaker
 
     def succeed(self) -> None:
-        self._breaker.succeeded(self)
+        self._circuit_breaker.succeeded(self)
 
     def fail(self, failure: ProviderFailed) -> None:
-        self._breaker.failed(self, failure)
+        self._circuit_breaker.failed(self, failure)
 
     def release(self) -> None:
         """The call ended without telling anything about the model: cancelled, or our fault."""
-        self._breaker.released(self)
+        self._circuit_breaker.released(self)
 
 
 class CircuitBreaker:
@@ -76,16 +76,16 @@ class CircuitBreaker:
             self._probe = admission
         return admission
 
-    def succeeded(self, admission: BreakerPermit) -> None:
-        if self._is_late(admission):
+    def succeeded(self, breaker_permit: BreakerPermit) -> None:
+        if self._is_late(breaker_permit):
             return
         self._failures = 0
         self._openings = 0
         self._open_until = None
         self._probe = None
 
-    def failed(self, admission: BreakerPermit, failure: ProviderFailed) -> None:
-        if self._is_late(admission):
+    def failed(self, breaker_permit: BreakerPermit, failure: ProviderFailed) -> None:
+        if self._is_late(breaker_permit):
             return
         was_probe, self._probe = self._probe is not None, None
         self._failures += 1
@@ -96,13 +96,13 @@ class CircuitBreaker:
             self._open_until = self._clock() + seconds
             self._openings += 1
 
-    def released(self, admission: BreakerPermit) -> None:
-        if self._probe is admission:
+    def released(self, breaker_permit: BreakerPermit) -> None:
+        if self._probe is breaker_permit:
             self._probe = None
 
-    def _is_late(self, admission: BreakerPermit) -> bool:
+    def _is_late(self, breaker_permit: BreakerPermit) -> bool:
         """It went out before others opened the breaker: from then on, only a probe counts."""
-        return self._open_until is not None and self._probe is not admission
+        return self._open_until is not None and self._probe is not breaker_permit
 
     def _cooldown(self, *, is_lost: bool) -> float:
         settings = self._settings

@@ -128,12 +128,12 @@ class HttpClient:
 
     def __init__(
         self,
-        limits: HttpLimits | None = None,
+        http_limits: HttpLimits | None = None,
         *,
         clock: Clock = clocks.now,
         trust_environment: bool = False,
     ) -> None:
-        self.limits = limits or HttpLimits()
+        self.limits = http_limits or HttpLimits()
         self._clock = clock
         self._trust_environment = trust_environment
         self._stack = AsyncExitStack()
@@ -162,48 +162,48 @@ class HttpClient:
                 await self._session.close()
             self._session = None
 
-    async def exchange(self, call: HttpCall) -> AsyncGenerator[ResponsePart, None]:
+    async def exchange(self, http_call: HttpCall) -> AsyncGenerator[ResponsePart, None]:
         """`Opened`, then either batches of events or one `Whole`; `Stalled` when it is silent.
 
         Raises:
             ProviderFailed
         """
-        sending, group = self._send(call)
+        sending, group = self._send(http_call)
         opened: ResponseStarted | None = None
         try:
-            if call.stream:
+            if http_call.stream:
                 await self._within(self.limits.stall_seconds, sending.settled.wait)
                 if not sending.settled.is_set():
                     yield Stalled(seconds=self.limits.stall_seconds)
-            response = await self._response(call, sending)
+            response = await self._response(http_call, sending)
             opened = ResponseStarted(_provider_request_id(response))
             yield opened
-            if _is_stream(response, call):
-                async with aclosing(self._batches(call, response)) as batches:
+            if _is_stream(response, http_call):
+                async with aclosing(self._batches(http_call, response)) as batches:
                     async for batch in batches:
                         yield batch
             else:
-                yield WholeResponse(await self._whole(call, response))
+                yield WholeResponse(await self._whole(http_call, response))
         finally:
             self._finish(sending, group, keep=opened is not None and opened.is_answered)
 
-    def _send(self, call: HttpCall) -> tuple[PendingResponse, TaskGroup]:
+    def _send(self, http_call: HttpCall) -> tuple[PendingResponse, TaskGroup]:
         group = self._group
         if group is None:
             raise InvalidInput("the HTTP session for models is not open: use `async with Http()`")
         session = self._session = self._session or self._opened()
         sending = PendingResponse()
         headers = {
-            **call.endpoint.headers,
+            **http_call.endpoint.headers,
             "content-type": "application/json",
-            "accept": "text/event-stream" if call.stream else "application/json",
+            "accept": "text/event-stream" if http_call.stream else "application/json",
             "accept-encoding": "identity",  # a compressed stream comes in lumps
-            "x-client-request-id": call.request_id,
+            "x-client-request-id": http_call.request_id,
         }
 
         async def post() -> aiohttp.ClientResponse:
             return await session.post(
-                call.endpoint.url, data=call.body, headers=headers, allow_redirects=False
+                http_call.endpoint.url, data=http_call.body, headers=headers, allow_redirects=False
             )
 
         group.start_soon(sending.run, post)
@@ -225,24 +225,24 @@ class HttpClient:
             return await wait()
         return None
 
-    async def _response(self, call: HttpCall, sending: PendingResponse) -> aiohttp.ClientResponse:
+    async def _response(self, http_call: HttpCall, pending_response: PendingResponse) -> aiohttp.ClientResponse:
         """The response whose headers say yes."""
         limits = self.limits
         seconds = (
-            limits.abort_seconds - limits.stall_seconds if call.stream else limits.whole_seconds
+            limits.abort_seconds - limits.stall_seconds if http_call.stream else limits.whole_seconds
         )
-        if not sending.settled.is_set():
-            await self._within(seconds, sending.settled.wait)
-        with translate_errors(call.endpoint):
-            if sending.error is not None:
-                raise sending.error
-        if sending.response is None:
-            raise self._silent(call)
-        await self._refuse_failures(call, sending.response)
-        return sending.response
+        if not pending_response.settled.is_set():
+            await self._within(seconds, pending_response.settled.wait)
+        with translate_errors(http_call.endpoint):
+            if pending_response.error is not None:
+                raise pending_response.error
+        if pending_response.response is None:
+            raise self._silent(http_call)
+        await self._refuse_failures(http_call, pending_response.response)
+        return pending_response.response
 
-    async def _refuse_failures(self, call: HttpCall, response: aiohttp.ClientResponse) -> None:
-        endpoint = call.endpoint
+    async def _refuse_failures(self, http_call: HttpCall, response: aiohttp.ClientResponse) -> None:
+        endpoint = http_call.endpoint
         if response.status == 200 and response.content_type != "text/html":
             return
         body = bytearray()
@@ -262,54 +262,54 @@ class HttpClient:
         )
 
     async def _batches(
-        self, call: HttpCall, response: aiohttp.ClientResponse
+        self, http_call: HttpCall, response: aiohttp.ClientResponse
     ) -> AsyncGenerator[list[bytes] | Stalled, None]:
         limits, read = self.limits, response.content.readany
         splitter = SseDecoder(max_event_bytes=limits.max_event_bytes)
         while True:
-            with translate_errors(call.endpoint):
+            with translate_errors(http_call.endpoint):
                 chunk = await self._within(limits.stall_seconds, read)
             if chunk is None:
                 yield Stalled(seconds=limits.stall_seconds)
-                with translate_errors(call.endpoint):
+                with translate_errors(http_call.endpoint):
                     chunk = await self._within(limits.abort_seconds - limits.stall_seconds, read)
             if chunk is None:
-                raise self._silent(call)
+                raise self._silent(http_call)
             if response.content.total_bytes > limits.max_answer_bytes:
-                raise _response_too_large(call, limits)
-            with translate_errors(call.endpoint):
+                raise _response_too_large(http_call, limits)
+            with translate_errors(http_call.endpoint):
                 batch = splitter.feed(chunk) if chunk else splitter.end()
             if batch:
                 yield batch
             if not chunk:
                 return
 
-    async def _whole(self, call: HttpCall, response: aiohttp.ClientResponse) -> bytes:
+    async def _whole(self, http_call: HttpCall, response: aiohttp.ClientResponse) -> bytes:
         body: list[bytes] = []
         with (
-            translate_errors(call.endpoint),
+            translate_errors(http_call.endpoint),
             anyio.move_on_after(self.limits.whole_seconds) as scope,
         ):
             while chunk := await response.content.readany():
                 body.append(chunk)
                 if response.content.total_bytes > self.limits.max_answer_bytes:
-                    raise _response_too_large(call, self.limits)
+                    raise _response_too_large(http_call, self.limits)
         if scope.cancelled_caught:
-            raise self._silent(call)
+            raise self._silent(http_call)
         return b"".join(body)
 
-    def _silent(self, call: HttpCall) -> ProviderFailed:
-        provider = call.endpoint.provider
-        if call.stream:
+    def _silent(self, http_call: HttpCall) -> ProviderFailed:
+        provider = http_call.endpoint.provider
+        if http_call.stream:
             what = f"nothing came for {self.limits.abort_seconds:g} s"
             return ProviderFailed(provider, "stalled", what)
         what = f"no answer within {self.limits.whole_seconds:g} s"
         return ProviderFailed(provider, "timeout", what)
 
-    def _finish(self, sending: PendingResponse, group: TaskGroup, *, keep: bool) -> None:
-        response = sending.response
+    def _finish(self, pending_response: PendingResponse, group: TaskGroup, *, keep: bool) -> None:
+        response = pending_response.response
         if response is None:
-            sending.scope.cancel()
+            pending_response.scope.cancel()
         elif keep and self._group is group and not response.content.is_eof():
             group.start_soon(_drain, response)
         else:
@@ -333,16 +333,16 @@ def _provider_request_id(response: aiohttp.ClientResponse) -> str | None:
     return next((value for value in found if value), None)
 
 
-def _is_stream(response: aiohttp.ClientResponse, call: HttpCall) -> bool:
+def _is_stream(response: aiohttp.ClientResponse, http_call: HttpCall) -> bool:
     """Some servers stream although not asked to, others do not although asked to."""
     if response.content_type == "text/event-stream":
         return True
-    return call.stream and response.content_type != "application/json"
+    return http_call.stream and response.content_type != "application/json"
 
 
-def _response_too_large(call: HttpCall, limits: HttpLimits) -> ProviderFailed:
-    what = f"the answer is larger than {limits.max_answer_bytes} bytes"
-    return ProviderFailed(call.endpoint.provider, "malformed", what)
+def _response_too_large(http_call: HttpCall, http_limits: HttpLimits) -> ProviderFailed:
+    what = f"the answer is larger than {http_limits.max_answer_bytes} bytes"
+    return ProviderFailed(http_call.endpoint.provider, "malformed", what)
 
 
 def _why(error: aiohttp.ClientConnectorError) -> str:

@@ -40,7 +40,7 @@ def retry_delay(
     failure: ProviderFailed,
     attempt: int,
     *,
-    backoff: RetryPolicy,
+    retry_policy: RetryPolicy,
     rng: random.Random,
     is_alone: bool,
 ) -> float | None:
@@ -50,16 +50,16 @@ def retry_delay(
     sessions that failed together do not come back together. What took long to fail is not
     repeated while another model is at hand.
     """
-    if not failure.retryable or attempt >= backoff.attempts:
+    if not failure.retryable or attempt >= retry_policy.attempts:
         return None
     if failure.kind in _SLOW and not is_alone:
         return None
-    ceiling = min(backoff.max_seconds, backoff.first_seconds * 2 ** (attempt - 1))
+    ceiling = min(retry_policy.max_seconds, retry_policy.first_seconds * 2 ** (attempt - 1))
     jittered = rng.uniform(0, ceiling)
     asked = failure.retry_after_seconds
     if asked is None:
         return jittered
-    longest = backoff.max_lone_wait_seconds if is_alone else backoff.max_retry_after_seconds
+    longest = retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
     # The jitter comes on top: everybody was told the same number.
     return asked + jittered if asked <= longest else None
 

@@ -40,7 +40,7 @@ _PROBE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
-    backoff: RetryPolicy = field(default_factory=RetryPolicy)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     pace: RateLimitSettings = field(default_factory=RateLimitSettings)
     """Of a provider that `paces` does not name."""
@@ -92,9 +92,9 @@ class Router:
             for provider in {candidate.provider for candidate in routing.all()}
         }
 
-    def route(self, task: RoutingTask | None = None) -> ModelRoute:
+    def route(self, routing_task: RoutingTask | None = None) -> ModelRoute:
         """A model for one thread: it keeps its choice, and says when another one answers."""
-        return ModelRoute(self, task or RoutingTask())
+        return ModelRoute(self, routing_task or RoutingTask())
 
     def drill(self, role: Role = "main") -> ModelRoute:
         """As if the first model of the role were down: the second answers every call.
@@ -120,8 +120,8 @@ class Router:
     def pace(self, provider: str) -> RateLimiter:
         return self._paces[provider]
 
-    async def choose(self, task: RoutingTask, request: Request) -> tuple[ModelCandidate, ...]:
-        return await self._routing.choose(task, request)
+    async def choose(self, routing_task: RoutingTask, request: Request) -> tuple[ModelCandidate, ...]:
+        return await self._routing.choose(routing_task, request)
 
     def candidates(self, role: Role = "main") -> tuple[str, ...]:
         """Ids in order; reserve money for the dearest of them, as any may answer."""
@@ -134,13 +134,13 @@ class ModelRoute:
     def __init__(
         self,
         router: Router,
-        task: RoutingTask,
+        routing_task: RoutingTask,
         *,
         candidates: Sequence[ModelCandidate] = (),
         drilled: str | None = None,
     ) -> None:
         self._router = router
-        self._task = task
+        self._routing_task = routing_task
         self._candidates = tuple(candidates)
         self._current = drilled
         """Who answered last, or ought to."""
@@ -174,13 +174,13 @@ class ModelRoute:
 
     async def _order(self, request: Request) -> tuple[ModelCandidate, ...]:
         if not self._candidates:
-            self._candidates = await self._router.choose(self._task, request)
+            self._candidates = await self._router.choose(self._routing_task, request)
         if self._current is None:
             self._current = self._candidates[0].id
         return tuple(sorted(self._candidates, key=self._is_shaky))
 
-    def _is_shaky(self, candidate: ModelCandidate) -> bool:
-        return self._broken.get(candidate.id, 0) >= _MAX_BROKEN_STREAMS
+    def _is_shaky(self, model_candidate: ModelCandidate) -> bool:
+        return self._broken.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
 
     async def _wait_for_a_cooldown(self, candidates: Sequence[ModelCandidate]) -> None:
         breakers = [self._router.breaker(candidate.id) for candidate in candidates]
@@ -194,20 +194,20 @@ class ModelRoute:
 
     async def _ask(
         self,
-        candidate: ModelCandidate,
+        model_candidate: ModelCandidate,
         request: Request,
-        refusals: _CandidateFailures,
+        candidate_failures: _CandidateFailures,
         *,
         is_alone: bool,
     ) -> AsyncGenerator[Delta | Reply, None]:
         """One candidate with its retries; if it gives nothing, its refusal is noted instead."""
-        breaker = self._router.breaker(candidate.id)
+        breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
         if admission is None:
-            refusals.said[candidate.id] = _breaker_open(candidate, breaker)
+            candidate_failures.said[model_candidate.id] = _breaker_open(model_candidate, breaker)
             return
         try:
-            items = self._attempts(candidate, request, is_alone=is_alone)
+            items = self._attempts(model_candidate, request, is_alone=is_alone)
             async with aclosing(items):
                 async for item in items:
                     yield item
@@ -215,24 +215,24 @@ class ModelRoute:
             self._broken.clear()
         except _CandidateFailed as refused:
             admission.fail(refused.failure)
-            refusals.said[candidate.id] = refused.failure
+            candidate_failures.said[model_candidate.id] = refused.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
                 admission.fail(failure)
-                self._broken[candidate.id] = self._broken.get(candidate.id, 0) + 1
+                self._broken[model_candidate.id] = self._broken.get(model_candidate.id, 0) + 1
             raise
         finally:
             admission.release()
 
     async def _attempts(
-        self, candidate: ModelCandidate, request: Request, *, is_alone: bool
+        self, model_candidate: ModelCandidate, request: Request, *, is_alone: bool
     ) -> AsyncGenerator[Delta | Reply, None]:
         timing = self._router.timing
         attempt = 0
         while True:
             attempt += 1
             has_given = False
-            items = self._once(candidate, request)
+            items = self._once(model_candidate, request)
             try:
                 async with aclosing(items):
                     async for item in items:
@@ -245,24 +245,24 @@ class ModelRoute:
                 seconds = retry_delay(
                     failure,
                     attempt,
-                    backoff=self._router.settings.backoff,
+                    retry_policy=self._router.settings.retry_policy,
                     rng=timing.random,
                     is_alone=is_alone,
                 )
                 if seconds is None:
                     raise _CandidateFailed(
-                        _with_candidate(candidate, failure, attempt)
+                        _with_candidate(model_candidate, failure, attempt)
                     ) from failure
             await timing.sleep(seconds)
 
     async def _once(
-        self, candidate: ModelCandidate, request: Request
+        self, model_candidate: ModelCandidate, request: Request
     ) -> AsyncGenerator[Delta | Reply, None]:
-        request = msgspec.structs.replace(request, model=candidate.name)
-        pace = self._router.pace(candidate.provider)
+        request = msgspec.structs.replace(request, model=model_candidate.name)
+        pace = self._router.pace(model_candidate.provider)
         async with (
             pace.slot(request_tokens(request) if pace.counts_tokens else 0) as tokens,
-            aclosing(candidate.model.stream(request)) as items,
+            aclosing(model_candidate.model.stream(request)) as items,
         ):
             async for item in items:
                 if isinstance(item, Reply):
@@ -270,22 +270,22 @@ class ModelRoute:
                     tokens.used = (
                         usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
                     )
-                    yield msgspec.structs.replace(item, model=candidate.id)
+                    yield msgspec.structs.replace(item, model=model_candidate.id)
                     return
                 yield item
-        raise ProviderFailed(candidate.provider, "malformed", "the stream ended without a reply")
+        raise ProviderFailed(model_candidate.provider, "malformed", "the stream ended without a reply")
 
-    def _switched(self, candidate: ModelCandidate, refusals: _CandidateFailures) -> FailedOver:
+    def _switched(self, model_candidate: ModelCandidate, candidate_failures: _CandidateFailures) -> FailedOver:
         before = self._current or ""
-        self._current = candidate.id
-        refusal = refusals.said.get(before)
+        self._current = model_candidate.id
+        refusal = candidate_failures.said.get(before)
         if refusal is not None:
             reason = str(refusal)
         elif before == self._drilled:
             reason = "drill"
         else:
-            reason = f"{candidate.id} answers again"
-        return FailedOver(from_model=before, to_model=candidate.id, reason=reason)
+            reason = f"{model_candidate.id} answers again"
+        return FailedOver(from_model=before, to_model=model_candidate.id, reason=reason)
 
 
 class _CandidateFailed(Exception):
@@ -297,20 +297,20 @@ class _CandidateFailed(Exception):
 
 
 def _with_candidate(
-    candidate: ModelCandidate, failure: ProviderFailed, attempts: int
+    model_candidate: ModelCandidate, failure: ProviderFailed, attempts: int
 ) -> ProviderFailed:
     tried = f" ({attempts} attempts)" if attempts > 1 else ""
     what = str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
-        candidate.id, failure.kind, what + tried, retry_after_seconds=failure.retry_after_seconds
+        model_candidate.id, failure.kind, what + tried, retry_after_seconds=failure.retry_after_seconds
     )
 
 
-def _breaker_open(candidate: ModelCandidate, breaker: CircuitBreaker) -> ProviderFailed:
-    seconds, failure = breaker.seconds_left, breaker.opened_by
+def _breaker_open(model_candidate: ModelCandidate, circuit_breaker: CircuitBreaker) -> ProviderFailed:
+    seconds, failure = circuit_breaker.seconds_left, circuit_breaker.opened_by
     why = "" if failure is None else str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
-        candidate.id,
+        model_candidate.id,
         "overloaded" if failure is None else failure.kind,
         f"left alone for another {seconds:.0f} s after: {why}",
         retry_after_seconds=seconds or _PROBE_SECONDS,

@@ -51,12 +51,12 @@ class RoutingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     min_tools: int | None = None
     max_tools: int | None = None
 
-    def fits(self, task: RoutingTask, request: Request) -> bool:
+    def fits(self, routing_task: RoutingTask, request: Request) -> bool:
         tools = len(request.tools)
         return (
-            self.role == task.role
-            and (self.agent is None or fnmatchcase(task.agent, self.agent))
-            and (self.skill is None or any(fnmatchcase(s, self.skill) for s in task.skills))
+            self.role == routing_task.role
+            and (self.agent is None or fnmatchcase(routing_task.agent, self.agent))
+            and (self.skill is None or any(fnmatchcase(s, self.skill) for s in routing_task.skills))
             and (self.min_tools is None or tools >= self.min_tools)
             and (self.max_tools is None or tools <= self.max_tools)
         )
@@ -100,16 +100,16 @@ class Routing:
         listed = (candidate for candidates in self._roles.values() for candidate in candidates)
         return tuple({candidate.id: candidate for candidate in listed}.values())
 
-    async def choose(self, task: RoutingTask, request: Request) -> tuple[ModelCandidate, ...]:
+    async def choose(self, routing_task: RoutingTask, request: Request) -> tuple[ModelCandidate, ...]:
         """In the order they are to be asked."""
         for rule in self._rules:
-            if rule.fits(task, request):
-                return self._ordered(task.role, rule.use)
+            if rule.fits(routing_task, request):
+                return self._ordered(routing_task.role, rule.use)
         if self._classifier is not None:
-            use = await self._classifier(task, request)
+            use = await self._classifier(routing_task, request)
             if use is not None:
-                return self._ordered(task.role, use)
-        return self.candidates(task.role)
+                return self._ordered(routing_task.role, use)
+        return self.candidates(routing_task.role)
 
     def _ordered(self, role: Role, use: str) -> tuple[ModelCandidate, ...]:
         for known, candidates in self._roles.items():

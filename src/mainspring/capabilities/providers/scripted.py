@@ -70,11 +70,11 @@ class SimulatedPromptCache:
             output_tokens=output_tokens,
         )
 
-    def _found(self, steps: list[_CacheStep], mark: int) -> int:
+    def _found(self, cache_steps: list[_CacheStep], mark: int) -> int:
         """Tokens of the longest known prefix that ends at the breakpoint or shortly before it."""
         for index in range(mark, max(-1, mark - _LOOKBACK), -1):
-            if steps[index].key in self._known:
-                return steps[index].tokens
+            if cache_steps[index].key in self._known:
+                return cache_steps[index].tokens
         return 0
 
 

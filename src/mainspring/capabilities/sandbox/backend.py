@@ -63,7 +63,7 @@ class SandboxSpec:
     """In the workspace, and not to be changed by programs; those that exist are read-only."""
     private: tuple[Path, ...] = ()
     """Files of the operator's that programs must not reach, wherever they are."""
-    limits: SandboxLimits = field(default_factory=SandboxLimits)
+    sandbox_limits: SandboxLimits = field(default_factory=SandboxLimits)
     network: bool = False
     """Whether there is to be a listener inside for a proxy outside."""
 
@@ -103,7 +103,7 @@ class Backend(Protocol):
     @property
     def level(self) -> IsolationLevel: ...
 
-    def launch(self, site: SandboxSpec) -> Launch:
+    def launch(self, spec: SandboxSpec) -> Launch:
         """
         Raises:
             SandboxFailed: it cannot be used here; it says what to do about it.
@@ -111,15 +111,15 @@ class Backend(Protocol):
         ...
 
 
-def readable_sources(site: SandboxSpec) -> dict[Path, Path]:
+def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
     """Where the share and what is read-only really are, by their own paths.
 
     Raises:
         SandboxFailed: one is not there, or is behind a link that a program may have made.
     """
-    untrusted = [str(each) for each in (site.workspace, *site.distrusted)]
+    untrusted = [str(each) for each in (spec.workspace, *spec.distrusted)]
     found: dict[Path, Path] = {}
-    for path in (*site.read_only, *([site.share] if site.share else [])):
+    for path in (*spec.read_only, *([spec.share] if spec.share else [])):
         try:
             found[path] = Path(real_path(str(path), distrusted=untrusted))
         except OSError as error:
@@ -127,7 +127,7 @@ def readable_sources(site: SandboxSpec) -> dict[Path, Path]:
     return found
 
 
-def rlimits_of(limits: SandboxLimits) -> dict[str, int]:
+def rlimits_of(sandbox_limits: SandboxLimits) -> dict[str, int]:
     """What the kernel enforces for each process; the keeper sees to the rest.
 
     RLIMIT_DATA is close to what programs use; RLIMIT_AS is not (a node reserves gigabytes).
@@ -135,11 +135,11 @@ def rlimits_of(limits: SandboxLimits) -> dict[str, int]:
     """
     return {
         "CORE": 0,
-        "CPU": limits.cpu_seconds,
-        "DATA": limits.memory_bytes,
-        "FSIZE": limits.file_bytes,
-        "NOFILE": limits.open_files,
-        "NPROC": limits.processes,
+        "CPU": sandbox_limits.cpu_seconds,
+        "DATA": sandbox_limits.memory_bytes,
+        "FSIZE": sandbox_limits.file_bytes,
+        "NOFILE": sandbox_limits.open_files,
+        "NPROC": sandbox_limits.processes,
     }
 
 
@@ -193,16 +193,16 @@ def file_identity(path: Path) -> FileIdentity | None:
     return state.st_dev, state.st_ino
 
 
-def check_private_paths(site: SandboxSpec) -> None:
+def check_private_paths(spec: SandboxSpec) -> None:
     """
     Raises:
         SandboxFailed: programs would be shown a private file; it says which, and by what.
     """
-    workspace = file_identity(site.workspace)
-    elsewhere = [path for path in site.private if workspace not in containing_paths([path])]
+    workspace = file_identity(spec.workspace)
+    elsewhere = [path for path in spec.private if workspace not in containing_paths([path])]
     home = find_agent_interpreter().home
-    named = (*site.read_only, *([site.share] if site.share else []))
-    for folders, private in ((named, site.private), ((*SYSTEM_FOLDERS, home or "/usr"), elsewhere)):
+    named = (*spec.read_only, *([spec.share] if spec.share else []))
+    for folders, private in ((named, spec.private), ((*SYSTEM_FOLDERS, home or "/usr"), elsewhere)):
         held = containing_paths(private)
         for folder in folders:
             if (path := held.get(file_identity(Path(folder)) or (0, 0))) is not None:
@@ -210,8 +210,8 @@ def check_private_paths(site: SandboxSpec) -> None:
                     f"not run: {folder} is shown to programs, and {path} is in it: keep that"
                     " elsewhere, or name narrower folders under `readOnly`"
                 )
-    hidden = {file_identity(site.workspace / each) for each in site.hidden}
-    for path in filter(Path.exists, site.private):
+    hidden = {file_identity(spec.workspace / each) for each in spec.hidden}
+    for path in filter(Path.exists, spec.private):
         above = containing_paths([path])
         if workspace in above and not hidden & above.keys():
             raise SandboxFailed(

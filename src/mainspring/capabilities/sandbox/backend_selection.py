@@ -96,7 +96,7 @@ async def select_backend(
 
 
 async def _try_backend(
-    name: BackendName, settings: SandboxSettings, memory: _ProbeCache, clock: Clock
+    name: BackendName, settings: SandboxSettings, probe_cache: _ProbeCache, clock: Clock
 ) -> Backend | BackendRefusal:
     if name in settings.disabled:
         return BackendRefusal(
@@ -107,23 +107,23 @@ async def _try_backend(
     candidates = await to_thread.run_sync(_CANDIDATES[name], settings)
     if isinstance(candidates, BackendRefusal):
         return candidates
-    return await _first_passing(name, candidates, memory)
+    return await _first_passing(name, candidates, probe_cache)
 
 
 async def _first_passing(
-    name: BackendName, candidates: Iterable[Backend], memory: _ProbeCache
+    name: BackendName, candidates: Iterable[Backend], probe_cache: _ProbeCache
 ) -> Backend | BackendRefusal:
     """What was shown to hold is not tried again. The first failure is the telling one: those after
     it only do with less."""
     keys = [(backend, await to_thread.run_sync(_key, backend)) for backend in candidates]
-    shown = next((backend for backend, key in keys if memory.has(key)), None)
+    shown = next((backend for backend, key in keys if probe_cache.has(key)), None)
     if shown is not None:
         return shown
     failure: str | None = None
     for backend, key in keys:
         why = await canary_failure(backend, _python_in(backend))
         if why is None:
-            await to_thread.run_sync(memory.keep, key)
+            await to_thread.run_sync(probe_cache.keep, key)
             return backend
         failure = failure or why
     return BackendRefusal(name, failure or "nothing to try", _FIXES[name])

@@ -21,11 +21,11 @@ class SandboxServices:
     finds them; one that does not leaves them to their time limits."""
 
     def __init__(
-        self, site: SandboxSpec, backend: Backend, *, limits: SandboxLimits | None = None
+        self, spec: SandboxSpec, backend: Backend, *, sandbox_limits: SandboxLimits | None = None
     ) -> None:
-        self._site = replace(site, limits=limits or site.limits, network=False)
+        self._site = replace(spec, limits=sandbox_limits or spec.sandbox_limits, network=False)
         self._backend = backend
-        self._folder = site.state / "services"
+        self._folder = spec.state / "services"
 
     async def start(self, name: str, wanted: ExecRequest) -> None:
         """Starting it again under the same key changes nothing.

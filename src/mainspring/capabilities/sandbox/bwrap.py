@@ -68,54 +68,54 @@ class Bubblewrap:
     def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: SandboxSpec) -> Launch:
+    def launch(self, spec: SandboxSpec) -> Launch:
         machine = os.uname().machine
         if machine not in MACHINES:
             raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
         python = find_agent_interpreter()
         homes = [python.home] if python.home else []
-        shared = [site.share] if site.share else []
-        beside = [*homes, *shared, *site.read_only]
-        beside = [path for path in beside if not path.is_relative_to(site.workspace)]
+        shared = [spec.share] if spec.share else []
+        beside = [*homes, *shared, *spec.read_only]
+        beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
         filter_ = seccomp_program(machine)
         inside = _agent_modules()
-        files = _Files(_config(site, filter_))
-        fixed = [*self._namespaces(), *_system(), *_scratch(site.limits.tmp_bytes)]
+        files = _Files(_config(spec, filter_))
+        fixed = [*self._namespaces(), *_system(), *_scratch(spec.sandbox_limits.tmp_bytes)]
         own = [
-            *_identity(files, site.workspace),
+            *_identity(files, spec.workspace),
             *(
                 word
                 for name in inside
                 for word in _copy_file(files, f"{_OWN}/{name}", inside[name])
             ),
         ]
-        sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", site.workspace)]
+        sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", spec.workspace)]
         for number, (how, path) in enumerate(sources, start=files.next):
             own += [how, str(number), str(path)]
-        own += _aliases(site, [path for _, path in sources])
+        own += _aliases(spec, [path for _, path in sources])
         argv = (
             *(self.path, *fixed, *own),
-            *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(site.workspace)),
+            *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(spec.workspace)),
             *("--", str(python.path), "-I", "-S", "-c", _BEGIN),
         )
         return Launch(
             argv=argv,
             files=tuple(files.contents),
             sources=tuple(str(path) for _, path in sources),
-            uid=_uid(site.session_id) if self.owns_uid else None,
-            forbidden=_forbidden(site),
+            uid=_uid(spec.session_id) if self.owns_uid else None,
+            forbidden=_forbidden(spec),
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-                "HOME": str(site.workspace),
+                "HOME": str(spec.workspace),
                 "TMPDIR": "/tmp",
                 "USER": "sandbox",
                 "LANG": "C.UTF-8",
             },
-            rlimits=rlimits_of(site.limits),
+            rlimits=rlimits_of(spec.sandbox_limits),
             fingerprint="\n".join(
                 (
-                    *(*fixed, *map(str, (*homes, *site.read_only)), repr(site.limits)),
-                    *(repr(site.network), repr(self.owns_uid), filter_.hex()),
+                    *(*fixed, *map(str, (*homes, *spec.read_only)), repr(spec.sandbox_limits)),
+                    *(repr(spec.network), repr(self.owns_uid), filter_.hex()),
                     *(inside[name].decode() for name in inside if name.endswith(".py")),
                 )
             ),
@@ -149,10 +149,10 @@ def find_bubblewraps() -> list[str]:
     return [path for path in found if os.access(path, os.X_OK)]
 
 
-def _forbidden(site: SandboxSpec) -> tuple[FileIdentity, ...]:
+def _forbidden(spec: SandboxSpec) -> tuple[FileIdentity, ...]:
     """What may not be mounted: it would show the operator's files. The workspace may: what is
     private in it is hidden there."""
-    return tuple(containing_paths(site.private).keys() - {file_identity(site.workspace)})
+    return tuple(containing_paths(spec.private).keys() - {file_identity(spec.workspace)})
 
 
 def find_bubblewrap() -> str | None:
@@ -206,14 +206,14 @@ class _Files:
         return str(self.next - 1)
 
 
-def _config(site: SandboxSpec, filter_: bytes) -> bytes:
+def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
     """For `bwrap_inside.Orders`."""
     paths = [
-        _relative_paths(site.workspace, each)
-        for each in (site.hidden, site.protected, site.read_only)
+        _relative_paths(spec.workspace, each)
+        for each in (spec.hidden, spec.protected, spec.read_only)
     ]
-    network = b"1" if site.network else b"0"
-    return pack((os.fsencode(site.workspace), *map(pack, paths), filter_, network))
+    network = b"1" if spec.network else b"0"
+    return pack((os.fsencode(spec.workspace), *map(pack, paths), filter_, network))
 
 
 def _relative_paths(root: Path, paths: Iterable[Path]) -> list[bytes]:
@@ -245,15 +245,15 @@ def _scratch(tmp_bytes: int) -> list[str]:
     ]
 
 
-def _aliases(site: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
+def _aliases(spec: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
     """Links to the workspace, where they are in nobody's way. The root becomes read-only: programs
     cannot change them."""
-    for alias in site.aliases:
+    for alias in spec.aliases:
         is_free = not any(
             alias.is_relative_to(path) or path.is_relative_to(alias) for path in mounted
         )
         if is_free:
-            yield from ("--symlink", str(site.workspace), str(alias))
+            yield from ("--symlink", str(spec.workspace), str(alias))
 
 
 def _identity(files: _Files, workspace: Path) -> Iterator[str]:

@@ -88,8 +88,8 @@ def _cover_proc() -> None:
     _mount(_clone_mount(system), system, _SEALED)
 
 
-def _mount_workspace(orders: BwrapConfig) -> WorkspaceMounts:
-    workspace = WorkspaceMounts(orders)
+def _mount_workspace(config: BwrapConfig) -> WorkspaceMounts:
+    workspace = WorkspaceMounts(config)
     try:
         workspace.mount(os.open(".", O_PATH | os.O_DIRECTORY))
         workspace.check()
@@ -101,8 +101,8 @@ def _mount_workspace(orders: BwrapConfig) -> WorkspaceMounts:
 
 
 class WorkspaceMounts:
-    def __init__(self, orders: BwrapConfig) -> None:
-        self._orders = orders
+    def __init__(self, config: BwrapConfig) -> None:
+        self._config = config
         self._folders: dict[tuple[str, ...], int] = {}
         """Folders on the way to what is hidden or protected, each a mount of its own."""
         self._covers: set[tuple[int, int]] = set()
@@ -112,8 +112,8 @@ class WorkspaceMounts:
 
     def mount(self, root: int) -> None:
         self._folders[()] = root
-        hidden = self._places(self._orders.hidden)
-        protected = self._places(self._orders.protected)
+        hidden = self._places(self._config.hidden)
+        protected = self._places(self._config.protected)
         for place in sorted(hidden | protected):
             if any(place[:size] in hidden for size in range(1, len(place))):
                 continue
@@ -131,7 +131,7 @@ class WorkspaceMounts:
         Raises:
             OSError: ESTALE for the first that does not.
         """
-        for path in (*self._orders.hidden, *self._orders.protected):
+        for path in (*self._config.hidden, *self._config.protected):
             opened = self._opened(path)
             if path in self._missing and opened is None:
                 continue
@@ -143,7 +143,7 @@ class WorkspaceMounts:
         """Whether it still is so. When the host puts another file in the place of one that is
         mounted on, as git does with its config, the mount is gone. What is new since the sandbox
         was opened, or is gone, is for the lookout."""
-        for path in (*self._orders.hidden, *self._orders.protected):
+        for path in (*self._config.hidden, *self._config.protected):
             opened = None if path in self._missing else self._opened(path)
             if opened is not None:
                 is_mount = self._is_mount(path, opened)
@@ -171,7 +171,7 @@ class WorkspaceMounts:
         except FileNotFoundError:
             return None  # as most of the protected names
         root = os.open(".", O_PATH | os.O_DIRECTORY)
-        walk = LinkWalk(root, self._orders.workspace)
+        walk = LinkWalk(root, self._config.workspace)
         try:
             opened = walk.open(path)
         except OSError as error:
@@ -202,7 +202,7 @@ class WorkspaceMounts:
             _mount(_clone_mount(null), opened, _SEALED)
             return
         above = "/".join(place) + "/"
-        shown = [path[len(above) :] for path in self._orders.shown if path.startswith(above)]
+        shown = [path[len(above) :] for path in self._config.shown if path.startswith(above)]
         trees = [(path, _clone_mount(open_beneath(opened, path))) for path in shown]
         cover = _new_folder()
         self._covers.add(identity(os.fstat(cover)))
@@ -212,7 +212,7 @@ class WorkspaceMounts:
         _set(cover, _SEALED)
 
     def _is_mount(self, path: str, opened: int) -> bool:
-        if path in self._orders.hidden:
+        if path in self._config.hidden:
             return identity(os.fstat(opened)) in self._covers
         return bool(os.fstatvfs(opened).f_flag & os.ST_RDONLY)
 

@@ -39,17 +39,17 @@ class Confinement:
 
 
 async def run_confined(
-    command: Sequence[str], at: Path, environment: Mapping[str, str], confined: Confinement
+    command: Sequence[str], at: Path, environment: Mapping[str, str], confinement: Confinement
 ) -> CompletedProcess[bytes]:
     """
     Raises:
         OSError: it could not be started; a link stands in the place of one of its folders.
         TimeoutError: it went on for too long, and was killed.
     """
-    process = await to_thread.run_sync(_start, command, at, environment, confined.places)
+    process = await to_thread.run_sync(_start, command, at, environment, confinement.places)
     try:
         stdout, stderr = await to_thread.run_sync(
-            process.communicate, confined.given, _SECONDS, abandon_on_cancel=True
+            process.communicate, confinement.given, _SECONDS, abandon_on_cancel=True
         )
     except TimeoutExpired as error:
         raise TimeoutError from error

@@ -59,21 +59,21 @@ class HeadTailBuffer:
 class Execution:
     """A program that the agent has been told to start."""
 
-    def __init__(self, wanted: ProgramRequest, rlimits: bytes) -> None:
-        self.name = wanted.name
+    def __init__(self, program_request: ProgramRequest, rlimits: bytes) -> None:
+        self.name = program_request.name
         self._begun = time.monotonic()
-        self.deadline = self._begun + wanted.wall_seconds
+        self.deadline = self._begun + program_request.wall_seconds
         self.stopped: str | None = None
         self.give_up_at: float | None = None
         """When to stop waiting for the agent to end it."""
         self._tapes: dict[int, HeadTailBuffer] = {}
         self._order: list[HeadTailBuffer] = []
-        self.request = wanted.request(rlimits)
+        self.request = program_request.request(rlimits)
         self.outer: list[int] = []
         for _ in range(2):
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
-            self._tapes[ours] = tape = HeadTailBuffer(wanted.max_bytes)
+            self._tapes[ours] = tape = HeadTailBuffer(program_request.max_bytes)
             self._order.append(tape)
             self.outer.append(theirs)
 

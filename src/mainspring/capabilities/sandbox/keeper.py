@@ -63,10 +63,10 @@ class KeeperConfig:
 class Keeper:
     """Lives as long as the cell that it was given; a client that needs another starts another."""
 
-    def __init__(self, orders: KeeperConfig, cell: LaunchedSandbox) -> None:
-        self._orders = orders
-        self._cell = cell
-        self._shelf = ExecutionRecords(orders.state)
+    def __init__(self, config: KeeperConfig, launched: LaunchedSandbox) -> None:
+        self._config = config
+        self._launched = launched
+        self._shelf = ExecutionRecords(config.state)
         self._shelf.tidy()
         self._poll = select.poll()
         self._visitors: dict[int, ClientConnection] = {}
@@ -82,7 +82,7 @@ class Keeper:
         self._door.listen(64)
         self._door.setblocking(False)
         self._poll.register(self._door.fileno(), select.POLLIN)
-        self._poll.register(cell.control.fileno(), select.POLLIN)
+        self._poll.register(launched.control.fileno(), select.POLLIN)
 
     def run(self) -> None:
         """Until it is closed, or has been alone for long enough."""
@@ -104,20 +104,20 @@ class Keeper:
             moments = [self._running.deadline]
             moments += [] if self._running.stopped else [self._next_watch]
         elif self._alone_since is not None:
-            moments = [self._alone_since + self._orders.linger_seconds]
+            moments = [self._alone_since + self._config.linger_seconds]
         return max(0, int((min(moments) - now) * 1000) + 1) if moments else -1
 
     def _is_forsaken(self) -> bool:
         if self._running or self._alone_since is None:
             return False
-        return time.monotonic() >= self._alone_since + self._orders.linger_seconds
+        return time.monotonic() >= self._alone_since + self._config.linger_seconds
 
     def _attend(self, descriptor: int, events: int) -> None:
         if descriptor == self._door.fileno():
             self._welcome()
         elif visitor := self._visitors.get(descriptor):
             self._serve(visitor, events)
-        elif descriptor == self._cell.control.fileno():
+        elif descriptor == self._launched.control.fileno():
             self._hear_agent()
         elif self._running and descriptor in self._running.streams:
             self._hear_program(self._running, descriptor)
@@ -134,72 +134,72 @@ class Keeper:
         self._poll.register(accepted, select.POLLIN)
         self._alone_since = None
 
-    def _serve(self, visitor: ClientConnection, events: int) -> None:
+    def _serve(self, client_connection: ClientConnection, events: int) -> None:
         if events & select.POLLOUT:
-            visitor.flush()
+            client_connection.flush()
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            for message in visitor.read():
-                self._answer(visitor, message)
-        self._settle(visitor)
+            for message in client_connection.read():
+                self._answer(client_connection, message)
+        self._settle(client_connection)
 
-    def _settle(self, visitor: ClientConnection) -> None:
+    def _settle(self, client_connection: ClientConnection) -> None:
         """Watch for what it waits for; take leave if it is gone."""
-        if not visitor.is_gone:
-            wanted = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
-            self._poll.modify(visitor.descriptor, wanted)
-        elif self._visitors.pop(visitor.descriptor, None):
-            self._poll.unregister(visitor.descriptor)
-            visitor.close()
+        if not client_connection.is_gone:
+            wanted = select.POLLIN | (select.POLLOUT if client_connection.has_more else 0)
+            self._poll.modify(client_connection.descriptor, wanted)
+        elif self._visitors.pop(client_connection.descriptor, None):
+            self._poll.unregister(client_connection.descriptor)
+            client_connection.close()
             if not self._visitors:
                 self._alone_since = time.monotonic()
 
-    def _answer(self, visitor: ClientConnection, message: list[bytes]) -> None:
+    def _answer(self, client_connection: ClientConnection, message: list[bytes]) -> None:
         kind, *fields = message
         if kind == b"run":
-            self._take(visitor, ProgramRequest(fields))
+            self._take(client_connection, ProgramRequest(fields))
         elif kind == b"found":
-            self._tell_or_join(visitor, fields[0].decode("ascii"))
+            self._tell_or_join(client_connection, fields[0].decode("ascii"))
         elif kind == b"peek":
-            self._show(visitor, fields[0].decode("ascii"))
+            self._show(client_connection, fields[0].decode("ascii"))
         elif kind == b"cancel":
             self._cancel(fields[0].decode("ascii"))
         elif kind == b"listener":
-            visitor.send_descriptor(self._cell.listener)
+            client_connection.send_descriptor(self._launched.listener)
         elif kind == b"close":
             self._is_closed = True
             if self._running:
                 self._running.stopped = self._running.stopped or "cancelled"
 
-    def _tell_or_join(self, visitor: ClientConnection, name: str) -> None:
-        visitor.waits_for = name
+    def _tell_or_join(self, client_connection: ClientConnection, name: str) -> None:
+        client_connection.waits_for = name
         if self._is_under_way(name):
             return
         record = self._shelf.get(name)
         if record is None and self._shelf.was_started(name):
             record = LOST_RESULT
-        visitor.send(b"none") if record is None else visitor.send(b"ran", record)
+        client_connection.send(b"none") if record is None else client_connection.send(b"ran", record)
 
-    def _show(self, visitor: ClientConnection, name: str) -> None:
+    def _show(self, client_connection: ClientConnection, name: str) -> None:
         """How far it is; without waiting for it."""
         if self._running and self._running.name == name:
-            visitor.send(b"running", self._running.record(-1))
+            client_connection.send(b"running", self._running.record(-1))
         elif self._is_under_way(name):
-            visitor.send(b"running", LOST_RESULT)
+            client_connection.send(b"running", LOST_RESULT)
         else:
-            self._tell_or_join(visitor, name)
+            self._tell_or_join(client_connection, name)
 
-    def _take(self, visitor: ClientConnection, wanted: ProgramRequest) -> None:
-        name = wanted.name
-        visitor.waits_for = name
-        visitor.wants_output = True
+    def _take(self, client_connection: ClientConnection, program_request: ProgramRequest) -> None:
+        name = program_request.name
+        client_connection.waits_for = name
+        client_connection.wants_output = True
         if self._is_under_way(name):
             return
         if self._shelf.was_started(name):
-            visitor.send(b"ran", self._shelf.get(name) or LOST_RESULT)
-        elif wanted.is_sound:
-            self._queue.append(wanted)
+            client_connection.send(b"ran", self._shelf.get(name) or LOST_RESULT)
+        elif program_request.is_sound:
+            self._queue.append(program_request)
         else:
-            visitor.send(b"failed", b"a NUL byte in a command, or no command at all")
+            client_connection.send(b"failed", b"a NUL byte in a command, or no command at all")
 
     def _is_under_way(self, name: str) -> bool:
         is_running = self._running is not None and self._running.name == name
@@ -228,17 +228,17 @@ class Keeper:
         while self._queue and not self._running and not self._is_closed:
             self._begin(self._queue.pop(0))
 
-    def _begin(self, wanted: ProgramRequest) -> None:
+    def _begin(self, program_request: ProgramRequest) -> None:
         try:
-            since_ns = self._shelf.mark_started(wanted.name)
+            since_ns = self._shelf.mark_started(program_request.name)
         except OSError as error:
-            self._tell(wanted.name, b"failed", f"{error.filename}: {error.strerror}".encode())
+            self._tell(program_request.name, b"failed", f"{error.filename}: {error.strerror}".encode())
             return
-        execution = Execution(wanted, self._orders.rlimits)
-        stdin = memory_file(wanted.stdin)
+        execution = Execution(program_request, self._config.rlimits)
+        stdin = memory_file(program_request.stdin)
         out, err = execution.outer
         try:
-            self._cell.start(execution.request, (stdin, out, err))
+            self._launched.start(execution.request, (stdin, out, err))
         except OSError:
             self._is_closed = True
         os.close(stdin)
@@ -248,10 +248,10 @@ class Keeper:
         self._running = execution
         self._next_watch = time.monotonic() + _WATCH_SECONDS
         self._sentry = ResourceMonitor(
-            self._cell.pid,
-            self._orders.quota,
-            self._orders.workspace,
-            hidden=self._orders.hidden,
+            self._launched.pid,
+            self._config.quota,
+            self._config.workspace,
+            hidden=self._config.hidden,
             since_ns=since_ns,
         )
 
@@ -260,7 +260,7 @@ class Keeper:
         if stream not in execution.streams:
             self._poll.unregister(stream)
         self._let_hear(execution.name, piece)
-        if execution.size > self._orders.output_bytes:
+        if execution.size > self._config.output_bytes:
             self._stop(execution, "output")
 
     def _look_after_program(self) -> None:
@@ -281,7 +281,7 @@ class Keeper:
         if execution.stopped is None:
             execution.stopped = why
             execution.give_up_at = execution.deadline = time.monotonic() + _STOP_SECONDS
-            self._cell.stop_program()
+            self._launched.stop_program()
 
     def _finish(self, status: int) -> None:
         execution = self._running
@@ -301,7 +301,7 @@ class Keeper:
             self._alone_since = time.monotonic()
 
     def _hear_agent(self) -> None:
-        lines = self._cell.read_messages()
+        lines = self._launched.read_messages()
         if lines is None:
             self._is_closed = True
         for line in lines or ():
@@ -323,7 +323,7 @@ class Keeper:
 
     def _end_cell(self) -> None:
         """If a program is running in it, nobody knows how far it came."""
-        self._cell.end()
+        self._launched.end()
         if self._running:
             self._running.stopped = self._running.stopped or "lost"
             self._finish(-1 if self._running.stopped == "lost" else 137)

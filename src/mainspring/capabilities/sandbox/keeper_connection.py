@@ -149,17 +149,17 @@ PACKAGE_ROOT = Path(__file__).parents[2]
 
 
 def start_keeper(
-    site: SandboxSpec, launch: Launch, *, linger_seconds: float, stamp: str = ""
+    spec: SandboxSpec, launch: Launch, *, linger_seconds: float, stamp: str = ""
 ) -> None:
     """Returns when programs can be run, by this keeper or by one that was there before.
 
     Raises:
         SandboxFailed: the sandbox could not be made.
     """
-    ExecutionRecords(str(site.state)).make()
-    said = _spawn(site.state, _keeper_config(site, launch, linger_seconds, stamp))
+    ExecutionRecords(str(spec.state)).make()
+    said = _spawn(spec.state, _keeper_config(spec, launch, linger_seconds, stamp))
     if said not in (READY, HELD):
-        why = said.decode("utf-8", "replace") or _keeper_log(site.state)
+        why = said.decode("utf-8", "replace") or _keeper_log(spec.state)
         raise SandboxFailed(
             f"the sandbox did not start, so nothing was run: {why}."
             " `mainspring doctor` says what this machine lacks."
@@ -219,19 +219,19 @@ def _keeper_log(state: Path) -> str:
     return lines[-1] if lines else "the keeper said nothing"
 
 
-def _keeper_config(site: SandboxSpec, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
-    limits = site.limits
+def _keeper_config(spec: SandboxSpec, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
+    limits = spec.sandbox_limits
     told = {
-        "state": os.fsencode(site.state),
-        "workspace": os.fsencode(site.workspace),
-        "hidden": pack(map(os.fsencode, site.hidden)),
+        "state": os.fsencode(spec.state),
+        "workspace": os.fsencode(spec.workspace),
+        "hidden": pack(map(os.fsencode, spec.hidden)),
         "uid": b"" if launch.uid is None else b"%d" % launch.uid,
         "argv": pack(map(os.fsencode, launch.argv)),
         "env": pack(environment_pairs(launch.env)),
         "files": pack(launch.files),
         "sources": pack(map(os.fsencode, launch.sources)),
         "forbidden": pack(b"%d %d" % each for each in launch.forbidden),
-        "distrusted": pack(map(os.fsencode, (site.workspace, *site.distrusted))),
+        "distrusted": pack(map(os.fsencode, (spec.workspace, *spec.distrusted))),
         "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
         "has_own_pids": b"%d" % launch.has_own_pids,
         "output_bytes": b"%d" % limits.output_bytes,

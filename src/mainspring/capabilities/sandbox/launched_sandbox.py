@@ -44,10 +44,10 @@ class LaunchedSandbox:
     """
 
     def __init__(
-        self, orders: KeeperConfig, given: list[int], *, uid: int | None, trees: int
+        self, config: KeeperConfig, given: list[int], *, uid: int | None, trees: int
     ) -> None:
-        self._log = log = os.path.join(orders.state, "launcher.log")
-        self._own_pids = orders.has_own_pids
+        self._log = log = os.path.join(config.state, "launcher.log")
+        self._own_pids = config.has_own_pids
         self.is_ready = False
         self.listener: int | None = None
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -59,15 +59,15 @@ class LaunchedSandbox:
         previous = _offer_to_oom_killer(b"1000")
         try:
             if uid is None:
-                self.pid = _spawn(orders, moved, log_fd)
+                self.pid = _spawn(config, moved, log_fd)
             else:
                 plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
                 self.pid = start_as(
                     uid,
                     lent,
-                    lambda places: _become(orders, plain, log_fd, places),
+                    lambda places: _become(config, plain, log_fd, places),
                     log=log_fd,
-                    launcher=orders.argv[0],
+                    launcher=config.argv[0],
                 )
         finally:
             _offer_to_oom_killer(previous)
@@ -129,13 +129,13 @@ class LaunchedSandbox:
             return file.read(4000).decode("utf-8", "replace").strip()
 
 
-def launch_sandbox(orders: KeeperConfig) -> LaunchedSandbox | str:
+def launch_sandbox(config: KeeperConfig) -> LaunchedSandbox | str:
     """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
     while it was mounted is given another chance."""
     complaint = ""
     for _ in range(_ATTEMPTS):
         try:
-            cell = _launch(orders)
+            cell = _launch(config)
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
         if cell.is_ready:
@@ -147,12 +147,12 @@ def launch_sandbox(orders: KeeperConfig) -> LaunchedSandbox | str:
     return complaint or "the launcher neither started the agent nor said why"
 
 
-def _spawn(orders: KeeperConfig, given: list[int], log: int) -> int:
+def _spawn(config: KeeperConfig, given: list[int], log: int) -> int:
     places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(given)]
     return os.posix_spawn(
-        orders.argv[0],
-        orders.argv,
-        orders.env,
+        config.argv[0],
+        config.argv,
+        config.env,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, log, 1),
@@ -162,27 +162,27 @@ def _spawn(orders: KeeperConfig, given: list[int], log: int) -> int:
     )
 
 
-def _become(orders: KeeperConfig, given: list[int], log: int, trees: list[int]) -> None:
+def _become(config: KeeperConfig, given: list[int], log: int, trees: list[int]) -> None:
     moved = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
     for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *given, *moved)):
         os.dup2(source, place)
-    os.execve(orders.argv[0], orders.argv, orders.env)
+    os.execve(config.argv[0], config.argv, config.env)
 
 
-def _launch(orders: KeeperConfig) -> LaunchedSandbox:
-    files = list(map(memory_file, orders.files))
-    sources = [_open_source(orders, path) for path in orders.sources]
-    uid, trees = orders.uid, []
+def _launch(config: KeeperConfig) -> LaunchedSandbox:
+    files = list(map(memory_file, config.files))
+    sources = [_open_source(config, path) for path in config.sources]
+    uid, trees = config.uid, []
     if uid is not None:
         try:
-            workspace = sources[orders.sources.index(orders.workspace)]
+            workspace = sources[config.sources.index(config.workspace)]
             trees = map_mounts(sources, os.fstat(workspace).st_uid, uid)
         except OSError:  # not on this file system: then it has to be our own
             uid = None
     if uid is not None:
         for source in sources:
             os.close(source)
-    cell = LaunchedSandbox(orders, [*files, *(trees or sources)], uid=uid, trees=len(trees))
+    cell = LaunchedSandbox(config, [*files, *(trees or sources)], uid=uid, trees=len(trees))
     waiting = select.poll()
     waiting.register(cell.control.fileno(), select.POLLIN)
     until = time.monotonic() + _LAUNCH_SECONDS
@@ -192,17 +192,17 @@ def _launch(orders: KeeperConfig) -> LaunchedSandbox:
     return cell
 
 
-def _open_source(orders: KeeperConfig, path: str) -> int:
+def _open_source(config: KeeperConfig, path: str) -> int:
     """
     Raises:
         OSError: it is not there, or a program of the session may have put a link in its way.
     """
     try:
-        is_real = path == orders.workspace
-        opened = open_absolute(path if is_real else real_path(path, distrusted=orders.distrusted))
+        is_real = path == config.workspace
+        opened = open_absolute(path if is_real else real_path(path, distrusted=config.distrusted))
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
-    if identity(os.fstat(opened)) in orders.forbidden:
+    if identity(os.fstat(opened)) in config.forbidden:
         raise OSError(errno.EPERM, "not to be shown to programs", path)
     return opened
 

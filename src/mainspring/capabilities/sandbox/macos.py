@@ -47,8 +47,8 @@ class Seatbelt:
     def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: SandboxSpec) -> Launch:
-        if site.network:
+    def launch(self, spec: SandboxSpec) -> Launch:
+        if spec.network:
             raise SandboxFailed(
                 "an allow-list of hosts is not yet possible on macOS: turn the network off for this"
                 " environment"
@@ -57,32 +57,32 @@ class Seatbelt:
             raise SandboxFailed(
                 f"{PROGRAM} is missing: this is not macOS, or not as Apple ships it"
             )
-        tmp = site.state / "tmp"
+        tmp = spec.state / "tmp"
         tmp.mkdir(parents=True, exist_ok=True, mode=0o700)
-        text = profile(site, tmp)
-        rlimits = rlimits_of(site.limits)
+        text = profile(spec, tmp)
+        rlimits = rlimits_of(spec.sandbox_limits)
         del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
             argv=(PROGRAM, "-p", text, *bare_agent("reachable")),
             variables={
                 "PATH": "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-                "HOME": str(site.workspace),
+                "HOME": str(spec.workspace),
                 "TMPDIR": str(tmp),
                 "LANG": "en_US.UTF-8",
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint="\n".join((*_rules(), *map(str, site.read_only), repr(site.limits))),
+            fingerprint="\n".join((*_rules(), *map(str, spec.read_only), repr(spec.sandbox_limits))),
         )
 
 
-def profile(site: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
+def profile(spec: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
     """What programs of a site may do, in the language of sandbox-exec. Later rules win."""
-    mine = [site.workspace, tmp]
-    hidden = [site.workspace / path for path in site.hidden]
-    protected = [site.workspace / path for path in site.protected]
+    mine = [spec.workspace, tmp]
+    hidden = [spec.workspace / path for path in spec.hidden]
+    protected = [spec.workspace / path for path in spec.protected]
     readable = [*map(Path, _READABLE), python, _PACKAGE, *mine]
-    readable += readable_sources(site).values()
+    readable += readable_sources(spec).values()
     lines = [
         *_rules(),
         _rule(
@@ -93,7 +93,7 @@ def profile(site: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) 
         *_deny_rules("file-read* file-write*", _subpaths(hidden)),
         # Whoever can rename a folder above it can put another in its place.
         *_deny_rules(
-            "file-write-unlink", _literals(_ancestors(site.workspace, [*hidden, *protected]))
+            "file-write-unlink", _literals(_ancestors(spec.workspace, [*hidden, *protected]))
         ),
     ]
     return "\n".join(lines) + "\n"

@@ -48,7 +48,7 @@ def close_listener(listener: socket.socket) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionProgress:
     is_running: bool
-    ran: ExecResult
+    exec_result: ExecResult
     """What it has said so far; all of it, once it runs no more."""
 
 
@@ -61,13 +61,13 @@ class KeeperSandbox:
 
     def __init__(
         self,
-        site: SandboxSpec,
+        spec: SandboxSpec,
         backend: Backend,
         *,
         linger_seconds: float = 30.0,
         on_listener: Callable[[socket.socket], None] = close_listener,
     ) -> None:
-        self._site = _validate(site)
+        self._site = _validate(spec)
         check_private_paths(self._site)
         self._backend = backend
         self._linger_seconds = linger_seconds
@@ -79,7 +79,7 @@ class KeeperSandbox:
         self._variables = launch.variables
         self._stamp = stamp(launch.fingerprint)
         digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
-        self._box = SandboxInfo(backend=backend.name, level=backend.level, flags_hash=digest[:16])
+        self._box = SandboxInfo(backend=backend.name, isolation_level=backend.level, flags_hash=digest[:16])
 
     @property
     def box(self) -> SandboxInfo:
@@ -132,9 +132,9 @@ class KeeperSandbox:
             async with talk:
                 answer = await talk.exchange(frame(b"peek", _name(key).encode()))
             if answer.is_running and answer.record is not None:
-                return ExecutionProgress(is_running=True, ran=_parse_result(answer.record))
+                return ExecutionProgress(is_running=True, exec_result=_parse_result(answer.record))
         ran = await self.find_result(key)
-        return None if ran is None else ExecutionProgress(is_running=False, ran=ran)
+        return None if ran is None else ExecutionProgress(is_running=False, exec_result=ran)
 
     async def cancel(self, key: str) -> ExecResult | None:
         """Kill a program that was begun; what came of it."""
@@ -240,17 +240,17 @@ class KeeperSandbox:
         return ExecutionRecords(str(self._site.state))
 
 
-def _validate(site: SandboxSpec) -> SandboxSpec:
+def _validate(spec: SandboxSpec) -> SandboxSpec:
     """
     Raises:
         SandboxFailed: programs could reach the keeper's own files.
     """
-    workspace, state = site.workspace.resolve(), site.state.absolute()
-    hidden = tuple(workspace / path for path in site.hidden)
+    workspace, state = spec.workspace.resolve(), spec.state.absolute()
+    hidden = tuple(workspace / path for path in spec.hidden)
     is_inside = state.resolve().is_relative_to(workspace)
     if is_inside and not any(state.is_relative_to(path) for path in hidden):
         raise SandboxFailed(f"not run: {state} is in the workspace, where programs could change it")
-    return replace(site, workspace=workspace, state=state, hidden=hidden)
+    return replace(spec, workspace=workspace, state=state, hidden=hidden)
 
 
 def _name(key: str) -> str:
@@ -263,7 +263,7 @@ def _parse_result(record: bytes) -> ExecResult:
         status=int(status),
         stdout=_parse_captured(*streams[:3]),
         stderr=_parse_captured(*streams[3:]),
-        stopped=cast(StopCause, stopped.decode("ascii")) if stopped else None,
+        stop_cause=cast(StopCause, stopped.decode("ascii")) if stopped else None,
         milliseconds=int(milliseconds),
     )
 

@@ -29,23 +29,23 @@ class Unsandboxed:
     def level(self) -> IsolationLevel:
         return "none"
 
-    def launch(self, site: SandboxSpec) -> Launch:
-        if site.network:
+    def launch(self, spec: SandboxSpec) -> Launch:
+        if spec.network:
             raise SandboxFailed(
                 "an allow-list of hosts cannot be enforced without a sandbox: turn it off"
             )
-        rlimits = rlimits_of(site.limits)
+        rlimits = rlimits_of(spec.sandbox_limits)
         del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
             argv=bare_agent("family"),
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-                "HOME": str(site.workspace),
+                "HOME": str(spec.workspace),
                 "LANG": "C.UTF-8",
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint=f"none\n{site.limits!r}",
+            fingerprint=f"none\n{spec.sandbox_limits!r}",
         )
 
 

@@ -30,7 +30,7 @@ _MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "app
 def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_000) -> Tool:
     """Publish files; each is kept as it is at that moment, up to `max_bytes` for all of a call."""
 
-    @tool(in_doubt="retry")  # the same bytes have the same hash: publishing twice is once
+    @tool(in_doubt_policy="retry")  # the same bytes have the same hash: publishing twice is once
     async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> ToolResult:  # noqa: B006
         """Publish one or more files of the workspace, so that the user can see and download them
         as they are now. Publish what was asked for, not what you needed on the way.

@@ -140,8 +140,8 @@ def edit_tool(files: SessionFiles) -> Tool:
 
     return replace(
         edit,
-        objection=partial(files.objection, plan=plan),
-        preview=partial(files.preview, plan=plan),
+        objection=partial(files.objection, plan_change=plan),
+        preview=partial(files.preview, plan_change=plan),
         judged=partial(files.judged, field="file_path"),
     )
 

@@ -65,24 +65,24 @@ def is_searchable(opened: int) -> bool:
 
 
 async def search(
-    query: SearchQuery, sources: Sequence[OpenSource], ripgrep: str | None
+    search_query: SearchQuery, open_sources: Sequence[OpenSource], ripgrep: str | None
 ) -> SearchHits:
-    if ripgrep is not None and not _names_ends(query.expression):
-        hits = await _search_with_ripgrep(ripgrep, query, sources)
+    if ripgrep is not None and not _names_ends(search_query.expression):
+        hits = await _search_with_ripgrep(ripgrep, search_query, open_sources)
         if hits is not None:
             return hits
-    return await to_thread.run_sync(_search_in_python, query, sources)
+    return await to_thread.run_sync(_search_in_python, search_query, open_sources)
 
 
-def _search_in_python(query: SearchQuery, sources: Sequence[OpenSource]) -> SearchHits:
-    pattern = query.pattern
-    anywhere = _multiline_pattern(query)
+def _search_in_python(search_query: SearchQuery, open_sources: Sequence[OpenSource]) -> SearchHits:
+    pattern = search_query.pattern
+    anywhere = _multiline_pattern(search_query)
     hits: SearchHits = {}
-    for source in sources:
+    for source in open_sources:
         content = _content(source.opened)
         if anywhere is not None and anywhere.search(content) is None:
             continue
-        if lines := list(_matching(content, pattern, query)):
+        if lines := list(_matching(content, pattern, search_query)):
             hits[source.path] = lines
     return hits
 
@@ -92,11 +92,11 @@ def _names_ends(expression: str) -> bool:
     return "\\A" in expression or "\\z" in expression
 
 
-def _multiline_pattern(query: SearchQuery) -> LinearPattern | None:
+def _multiline_pattern(search_query: SearchQuery) -> LinearPattern | None:
     """Finds at least what single lines have, in the whole file at once: most have nothing."""
-    if _names_ends(query.expression) or "(?" in query.expression:
+    if _names_ends(search_query.expression) or "(?" in search_query.expression:
         return None
-    return compile_regex(f"(?m){query.expression}", ignore_case=query.ignore_case)
+    return compile_regex(f"(?m){search_query.expression}", ignore_case=search_query.ignore_case)
 
 
 def _content(opened: int) -> bytes:
@@ -108,38 +108,38 @@ def _content(opened: int) -> bytes:
     return content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
 
-def _matching(content: bytes, pattern: LinearPattern, query: SearchQuery) -> Iterator[MatchedLine]:
+def _matching(content: bytes, linear_pattern: LinearPattern, search_query: SearchQuery) -> Iterator[MatchedLine]:
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     found: list[int] = []
     for at, line in enumerate(lines):
-        if pattern.search(line) is not None:
+        if linear_pattern.search(line) is not None:
             found.append(at)
-            if len(found) == query.max_matches:
+            if len(found) == search_query.max_matches:
                 break
     matches = set(found)
     around = {
         near
         for at in found
-        for near in range(max(0, at - query.context), min(len(lines), at + query.context + 1))
+        for near in range(max(0, at - search_query.context), min(len(lines), at + search_query.context + 1))
     }
     for at in sorted(around):
         yield MatchedLine(at + 1, lines[at], at in matches)
 
 
 async def _search_with_ripgrep(
-    program: str, query: SearchQuery, sources: Sequence[OpenSource]
+    program: str, search_query: SearchQuery, open_sources: Sequence[OpenSource]
 ) -> SearchHits | None:
     """`None` if it would not."""
     argv = [
         program,
         *("--no-config", "--no-ignore", "--hidden", "--text", "--crlf", "--no-mmap"),
         *("--color=never", "--no-heading", "--with-filename", "--line-number", "--null"),
-        f"--max-count={query.max_matches}",
-        f"--context={query.context}",
-        "--ignore-case" if query.ignore_case else "--case-sensitive",
-        f"--regexp={query.expression}",
+        f"--max-count={search_query.max_matches}",
+        f"--context={search_query.context}",
+        "--ignore-case" if search_query.ignore_case else "--case-sensitive",
+        f"--regexp={search_query.expression}",
         "--",
-        *(f"{_DESCRIPTORS}/{source.opened}" for source in sources),
+        *(f"{_DESCRIPTORS}/{source.opened}" for source in open_sources),
     ]
     try:
         process = await anyio.open_process(
@@ -148,7 +148,7 @@ async def _search_with_ripgrep(
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
-            pass_fds=[source.opened for source in sources],
+            pass_fds=[source.opened for source in open_sources],
             start_new_session=True,
         )
     except OSError:
@@ -156,7 +156,7 @@ async def _search_with_ripgrep(
     output, status = await _output(process)
     if status not in (0, 1, None):
         return None
-    return _parse_output(output, {str(source.opened): source.path for source in sources}, sources)
+    return _parse_output(output, {str(source.opened): source.path for source in open_sources}, open_sources)
 
 
 async def _output(process: Process) -> tuple[bytes, int | None]:
@@ -180,7 +180,7 @@ async def _output(process: Process) -> tuple[bytes, int | None]:
 
 
 def _parse_output(
-    output: bytes, paths: dict[str, str], sources: Sequence[OpenSource]
+    output: bytes, paths: dict[str, str], open_sources: Sequence[OpenSource]
 ) -> SearchHits:
     """From `/dev/fd/7\\0` + `12:text` for a match, `12-text` for what is around one."""
     found: SearchHits = {}
@@ -194,4 +194,4 @@ def _parse_output(
         found.setdefault(path, []).append(
             MatchedLine(int(number), text.removesuffix(b"\r"), sign == b":")
         )
-    return {source.path: found[source.path] for source in sources if source.path in found}
+    return {source.path: found[source.path] for source in open_sources if source.path in found}

@@ -127,13 +127,13 @@ async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]
 
 
 async def _search_files(
-    workspace: Workspace, query: SearchQuery, paths: Sequence[str], ripgrep: str | None
+    workspace: Workspace, search_query: SearchQuery, paths: Sequence[str], ripgrep: str | None
 ) -> AsyncGenerator[_FileMatches]:
     for start in range(0, len(paths), _BATCH_FILES):
         batch = paths[start : start + _BATCH_FILES]
         sources = await to_thread.run_sync(_open_files, workspace, batch)
         try:
-            hits = await search(query, sources, ripgrep)
+            hits = await search(search_query, sources, ripgrep)
         finally:
             for source in sources:
                 os.close(source.opened)
@@ -163,15 +163,15 @@ class _Lines:
         self._lines: list[str] = []
         self._is_full = False
 
-    def take(self, found: _FileMatches) -> bool:
+    def take(self, file_matches: _FileMatches) -> bool:
         """Whether there is room for more."""
-        path = printable_path(found.path)
+        path = printable_path(file_matches.path)
         if self._mode == "files_with_matches":
             self._lines.append(path)
         elif self._mode == "count":
-            self._lines.append(f"{path}:{sum(line.is_match for line in found.lines)}")
+            self._lines.append(f"{path}:{sum(line.is_match for line in file_matches.lines)}")
         else:
-            self._lines += _format_lines(path, found.lines, is_first=not self._lines)
+            self._lines += _format_lines(path, file_matches.lines, is_first=not self._lines)
         self._is_full = len(self._lines) > MAX_LINES
         return not self._is_full
 

@@ -208,8 +208,8 @@ async def _listing(files: SessionFiles, path: str) -> ToolResult:
     return ToolResult.text("\n".join(lines) if found else f"{path} is a folder, and empty")
 
 
-def _entry_line(entry: FileEntry) -> str:
-    name = entry.path.name if entry.path.name.isprintable() else ascii(entry.path.name)
-    if entry.is_folder:
+def _entry_line(file_entry: FileEntry) -> str:
+    name = file_entry.path.name if file_entry.path.name.isprintable() else ascii(file_entry.path.name)
+    if file_entry.is_folder:
         return f"{name}/"
-    return f"{name} (a link)" if entry.is_link else f"{name} ({entry.size:,} bytes)"
+    return f"{name} (a link)" if file_entry.is_link else f"{name} ({file_entry.size:,} bytes)"

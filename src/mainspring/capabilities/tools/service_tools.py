@@ -49,17 +49,17 @@ class BackgroundServices(Protocol):
 
 
 def service_tools(
-    services: BackgroundServices,
+    background_services: BackgroundServices,
     *,
     judge: Callable[[str], tuple[bool, bool]],
     max_seconds: float = 3600,
 ) -> tuple[Tool, Tool, Tool]:
     """`service_start`, `service_output`, `service_stop`; a service ends after `max_seconds`."""
-    return _start_tool(services, judge, max_seconds), _output_tool(services), _stop_tool(services)
+    return _start_tool(background_services, judge, max_seconds), _output_tool(background_services), _stop_tool(background_services)
 
 
 def _start_tool(
-    services: BackgroundServices, judge: Callable[[str], tuple[bool, bool]], max_seconds: float
+    background_services: BackgroundServices, judge: Callable[[str], tuple[bool, bool]], max_seconds: float
 ) -> Tool:
     @tool
     async def service_start(call: Call, name: str, command: str) -> ToolResult:
@@ -76,14 +76,14 @@ def _start_tool(
             wall_seconds=max_seconds,
         )
         try:
-            await services.start(name, wanted)
+            await background_services.start(name, wanted)
         except SandboxFailed as error:
             return ToolResult.text(f"Not started: {error}", ok=False, error="unavailable")
         return ToolResult.text(f"{name} is started; service_output shows how it does.")
 
     def traits(given: Mapping[str, object]) -> Traits:
         # Under its key a service is started once, however often that is tried.
-        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt="retry")
+        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt_policy="retry")
 
     async def preview(call: Call) -> str | None:
         return str(call.input.get("command", ""))
@@ -91,7 +91,7 @@ def _start_tool(
     return filtered(replace(service_start, traits=traits, preview=preview), _refusal)
 
 
-def _output_tool(services: BackgroundServices) -> Tool:
+def _output_tool(background_services: BackgroundServices) -> Tool:
     @tool(read_only=True, concurrent=True)
     async def service_output(name: str) -> ToolResult:
         """Show what a service has written, its beginning and its newest, and whether it runs.
@@ -100,7 +100,7 @@ def _output_tool(services: BackgroundServices) -> Tool:
             name: The service.
         """
         try:
-            progress = await services.output(name)
+            progress = await background_services.output(name)
         except SandboxFailed as error:
             return ToolResult.text(str(error), ok=False, error="unavailable")
         if progress is None:
@@ -111,8 +111,8 @@ def _output_tool(services: BackgroundServices) -> Tool:
     return filtered(service_output, _refusal)
 
 
-def _stop_tool(services: BackgroundServices) -> Tool:
-    @tool(in_doubt="retry")
+def _stop_tool(background_services: BackgroundServices) -> Tool:
+    @tool(in_doubt_policy="retry")
     async def service_stop(name: str) -> ToolResult:
         """Stop a service, and all that it started.
 
@@ -120,7 +120,7 @@ def _stop_tool(services: BackgroundServices) -> Tool:
             name: The service.
         """
         try:
-            ran = await services.stop(name)
+            ran = await background_services.stop(name)
         except SandboxFailed as error:
             return ToolResult.text(str(error), ok=False, error="unavailable")
         if ran is None:
@@ -134,12 +134,12 @@ def _unknown_service(name: str) -> ToolResult:
     return ToolResult.text(f"There is no service {name}.", ok=False, error="failed")
 
 
-def _ending(ran: ExecResult) -> str:
-    return f"exit status {ran.status}" if ran.stopped is None else f"stopped, {ran.stopped}"
+def _ending(exec_result: ExecResult) -> str:
+    return f"exit status {exec_result.status}" if exec_result.stop_cause is None else f"stopped, {exec_result.stop_cause}"
 
 
-def _output_text(ran: ExecResult) -> str:
-    return (captured_text(ran.stdout) + captured_text(ran.stderr)).strip("\n") or "(no output)"
+def _output_text(exec_result: ExecResult) -> str:
+    return (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip("\n") or "(no output)"
 
 
 def _refusal(given: Mapping[str, object]) -> str | None:

@@ -125,9 +125,9 @@ class SessionFiles:
         if seen not in (None, found.version):
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
 
-    async def change(self, call: Call, plan: PlanChange) -> ToolResult:
+    async def change(self, call: Call, plan_change: PlanChange) -> ToolResult:
         try:
-            planned = await plan(call)
+            planned = await plan_change(call)
             written = await self.workspace.write(
                 planned.path, planned.content, expected=planned.expected
             )
@@ -136,16 +136,16 @@ class SessionFiles:
         self._note(call, planned.path, written.version)
         return _change_result(planned)
 
-    async def objection(self, call: Call, plan: PlanChange) -> str | None:
+    async def objection(self, call: Call, plan_change: PlanChange) -> str | None:
         try:
-            await plan(call)
+            await plan_change(call)
         except (ToolError, ToolEnvironmentError) as error:
             return failure_text(error)
         return None
 
-    async def preview(self, call: Call, plan: PlanChange) -> str | None:
+    async def preview(self, call: Call, plan_change: PlanChange) -> str | None:
         try:
-            return (await plan(call)).diff
+            return (await plan_change(call)).diff
         except (ToolError, ToolEnvironmentError):
             return None
 
@@ -204,13 +204,13 @@ def failure_text(error: Exception) -> str:
     return words.encode("utf-8", "replace").decode()
 
 
-def _change_result(planned: PlannedChange) -> ToolResult:
-    if planned.expected == "":
-        lines = len(planned.after.splitlines())
-        return ToolResult((TextBlock(f"Made {planned.path} with {lines:,} lines."),))
-    diff = planned.diff
+def _change_result(planned_change: PlannedChange) -> ToolResult:
+    if planned_change.expected == "":
+        lines = len(planned_change.after.splitlines())
+        return ToolResult((TextBlock(f"Made {planned_change.path} with {lines:,} lines."),))
+    diff = planned_change.diff
     shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[the diff goes on]"
-    return ToolResult((TextBlock(f"Changed {planned.path}:\n{shown}"),), details={"diff": diff})
+    return ToolResult((TextBlock(f"Changed {planned_change.path}:\n{shown}"),), details={"diff": diff})
 
 
 _MARKS = (

@@ -109,7 +109,7 @@ _CHANGES_SHELL = re.compile(
 def bash(
     sandbox: Sandbox,
     *,
-    judge: CommandJudge,
+    command_judge: CommandJudge,
     default_seconds: float = 120,
     max_seconds: float = 600,
     resumed: bool = False,
@@ -127,7 +127,7 @@ def bash(
         max_seconds: the longest that a call can ask for.
         resumed: the session had a shell before this process, so a fresh one is a loss to tell.
     """
-    shell = _Shell(sandbox, judge, default_seconds, resumed=resumed)
+    shell = _Shell(sandbox, command_judge, default_seconds, resumed=resumed)
 
     @tool(name="bash", description=_description(default_seconds, max_seconds))
     async def bash(
@@ -185,7 +185,7 @@ class _Shell:
     """What is remembered between the calls of one session in this process."""
 
     sandbox: Sandbox
-    judge: CommandJudge
+    command_judge: CommandJudge
     default_seconds: float
     resumed: bool = field(kw_only=True)
     used: set[str] = field(default_factory=set[str])
@@ -195,13 +195,13 @@ class _Shell:
 
     def traits(self, given: Mapping[str, object]) -> Traits:
         command = str(given.get("command", ""))
-        read_only, destructive = self.judge(command) if command.strip() else (True, False)
+        read_only, destructive = self.command_judge(command) if command.strip() else (True, False)
         stateless = read_only and not self._keeps_state(given)
         return Traits(
             read_only=read_only,
             concurrent=stateless,
             destructive=destructive,
-            in_doubt="retry" if stateless else "probe",
+            in_doubt_policy="retry" if stateless else "probe",
             cascades=not stateless,  # a read that fails changes nothing for the next one
         )
 
@@ -209,7 +209,7 @@ class _Shell:
         command = str(given.get("command", ""))
         if given.get("restart") or not command.strip():
             return True
-        return _CHANGES_SHELL.search(command) is not None or not self.judge(command)[0]
+        return _CHANGES_SHELL.search(command) is not None or not self.command_judge(command)[0]
 
     async def run(self, call: Call, command: str, *, restart: bool, seconds: float) -> ToolResult:
         shell = _execution_key(call)
@@ -230,7 +230,7 @@ class _Shell:
         )
         try:
             ran = await self.sandbox.run(wanted, LiveText(call.say))
-            if ran.stopped == "lost" and not keeps_state:
+            if ran.stop_cause == "lost" and not keeps_state:
                 await self.sandbox.forget(wanted.key)  # it only reads: once more does no harm
                 ran = await self.sandbox.run(wanted, LiveText(call.say))
         except SandboxFailed as error:
@@ -242,15 +242,15 @@ class _Shell:
         try:
             ran = await self.sandbox.find_result(call.idempotency_key)
         except SandboxFailed:
-            ran = ExecResult(status=-1, stdout=_EMPTY, stderr=_EMPTY, stopped="lost")
+            ran = ExecResult(status=-1, stdout=_EMPTY, stderr=_EMPTY, stop_cause="lost")
         return None if ran is None else self._outcome(call, ran)
 
-    def _outcome(self, call: Call, ran: ExecResult) -> ToolResult:
+    def _outcome(self, call: Call, exec_result: ExecResult) -> ToolResult:
         self.collected.add(call.idempotency_key)
         asked = call.input.get("timeout_ms")
         seconds = asked / 1000 if isinstance(asked, int) and asked else self.default_seconds
         return _command_result(
-            ran, seconds, is_restart=not str(call.input.get("command", "")).strip()
+            exec_result, seconds, is_restart=not str(call.input.get("command", "")).strip()
         )
 
     async def _forget_collected(self) -> None:
@@ -268,19 +268,19 @@ def _execution_key(call: Call) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def _command_result(ran: ExecResult, seconds: float, *, is_restart: bool) -> ToolResult:
-    output = (captured_text(ran.stdout) + captured_text(ran.stderr)).strip("\n")
+def _command_result(exec_result: ExecResult, seconds: float, *, is_restart: bool) -> ToolResult:
+    output = (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip("\n")
     notes: list[str] = []
-    if ran.stopped == "time":
+    if exec_result.stop_cause == "time":
         notes.append(f"[stopped: it took longer than {seconds:g} s; {_UNCHANGED}]")
-    elif ran.stopped is not None:
-        notes.append(f"[{_STOPPED[ran.stopped]}]")
-    elif ran.status != 0:
-        notes.append(f"[exit status {ran.status}]")
+    elif exec_result.stop_cause is not None:
+        notes.append(f"[{_STOPPED[exec_result.stop_cause]}]")
+    elif exec_result.status != 0:
+        notes.append(f"[exit status {exec_result.status}]")
     elif not output:
         notes.append("(the shell was started anew)" if is_restart else "(no output)")
-    ok = ran.stopped is None and ran.status == 0
-    error = None if ok else _FAILURES.get(ran.stopped, "failed") if ran.stopped else "failed"
-    details = {"status": ran.status, "stopped": ran.stopped, "milliseconds": ran.milliseconds}
+    ok = exec_result.stop_cause is None and exec_result.status == 0
+    error = None if ok else _FAILURES.get(exec_result.stop_cause, "failed") if exec_result.stop_cause else "failed"
+    details = {"status": exec_result.status, "stopped": exec_result.stop_cause, "milliseconds": exec_result.milliseconds}
     text = "\n".join([*([output] if output else []), *notes])
     return ToolResult((TextBlock(text),), ok, details, error)

@@ -66,8 +66,8 @@ def write_tool(files: SessionFiles) -> Tool:
 
     return replace(
         write,
-        objection=partial(files.objection, plan=plan),
-        preview=partial(files.preview, plan=plan),
+        objection=partial(files.objection, plan_change=plan),
+        preview=partial(files.preview, plan_change=plan),
         judged=partial(files.judged, field="file_path"),
     )
 

@@ -52,11 +52,11 @@ class WrappedTokens:
                 end = stop + size
         return b"".join((*done, text[end:])) if done else text
 
-    def _continued(self, text: bytes, match: BytesMatch) -> int:
+    def _continued(self, text: bytes, bytes_match: BytesMatch) -> int:
         """How many bytes of the next lines belong to the token."""
-        joined, size = match.group(1), 0
-        column = match.span(1)[1] - max(text.rfind(b"\n", 0, match.span(1)[1]), 0)
-        for piece in self._pieces.finditer(match.group(2)):
+        joined, size = bytes_match.group(1), 0
+        column = bytes_match.span(1)[1] - max(text.rfind(b"\n", 0, bytes_match.span(1)[1]), 0)
+        for piece in self._pieces.finditer(bytes_match.group(2)):
             line_end, more = piece.group(1), piece.group(2)
             is_open = not self._is_token(joined)
             is_full = column >= _FULL_LINE and not more.isalpha()

@@ -41,9 +41,9 @@ def _is_private(encoded: bytes) -> bool:
     return b"PRIVATE KEY" in b64decode(encoded[:80])
 
 
-def _is_private_body(match: BytesMatch, text: bytes) -> bool:
+def _is_private_body(bytes_match: BytesMatch, text: bytes) -> bool:
     """Lines like those of a key, of which nothing says that they are public."""
-    start, stop = match.span(1)
+    start, stop = bytes_match.span(1)
     before = text[max(0, start - _LOOK_BEHIND) : start]
     if _PUBLIC.search(before[before.rfind(b"-----END") + 1 :]) is not None:
         return False

@@ -75,7 +75,7 @@ class Detector:
     kind: str
     trigger: str
     """A cheap pattern that is in every text that has such a secret, and in few others."""
-    pattern: BytesPattern
+    bytes_pattern: BytesPattern
     is_secret: SecretCheck = lambda _, __: True
     group: int = 1
     """What is taken out; the last one."""
@@ -83,7 +83,7 @@ class Detector:
     def redacted(self, text: bytes) -> bytes:
         pieces: list[bytes] = []
         end = 0
-        for match in self.pattern.finditer(text):
+        for match in self.bytes_pattern.finditer(text):
             start, stop = match.span(self.group)
             if start >= end and self.is_secret(match, text):
                 pieces += (text[end:start], redaction_label(self.kind))

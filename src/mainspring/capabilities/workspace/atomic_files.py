@@ -25,14 +25,14 @@ class FileAttributes:
     owner: tuple[int, int] | None = None
 
 
-def put_file(folder: int, name: str, fill: Callable[[int], None], look: FileAttributes) -> None:
+def put_file(folder: int, name: str, fill: Callable[[int], None], file_attributes: FileAttributes) -> None:
     """Make a file beside the place, fill it, and move it there."""
     with _temporary_name(folder) as aside:
         # Whoever may not read the finished file may not read it while it is made.
-        mode = 0o666 if look.mode is None else 0o600
+        mode = 0o666 if file_attributes.mode is None else 0o600
         opened = os.open(aside, CREATE_FILE, mode, dir_fd=folder)
         try:
-            _apply_attributes(opened, folder, look)
+            _apply_attributes(opened, folder, file_attributes)
             fill(opened)
         finally:
             os.close(opened)
@@ -63,10 +63,10 @@ def _temporary_name(folder: int) -> Generator[str]:
         raise
 
 
-def _apply_attributes(opened: int, folder: int, look: FileAttributes) -> None:
+def _apply_attributes(opened: int, folder: int, file_attributes: FileAttributes) -> None:
     if os.geteuid() == 0:
         around = os.fstat(folder)
-        uid, gid = look.owner or (around.st_uid, around.st_gid)
+        uid, gid = file_attributes.owner or (around.st_uid, around.st_gid)
         os.fchown(opened, uid, gid)
-    if look.mode is not None:
-        os.fchmod(opened, look.mode & PERMISSION_BITS)
+    if file_attributes.mode is not None:
+        os.fchmod(opened, file_attributes.mode & PERMISSION_BITS)

@@ -115,10 +115,10 @@ class FolderWorkspace:
         self, path: str, content: bytes, expected: str | None, mode: int | None
     ) -> FileState:
         with resolve_path(self.bounds, path, make_folders=expected in (None, "")) as spot:
-            if self.bounds.is_read_only(spot.parts):
+            if self.bounds.is_read_only(spot.path_parts):
                 raise FileRefused(f"{printable_path(path)} is in a folder that is only to be read")
             if spot.is_linked:
-                check_not_guarded(self.bounds, spot.parts, path)
+                check_not_guarded(self.bounds, spot.path_parts, path)
             if spot.folder is None:
                 raise FileChanged(f"{printable_path(path)} is not there any more")
             there, folder = _regular_file_state(spot), spot.folder
@@ -139,22 +139,22 @@ class FolderWorkspace:
                 raise FileNotFoundError(errno.ENOENT, "nothing there")
             folder = os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)
             try:
-                found = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
-                begun = self._begun(spot.parts)
+                found = walk_tree(self.bounds, folder, spot.path_parts, depth=depth, skip=skip)
+                begun = self._begun(spot.path_parts)
                 listed = (met for met in found if _is_listed(met.state))
                 return [_entry(begun, met) for met in islice(listed, limit)]
             finally:
                 os.close(folder)
 
-    def _begun(self, parts: PathParts) -> PurePosixPath:
+    def _begun(self, path_parts: PathParts) -> PurePosixPath:
         main = self.bounds.main
-        if parts[: len(main)] == main:
-            return PurePosixPath(*parts[len(main) :])
-        return PurePosixPath(absolute_path(parts))
+        if path_parts[: len(main)] == main:
+            return PurePosixPath(*path_parts[len(main) :])
+        return PurePosixPath(absolute_path(path_parts))
 
 
-def _read(spot: ResolvedPath, path: str, max_bytes: int) -> FileState:
-    with os.fdopen(open_resolved_file(spot), "rb") as file:
+def _read(resolved_path: ResolvedPath, path: str, max_bytes: int) -> FileState:
+    with os.fdopen(open_resolved_file(resolved_path), "rb") as file:
         state = os.fstat(file.fileno())
         content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
     if (size := max(state.st_size, len(content))) > max_bytes:
@@ -177,11 +177,11 @@ def _version(digest: bytes, mode: int) -> str:
     return hashlib.sha256(digest + stat.S_IMODE(mode).to_bytes(2)).hexdigest()
 
 
-def _regular_file_state(spot: ResolvedPath) -> os.stat_result | None:
+def _regular_file_state(resolved_path: ResolvedPath) -> os.stat_result | None:
     """What is to be replaced; only plain files are."""
-    if spot.state is not None:
-        check_regular_file(spot.state)
-    return spot.state
+    if resolved_path.state is not None:
+        check_regular_file(resolved_path.state)
+    return resolved_path.state
 
 
 def _attributes(there: os.stat_result, mode: int | None) -> FileAttributes:
@@ -189,16 +189,16 @@ def _attributes(there: os.stat_result, mode: int | None) -> FileAttributes:
     return FileAttributes(kept, (there.st_uid, there.st_gid))
 
 
-def _check_version(spot: ResolvedPath, path: str, expected: str) -> None:
-    if _version_at(spot) != expected:
+def _check_version(resolved_path: ResolvedPath, path: str, expected: str) -> None:
+    if _version_at(resolved_path) != expected:
         why = "exists already" if expected == "" else "is not what it was when it was read"
         raise FileChanged(f"{printable_path(path)} {why}")
 
 
-def _version_at(spot: ResolvedPath) -> str | None:
+def _version_at(resolved_path: ResolvedPath) -> str | None:
     """`""` if nothing is there, `None` if it is no file that could be read."""
     try:
-        opened = os.open(spot.name, OPEN_FILE, dir_fd=spot.folder)
+        opened = os.open(resolved_path.name, OPEN_FILE, dir_fd=resolved_path.folder)
     except FileNotFoundError:
         return ""
     except OSError:
@@ -215,11 +215,11 @@ def _is_listed(state: os.stat_result) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _entry(begun: PurePosixPath, met: WalkEntry) -> FileEntry:
+def _entry(begun: PurePosixPath, walk_entry: WalkEntry) -> FileEntry:
     return FileEntry(
-        path=begun / met.path,
-        size=met.state.st_size,
-        modified_ns=met.state.st_mtime_ns,
-        is_folder=stat.S_ISDIR(met.state.st_mode),
-        is_link=stat.S_ISLNK(met.state.st_mode),
+        path=begun / walk_entry.path,
+        size=walk_entry.state.st_size,
+        modified_ns=walk_entry.state.st_mtime_ns,
+        is_folder=stat.S_ISDIR(walk_entry.state.st_mode),
+        is_link=stat.S_ISLNK(walk_entry.state.st_mode),
     )

@@ -38,7 +38,7 @@ _IS_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 class ResolvedPath:
     """Where a path leads: a name in an open folder, and what was there a moment ago."""
 
-    parts: PathParts
+    path_parts: PathParts
     folder: int | None
     """`None`: the folder itself is not there."""
     name: str
@@ -60,10 +60,10 @@ def translate_os_errors(path: str) -> Generator[None]:
         raise FileRefused(f"{printable_path(path)}: {error.strerror}") from error
 
 
-def hidden_identities(bounds: WorkspaceRoots) -> frozenset[tuple[int, int]]:
+def hidden_identities(workspace_roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
     """Device and inode of what is hidden, by which it is known under any name."""
     found: set[tuple[int, int]] = set()
-    for parts in bounds.hidden:
+    for parts in workspace_roots.hidden:
         with suppress(OSError):
             state = os.lstat(absolute_path(parts))
             found.add((state.st_dev, state.st_ino))
@@ -73,10 +73,10 @@ def hidden_identities(bounds: WorkspaceRoots) -> frozenset[tuple[int, int]]:
 class PathResolver:
     """One way down. A context manager: what it opened is closed at its end."""
 
-    def __init__(self, bounds: WorkspaceRoots, path: str) -> None:
-        self._bounds = bounds
+    def __init__(self, workspace_roots: WorkspaceRoots, path: str) -> None:
+        self._workspace_roots = workspace_roots
         self._path = path
-        self._hidden = hidden_identities(bounds)
+        self._hidden = hidden_identities(workspace_roots)
         self._root: PathParts = ()
         self._names: list[str] = []
         self._folders: list[int] = []
@@ -120,16 +120,16 @@ class PathResolver:
         return self._spot(self._parts, self._folders[-1], ".", os.fstat(self._folders[-1]))
 
     def _spot(
-        self, parts: PathParts, folder: int | None, name: str, state: os.stat_result | None
+        self, path_parts: PathParts, folder: int | None, name: str, state: os.stat_result | None
     ) -> ResolvedPath:
-        return ResolvedPath(parts, folder, name, state, is_linked=self._links > 0)
+        return ResolvedPath(path_parts, folder, name, state, is_linked=self._links > 0)
 
     @property
     def _parts(self) -> PathParts:
         return (*self._root, *self._names)
 
     def _begin(self, path: str) -> list[str]:
-        place = self._bounds.place(path)
+        place = self._workspace_roots.place(path)
         self._close()
         self._root, self._names = place.root, []
         self._folders.append(open_absolute(absolute_path(place.root), OPEN_FOLDER))
@@ -178,12 +178,12 @@ class PathResolver:
 
     def _make(self, step: str) -> None:
         folder = self._folders[-1]
-        if self._bounds.is_read_only(self._parts):
+        if self._workspace_roots.is_read_only(self._parts):
             raise FileRefused(
                 f"{printable_path(self._path)} is in a folder that is only to be read"
             )
         if self._links:
-            check_not_guarded(self._bounds, (*self._parts, step), self._path)
+            check_not_guarded(self._workspace_roots, (*self._parts, step), self._path)
         with suppress(FileExistsError):
             os.mkdir(step, dir_fd=folder)
             chown_like_folder(step, folder)
@@ -202,18 +202,18 @@ class PathResolver:
             self._check_hidden((*self._root, *names))
         return self._spot((*self._root, *names), folder, step, None)
 
-    def _check_hidden(self, parts: PathParts) -> None:
-        if self._bounds.is_hidden(parts):
+    def _check_hidden(self, path_parts: PathParts) -> None:
+        if self._workspace_roots.is_hidden(path_parts):
             raise self._is_hidden()
 
     def _is_hidden(self) -> OutsideWorkspace:
         return OutsideWorkspace(f"{printable_path(self._path)} is not for this session")
 
 
-def check_not_guarded(bounds: WorkspaceRoots, parts: PathParts, path: str) -> None:
+def check_not_guarded(workspace_roots: WorkspaceRoots, path_parts: PathParts, path: str) -> None:
     """Raises: FileRefused: it was reached by a link, and is to be changed under its own name."""
-    meant = absolute_path(parts)
-    if bounds.is_guarded(meant):
+    meant = absolute_path(path_parts)
+    if workspace_roots.is_guarded(meant):
         raise FileRefused(
             f"{printable_path(path)} leads to {printable_path(meant)}, which is protected: name that"
         )
@@ -234,26 +234,26 @@ def chown_like_folder(name: str, folder: int) -> None:
 
 @contextmanager
 def resolve_path(
-    bounds: WorkspaceRoots, path: str, *, make_folders: bool = False
+    workspace_roots: WorkspaceRoots, path: str, *, make_folders: bool = False
 ) -> Generator[ResolvedPath]:
     """The spot that a path leads to, open until the end of the block."""
     with ExitStack() as stack:
         stack.enter_context(translate_os_errors(path))
-        descent = stack.enter_context(PathResolver(bounds, path))
+        descent = stack.enter_context(PathResolver(workspace_roots, path))
         yield descent.resolve(make_folders=make_folders)
 
 
-def locate_path(bounds: WorkspaceRoots, path: str) -> PurePosixPath:
-    with resolve_path(bounds, path) as spot:
-        return PurePosixPath(absolute_path(spot.parts))
+def locate_path(workspace_roots: WorkspaceRoots, path: str) -> PurePosixPath:
+    with resolve_path(workspace_roots, path) as spot:
+        return PurePosixPath(absolute_path(spot.path_parts))
 
 
-def open_resolved_file(spot: ResolvedPath) -> int:
+def open_resolved_file(resolved_path: ResolvedPath) -> int:
     """Open the plain file at a spot; anything else is not even waited for."""
-    if spot.state is None or spot.folder is None:
+    if resolved_path.state is None or resolved_path.folder is None:
         raise FileNotFoundError(errno.ENOENT, "nothing there")
-    check_regular_file(spot.state)
-    found = os.open(spot.name, OPEN_FILE, dir_fd=spot.folder)
+    check_regular_file(resolved_path.state)
+    found = os.open(resolved_path.name, OPEN_FILE, dir_fd=resolved_path.folder)
     try:
         check_regular_file(os.fstat(found))
     except OSError:
@@ -284,17 +284,17 @@ class WalkEntry:
 
 @dataclass(frozen=True, slots=True)
 class TreeWalk:
-    bounds: WorkspaceRoots
+    workspace_roots: WorkspaceRoots
     hidden: frozenset[tuple[int, int]]
     deepest: int
     skip: Collection[str]
 
     def below(
-        self, folder: int, parts: PathParts, path: str, depth: int = 0
+        self, folder: int, path_parts: PathParts, path: str, depth: int = 0
     ) -> Generator[WalkEntry]:
         for name, state in _scan_folder(folder):
-            here = (*parts, name)
-            if (state.st_dev, state.st_ino) in self.hidden or self.bounds.is_hidden(here):
+            here = (*path_parts, name)
+            if (state.st_dev, state.st_ino) in self.hidden or self.workspace_roots.is_hidden(here):
                 continue
             met = WalkEntry(f"{path}{name}", name, folder, state)
             if not stat.S_ISDIR(state.st_mode):
@@ -314,29 +314,29 @@ class TreeWalk:
             finally:
                 os.close(inner)
 
-    def _entered(self, met: WalkEntry) -> int | None:
+    def _entered(self, walk_entry: WalkEntry) -> int | None:
         """Open a folder, if it still is the one that was met."""
         try:
-            inner = os.open(met.name, OPEN_FOLDER, dir_fd=met.folder)
+            inner = os.open(walk_entry.name, OPEN_FOLDER, dir_fd=walk_entry.folder)
         except OSError:
             return None
         with suppress(OSError):  # one that may be read and not searched gives names, and no more
-            if os.path.samestat(os.stat(".", dir_fd=inner), met.state):
+            if os.path.samestat(os.stat(".", dir_fd=inner), walk_entry.state):
                 return inner
         os.close(inner)
         return None
 
 
 def walk_tree(
-    bounds: WorkspaceRoots,
+    workspace_roots: WorkspaceRoots,
     folder: int,
-    parts: PathParts,
+    path_parts: PathParts,
     *,
     depth: int = MAX_DEPTH,
     skip: Collection[str] = (),
 ) -> Generator[WalkEntry]:
     """All that is below an open folder, each folder before what is in it, names in order."""
-    return TreeWalk(bounds, hidden_identities(bounds), depth, skip).below(folder, parts, "")
+    return TreeWalk(workspace_roots, hidden_identities(workspace_roots), depth, skip).below(folder, path_parts, "")
 
 
 def _scan_folder(folder: int) -> Iterator[tuple[str, os.stat_result]]:

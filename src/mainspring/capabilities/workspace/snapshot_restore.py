@@ -37,11 +37,11 @@ _PATH_ONLY = getattr(os, "O_PATH", 0)
 
 
 class SnapshotRestore:
-    def __init__(self, bounds: WorkspaceRoots, root: int, objects: ObjectStore) -> None:
-        self._bounds = bounds
+    def __init__(self, workspace_roots: WorkspaceRoots, root: int, object_store: ObjectStore) -> None:
+        self._workspace_roots = workspace_roots
         self._root = root
-        self._objects = objects
-        self._hidden = hidden_identities(bounds)
+        self._object_store = object_store
+        self._hidden = hidden_identities(workspace_roots)
         self._loosened: set[bytes] = set()
         """Folders that we had to open up; they get their modes last."""
 
@@ -85,7 +85,7 @@ class SnapshotRestore:
             for path, item in target.items()
             if item.kind == "file" and current.get(path) != item
         }
-        if lost := needed - self._objects.known():
+        if lost := needed - self._object_store.known():
             raise ToolEnvironmentError(f"{len(lost)} files of the snapshot are not kept any more")
 
     def _remove(self, folder: int, name: str, path: bytes) -> None:
@@ -111,31 +111,31 @@ class SnapshotRestore:
             os.rmdir(name, dir_fd=folder)
 
     def _is_hidden(self, folder: int, name: str, path: bytes) -> bool:
-        parts = (*self._bounds.main, *os.fsdecode(path).split("/"))
+        parts = (*self._workspace_roots.main, *os.fsdecode(path).split("/"))
         with suppress(FileNotFoundError):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return (state.st_dev, state.st_ino) in self._hidden or self._bounds.is_hidden(parts)
+            return (state.st_dev, state.st_ino) in self._hidden or self._workspace_roots.is_hidden(parts)
         return False
 
-    def _make_folder(self, item: ManifestEntry, current: ManifestEntries) -> None:
-        there = current.get(item.path)
+    def _make_folder(self, manifest_entry: ManifestEntry, current: ManifestEntries) -> None:
+        there = current.get(manifest_entry.path)
         if there is not None and there.is_folder:
             return
-        with self._folder_of(item.path) as (folder, name), suppress(FileExistsError):
+        with self._folder_of(manifest_entry.path) as (folder, name), suppress(FileExistsError):
             os.mkdir(name, _USABLE, dir_fd=folder)
             chown_like_folder(name, folder)
 
-    def _put(self, item: ManifestEntry) -> None:
-        with self._folder_of(item.path) as (folder, name):
-            if item.kind == "link":
-                put_link(folder, name, item.content)
+    def _put(self, manifest_entry: ManifestEntry) -> None:
+        with self._folder_of(manifest_entry.path) as (folder, name):
+            if manifest_entry.kind == "link":
+                put_link(folder, name, manifest_entry.content)
                 return
 
             def fill(opened: int) -> None:
-                content = item.content.decode()
-                self._objects.copy(content, lambda piece: write_all(opened, piece))
+                content = manifest_entry.content.decode()
+                self._object_store.copy(content, lambda piece: write_all(opened, piece))
 
-            put_file(folder, name, fill, FileAttributes(item.mode, _owner(folder, name)))
+            put_file(folder, name, fill, FileAttributes(manifest_entry.mode, _owner(folder, name)))
 
     def _set_modes(self, items: Iterable[ManifestEntry]) -> None:
         for item in items:

@@ -58,11 +58,11 @@ class WorkspaceSnapshots:
     """
 
     def __init__(
-        self, tree: FolderWorkspace, store: Path, *, bound: ScanLimits | None = None
+        self, folder_workspace: FolderWorkspace, store: Path, *, scan_limits: ScanLimits | None = None
     ) -> None:
-        self._bounds = tree.bounds
+        self._bounds = folder_workspace.bounds
         self._store = Path(os.path.realpath(store))
-        self._bound = bound or ScanLimits()
+        self._bound = scan_limits or ScanLimits()
         self._objects = ObjectStore(self._store / "objects")
         self._check_store()
 

@@ -70,65 +70,65 @@ class WorkspaceScan:
     """
 
     def __init__(
-        self, cache: ScanCache, now_ns: int, bound: ScanLimits, keep: ObjectStore | None
+        self, scan_cache: ScanCache, now_ns: int, scan_limits: ScanLimits, keep: ObjectStore | None
     ) -> None:
-        self._cache = cache
+        self._scan_cache = scan_cache
         self._now_ns = now_ns
-        self._bound = bound
+        self._scan_limits = scan_limits
         self._keep = keep
         self._kept = keep.known() if keep is not None else set[str]()
         self._bytes = 0
         self.items: ManifestEntries = {}
         self.known: ScanCache = {}
 
-    def run(self, bounds: WorkspaceRoots, root: int) -> None:
+    def run(self, workspace_roots: WorkspaceRoots, root: int) -> None:
         with translate_os_errors("the workspace"):
-            for met in walk_tree(bounds, root, bounds.main):
+            for met in walk_tree(workspace_roots, root, workspace_roots.main):
                 item = self._item(met)
                 if item is not None:
                     self.items[item.path] = item
                     self._check_bound()
 
-    def _item(self, met: WalkEntry) -> ManifestEntry | None:
-        path, mode = os.fsencode(met.path), met.state.st_mode
+    def _item(self, walk_entry: WalkEntry) -> ManifestEntry | None:
+        path, mode = os.fsencode(walk_entry.path), walk_entry.state.st_mode
         if stat.S_ISDIR(mode):
-            if met.is_closed:
+            if walk_entry.is_closed:
                 return ManifestEntry(path, "unreadable", mode & _FOLDER_MODE, FOLDER)
             return ManifestEntry(path, "folder", mode & _FOLDER_MODE)
         if stat.S_ISLNK(mode):
-            return self._link(path, met)
-        return self._file(path, met) if stat.S_ISREG(mode) else None
+            return self._link(path, walk_entry)
+        return self._file(path, walk_entry) if stat.S_ISREG(mode) else None
 
-    def _link(self, path: bytes, met: WalkEntry) -> ManifestEntry | None:
+    def _link(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
         try:
             return ManifestEntry(
-                path, "link", 0, os.readlink(os.fsencode(met.name), dir_fd=met.folder)
+                path, "link", 0, os.readlink(os.fsencode(walk_entry.name), dir_fd=walk_entry.folder)
             )
         except OSError:
             return None  # gone, or something else by now
 
-    def _file(self, path: bytes, met: WalkEntry) -> ManifestEntry | None:
-        self._bytes += met.state.st_size
-        known = self._cache.get(path)
-        if known is None or known != _cached_file(met.state, known.content) or self._is_lost(known):
+    def _file(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
+        self._bytes += walk_entry.state.st_size
+        known = self._scan_cache.get(path)
+        if known is None or known != _cached_file(walk_entry.state, known.content) or self._is_lost(known):
             try:
-                file = _open_entry(met)
+                file = _open_entry(walk_entry)
             except PermissionError:
-                return ManifestEntry(path, "unreadable", met.state.st_mode & _FILE_MODE)
+                return ManifestEntry(path, "unreadable", walk_entry.state.st_mode & _FILE_MODE)
             if file is None:
                 return None
             with file:
                 known = self._read(file)
         if self._is_settled(known):
             self.known[path] = known
-        return ManifestEntry(path, "file", met.state.st_mode & _FILE_MODE, known.content)
+        return ManifestEntry(path, "file", walk_entry.state.st_mode & _FILE_MODE, known.content)
 
-    def _is_lost(self, known: CachedFile) -> bool:
-        return self._keep is not None and known.content.decode() not in self._kept
+    def _is_lost(self, cached_file: CachedFile) -> bool:
+        return self._keep is not None and cached_file.content.decode() not in self._kept
 
-    def _is_settled(self, known: CachedFile) -> bool:
-        newest = max(known.modified_ns, known.changed_ns)
-        is_coarse = not (known.modified_ns % 10**9 or known.changed_ns % 10**9)
+    def _is_settled(self, cached_file: CachedFile) -> bool:
+        newest = max(cached_file.modified_ns, cached_file.changed_ns)
+        is_coarse = not (cached_file.modified_ns % 10**9 or cached_file.changed_ns % 10**9)
         return newest + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < self._now_ns
 
     def _read(self, file: BufferedReader) -> CachedFile:
@@ -148,7 +148,7 @@ class WorkspaceScan:
         return _cached_file(state, content.encode())
 
     def _check_bound(self) -> None:
-        bound = self._bound
+        bound = self._scan_limits
         if len(self.items) > bound.max_files or self._bytes > bound.max_bytes:
             raise ToolEnvironmentError(
                 f"the workspace is too large to be kept: more than {bound.max_files:,} files and"
@@ -168,10 +168,10 @@ def _cached_file(state: os.stat_result, content: bytes) -> CachedFile:
     )
 
 
-def _open_entry(met: WalkEntry) -> BufferedReader | None:
+def _open_entry(walk_entry: WalkEntry) -> BufferedReader | None:
     """`None`: it is gone, or something else by now."""
     try:
-        file = os.fdopen(os.open(met.name, OPEN_FILE, dir_fd=met.folder), "rb")
+        file = os.fdopen(os.open(walk_entry.name, OPEN_FILE, dir_fd=walk_entry.folder), "rb")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
             return None

@@ -50,7 +50,7 @@ _UNAVAILABLE = "the service cannot do this now; try again in a moment"
 
 
 class AccessControl(Protocol):
-    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
         """Who it is, and whether it may ask for this, and as often as it does.
 
         Raises: Unauthenticated, and RateLimited for who was it too often.
@@ -86,7 +86,7 @@ class HandledRequest:
 RequestObserver = Callable[[HandledRequest], Awaitable[None]]
 
 
-async def ignore_request(_answered: HandledRequest) -> None:
+async def ignore_request(_handled_request: HandledRequest) -> None:
     pass
 
 
@@ -96,7 +96,7 @@ class _RequestState:
 
     request: web.Request
     request_id: str
-    knock: RequestCredentials
+    credentials: RequestCredentials
     route: Route | None = None
     who: Principal | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -114,16 +114,16 @@ class Api:
         self,
         routes: Sequence[Route],
         *,
-        doorkeeper: AccessControl,
-        witness: RequestObserver = ignore_request,
+        access_control: AccessControl,
+        request_observer: RequestObserver = ignore_request,
         proxies: frozenset[str] = frozenset(),
         limits: ConnectionLimits | None = None,
         repeated: IdempotentRequests | None = None,
     ) -> None:
         """`proxies` are the addresses of our own, whose `x-forwarded-for` is believed."""
         self.routes = tuple(routes)
-        self._doorkeeper = doorkeeper
-        self._witness = witness
+        self._access_control = access_control
+        self._request_observer = request_observer
         self._proxies = proxies
         self._limits = limits or ConnectionLimits()
         self._idempotency = Idempotency(repeated)
@@ -146,7 +146,7 @@ class Api:
             request[_STATE_KEY] = exchange
             with log_context(request_id=exchange.request_id):
                 response = _started_response_or(await self._respond_or_error(exchange), request)
-            await self._witness(
+            await self._request_observer(
                 HandledRequest(
                     route=route,
                     who=exchange.who,
@@ -154,7 +154,7 @@ class Api:
                     status=response.status,
                     seconds=time.monotonic() - begun,
                     request_id=exchange.request_id,
-                    address=exchange.knock.address,
+                    address=exchange.credentials.address,
                     made=exchange.made,
                 )
             )
@@ -168,31 +168,31 @@ class Api:
         address = client_address(request.remote or "", headers, self._proxies)
         return RequestCredentials(headers=headers, path=request.match_info, address=address)
 
-    async def _respond_or_error(self, exchange: _RequestState) -> web.StreamResponse:
+    async def _respond_or_error(self, request_state: _RequestState) -> web.StreamResponse:
         try:
-            return await self._respond(exchange)
+            return await self._respond(request_state)
         except MainspringError as error:
-            return _error_response(error, exchange.request_id)
+            return _error_response(error, request_state.request_id)
         except web.HTTPException as error:  # aiohttp's own, while it reads a body
-            return _message_response(error.status, error.reason, exchange.request_id)
+            return _message_response(error.status, error.reason, request_state.request_id)
         except (ConnectionError, TimeoutError):  # the client has gone: nobody reads this
-            return _message_response(499, "the client closed the connection", exchange.request_id)
+            return _message_response(499, "the client closed the connection", request_state.request_id)
         except Exception:  # noqa: BLE001 (the HTTP error handler)
-            _LOG.exception("request %s failed", exchange.request_id)
-            return _message_response(500, "an internal error; the log has it", exchange.request_id)
+            _LOG.exception("request %s failed", request_state.request_id)
+            return _message_response(500, "an internal error; the log has it", request_state.request_id)
 
-    async def _respond(self, exchange: _RequestState) -> web.StreamResponse:
-        request, route = exchange.request, exchange.route
+    async def _respond(self, request_state: _RequestState) -> web.StreamResponse:
+        request, route = request_state.request, request_state.route
         if route is None:
-            return self._no_route(exchange)
-        admission = await self._doorkeeper.admit(exchange.knock, route)
-        exchange.who, exchange.headers = admission.who, admission.headers
+            return self._no_route(request_state)
+        admission = await self._access_control.admit(request_state.credentials, route)
+        request_state.who, request_state.headers = admission.who, admission.headers
         if admission.refusal is not None:
             raise admission.refusal
         await _send_continue(request)
         query = read_query(route, request.query)
         body = await read_body(route, request)
-        await self._doorkeeper.check_named(
+        await self._access_control.check_named(
             admission.who, request.match_info, (query, route.query), (body, route.body)
         )
         call = ApiCall(
@@ -201,51 +201,51 @@ class Api:
             query=query,
             body=body,
             request=request,
-            recheck_access=partial(self._recheck_access, exchange.knock, route),
-            once=lambda print_, act: self._run_once(exchange, print_, lambda _: act()),
+            recheck_access=partial(self._recheck_access, request_state.credentials, route),
+            once=lambda print_, act: self._run_once(request_state, print_, lambda _: act()),
         )
-        answer = await self._run_handler(exchange, call)
+        answer = await self._run_handler(request_state, call)
         if isinstance(answer, web.StreamResponse):
             return answer
-        exchange.made = getattr(answer, "id", None)
+        request_state.made = getattr(answer, "id", None)
         return web.Response(
             status=route.status,
             body=_ENCODER.encode(answer),
             content_type="application/json",
         )
 
-    async def _run_handler(self, exchange: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
-        route = exchange.route
+    async def _run_handler(self, request_state: _RequestState, api_call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
+        route = request_state.route
         assert route is not None
-        if route.upload is not None or self._idempotency.key(route, exchange.request) is None:
-            return await route.handle(call)
+        if route.upload is not None or self._idempotency.key(route, request_state.request) is None:
+            return await route.handle(api_call)
         return await self._run_once(
-            exchange,
-            fingerprint(call.query, call.body),
-            lambda attempt_id: route.handle(replace(call, attempt_id=attempt_id)),
+            request_state,
+            fingerprint(api_call.query, api_call.body),
+            lambda attempt_id: route.handle(replace(api_call, attempt_id=attempt_id)),
         )
 
-    async def _run_once(self, exchange: _RequestState, print_: str, act: Operation) -> Any:  # noqa: ANN401 (any route's)
-        assert exchange.route is not None
-        assert exchange.who is not None
+    async def _run_once(self, request_state: _RequestState, print_: str, operation: Operation) -> Any:  # noqa: ANN401 (any route's)
+        assert request_state.route is not None
+        assert request_state.who is not None
         return await self._idempotency.once(
-            exchange.who, exchange.route, exchange.request, print_, act
+            request_state.who, request_state.route, request_state.request, print_, operation
         )
 
-    async def _recheck_access(self, knock: RequestCredentials, route: Route) -> None:
-        admission = await self._doorkeeper.admit(replace(knock, is_inside=True), route)
+    async def _recheck_access(self, credentials: RequestCredentials, route: Route) -> None:
+        admission = await self._access_control.admit(replace(credentials, is_inside=True), route)
         if admission.refusal is not None:
             raise admission.refusal
 
-    def _no_route(self, exchange: _RequestState) -> web.Response:
-        request = exchange.request
+    def _no_route(self, request_state: _RequestState) -> web.Response:
+        request = request_state.request
         allowed = {each.method for each in self.routes if _matches(each.path, request.path)}
         if allowed:
             methods = ", ".join(sorted(allowed))
-            told = _message_response(405, f"{request.path} takes {methods}", exchange.request_id)
+            told = _message_response(405, f"{request.path} takes {methods}", request_state.request_id)
             told.headers["allow"] = methods
             return told
-        return _message_response(404, f"there is nothing at {request.path}", exchange.request_id)
+        return _message_response(404, f"there is nothing at {request.path}", request_state.request_id)
 
 
 async def _on_response_prepare(request: web.Request, response: web.StreamResponse) -> None:

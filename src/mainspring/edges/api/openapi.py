@@ -285,7 +285,7 @@ class OpenApiRoutes:
             ),
         )
 
-    async def read(self, _call: ApiCall[Empty, Empty]) -> web.Response:
+    async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         if self._made is None:
             self._made = await to_thread.run_sync(self.made)
         return web.Response(body=self._made, content_type="application/json")

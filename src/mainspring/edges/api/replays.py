@@ -75,12 +75,12 @@ async def _export(log: SessionLog, session_id: str, to: Path) -> None:
             await file.write(line + b"\n")
 
 
-def _report(replayed: ReplayResult) -> ReplayReport:
-    found = replayed.divergence
+def _report(replay_result: ReplayResult) -> ReplayReport:
+    found = replay_result.divergence
     return ReplayReport(
-        session_id=replayed.session_id,
-        ok=replayed.ok,
-        calls=replayed.calls,
+        session_id=replay_result.session_id,
+        ok=replay_result.ok,
+        calls=replay_result.calls,
         call=None if found is None else found.call,
         what=None if found is None else found.what,
         diff=() if found is None else found.diff,

@@ -26,9 +26,9 @@ _PROBE_PATHS = frozenset(("/healthz", "/readyz", "/metrics"))
 def combined_observer(*witnesses: RequestObserver) -> RequestObserver:
     """Each in turn; they do not raise."""
 
-    async def all_of_them(answered: HandledRequest) -> None:
+    async def all_of_them(handled_request: HandledRequest) -> None:
         for witness in witnesses:
-            await witness(answered)
+            await witness(handled_request)
 
     return all_of_them
 
@@ -37,36 +37,36 @@ class MetricsObserver:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    async def __call__(self, answered: HandledRequest) -> None:
-        route = answered.route
+    async def __call__(self, handled_request: HandledRequest) -> None:
+        route = handled_request.route
         path = _NO_ROUTE if route is None else route.path
         method = _NO_ROUTE if route is None else route.method
-        self._metrics.requests.labels(path, method, str(answered.status)).inc()
+        self._metrics.requests.labels(path, method, str(handled_request.status)).inc()
         if route is None or route.media_type != _STREAM_MEDIA_TYPE:
-            self._metrics.request_seconds.labels(path, method).observe(answered.seconds)
-        if answered.status == 503 and path not in _PROBE_PATHS:
+            self._metrics.request_seconds.labels(path, method).observe(handled_request.seconds)
+        if handled_request.status == 503 and path not in _PROBE_PATHS:
             self._metrics.store_errors.labels("api").inc()
 
 
-async def access_log(answered: HandledRequest) -> None:
+async def access_log(handled_request: HandledRequest) -> None:
     """A line for each request: who, what, and what came of it; no query, no body, no key."""
-    route, who = answered.route, answered.who
-    is_routine = route is not None and route.path in _PROBE_PATHS and answered.status < 400
+    route, who = handled_request.route, handled_request.who
+    is_routine = route is not None and route.path in _PROBE_PATHS and handled_request.status < 400
     ACCESS_LOG.log(
         logging.DEBUG if is_routine else logging.INFO,
         "%s %d %.1f ms",
         _NO_ROUTE if route is None else route.operation,
-        answered.status,
-        answered.seconds * 1000,
+        handled_request.status,
+        handled_request.seconds * 1000,
         extra={
             "subject": {
-                **{name: value[:128] for name, value in answered.path.items() if route},
-                "request_id": answered.request_id,
+                **{name: value[:128] for name, value in handled_request.path.items() if route},
+                "request_id": handled_request.request_id,
                 "tenant": "" if who is None else who.tenant,
                 "key_id": "" if who is None else who.key_id,
-                "address": answered.address,
-                "status": answered.status,
-                "seconds": round(answered.seconds, 6),
+                "address": handled_request.address,
+                "status": handled_request.status,
+                "seconds": round(handled_request.seconds, 6),
             }
         },
     )
@@ -97,42 +97,42 @@ class AuditObserver:
         self._alarm = alarm
         self._buckets = TokenBuckets(monotonic=monotonic)
 
-    async def __call__(self, answered: HandledRequest) -> None:
-        if not _is_audited(answered) or not self._is_within_rate(answered):
+    async def __call__(self, handled_request: HandledRequest) -> None:
+        if not _is_audited(handled_request) or not self._is_within_rate(handled_request):
             return
-        act = audit_act(answered)
+        act = audit_act(handled_request)
         try:
-            await self._audit.note(_tenant(answered), act)
+            await self._audit.note(_tenant(handled_request), act)
         except Exception as error:  # noqa: BLE001 (whatever it is, what was done stays done)
             _AUDIT_LOG.error("not in the audit: %s: %s", msgspec.json.encode(act).decode(), error)
             self._alarm()
 
-    def _is_within_rate(self, answered: HandledRequest) -> bool:
-        if _tenant(answered):
+    def _is_within_rate(self, handled_request: HandledRequest) -> bool:
+        if _tenant(handled_request):
             return True
         [standing] = self._buckets.take(("strangers", _UNAUTHENTICATED_RATE))
         return not standing.is_refused
 
 
-def audit_act(answered: HandledRequest) -> AuditAction:
-    assert answered.route is not None
+def audit_act(handled_request: HandledRequest) -> AuditAction:
+    assert handled_request.route is not None
     act = AuditAction(
-        operation=answered.route.operation,
-        status=answered.status,
-        targets={name: value[:_MAX_ID_CHARS] for name, value in answered.path.items()},
-        made=None if answered.made is None else answered.made[:_MAX_ID_CHARS],
-        request_id=answered.request_id,
-        address=answered.address[:_MAX_ID_CHARS],
+        operation=handled_request.route.operation,
+        status=handled_request.status,
+        targets={name: value[:_MAX_ID_CHARS] for name, value in handled_request.path.items()},
+        made=None if handled_request.made is None else handled_request.made[:_MAX_ID_CHARS],
+        request_id=handled_request.request_id,
+        address=handled_request.address[:_MAX_ID_CHARS],
     )
-    return attribute_to(act, answered.who)
+    return attribute_to(act, handled_request.who)
 
 
-def _tenant(answered: HandledRequest) -> str:
-    return "" if answered.who is None else answered.who.tenant
+def _tenant(handled_request: HandledRequest) -> str:
+    return "" if handled_request.who is None else handled_request.who.tenant
 
 
-def _is_audited(answered: HandledRequest) -> bool:
-    route, who, status = answered.route, answered.who, answered.status
+def _is_audited(handled_request: HandledRequest) -> bool:
+    route, who, status = handled_request.route, handled_request.who, handled_request.status
     if route is None or status == 429:
         return False
     if status in (401, 403):
@@ -146,12 +146,12 @@ _LOG = logging.getLogger("mainspring.api")
 
 
 def webhook_observer(notify: Notify) -> RequestObserver:
-    async def tell(answered: HandledRequest) -> None:
-        route, who = answered.route, answered.who
-        if route is None or who is None or not 200 <= answered.status < 300:
+    async def tell(handled_request: HandledRequest) -> None:
+        route, who = handled_request.route, handled_request.who
+        if route is None or who is None or not 200 <= handled_request.status < 300:
             return
         type_ = TYPES_BY_OPERATION.get(route.operation)
-        id_ = answered.made or next(iter(answered.path.values()), None)
+        id_ = handled_request.made or next(iter(handled_request.path.values()), None)
         if type_ is None or id_ is None:
             return
         try:

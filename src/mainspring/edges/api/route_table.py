@@ -44,91 +44,91 @@ from mainspring.wiring.service_parts import (
 from mainspring.wiring.transfer_client import build_moving, build_receiving
 
 
-def all_routes(house: Service, *more: Route) -> tuple[Route, ...]:
+def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
     """With the document that tells of all of them, `more` included."""
     routes = (
-        *_resource_routes(house.resources, house.schedules),
-        *_session_routes(house.sessions),
-        *_vault_routes(house.secrets),
-        *_memory_routes(house.memory),
-        *_schedule_routes(house.schedules),
-        *_webhook_routes(house.webhooks),
-        *_access_routes(house.access),
-        *_insight_routes(house),
+        *_resource_routes(service.resources, service.schedules),
+        *_session_routes(service.sessions),
+        *_vault_routes(service.secrets),
+        *_memory_routes(service.memory_services),
+        *_schedule_routes(service.schedules),
+        *_webhook_routes(service.webhooks),
+        *_access_routes(service.access),
+        *_insight_routes(service),
         *FrontPageRoutes(__version__).routes(),
         *more,
     )
     return (*routes, *OpenApiRoutes(routes, __version__).routes())
 
 
-def _insight_routes(house: Service) -> tuple[Route, ...]:
-    ground, sessions = house.infrastructure, house.sessions.sessions
+def _insight_routes(service: Service) -> tuple[Route, ...]:
+    ground, sessions = service.infrastructure, service.sessions.sessions
     return (
         *InsightRoutes(
             SessionReports(sessions), Replays(sessions, facts=ground.models.facts)
         ).routes(),
-        *CostRoutes(Costs(sessions, house.access.ledger)).routes(),
+        *CostRoutes(Costs(sessions, service.access.ledger)).routes(),
         *PolicyRoutes(RuleEvaluator(sessions)).routes(),
         *MoveRoutes(
             build_moving(ground.settings, sessions), build_receiving(ground.settings, sessions)
         ).routes(),
-        *ParkedRoutes(house.sessions.parking, sessions).routes(),
+        *ParkedRoutes(service.sessions.parking, sessions).routes(),
     )
 
 
-def _resource_routes(shelves: ResourceServices, calendar: ScheduleServices) -> tuple[Route, ...]:
+def _resource_routes(resource_services: ResourceServices, schedule_services: ScheduleServices) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(shelves.agents, calendar.deployments.archive_for_agent).routes(),
-        *EnvironmentRoutes(shelves.environments).routes(),
-        *SkillRoutes(shelves.skills).routes(),
-        *FileRoutes(shelves.files).routes(),
+        *AgentRoutes(resource_services.agents, schedule_services.deployments.archive_for_agent).routes(),
+        *EnvironmentRoutes(resource_services.environments).routes(),
+        *SkillRoutes(resource_services.skills).routes(),
+        *FileRoutes(resource_services.files).routes(),
     )
 
 
-def _session_routes(talk: SessionServices) -> tuple[Route, ...]:
-    sessions = talk.sessions
+def _session_routes(session_services: SessionServices) -> tuple[Route, ...]:
+    sessions = session_services.sessions
     return (
         *SessionRoutes(sessions).routes(),
-        *EventRoutes(sessions, talk.sending, talk.pages).routes(),
-        *StreamRoutes(talk.streams, sessions.record).routes(),
-        *ThreadRoutes(sessions, talk.threads, talk.pages).routes(),
-        *ResourceRoutes(talk.resources).routes(),
-        *WorkRoutes(talk.work).routes(),
-        *ApprovalRoutes(talk.approvals).routes(),
-        *CommandRoutes(talk.commands).routes(),
+        *EventRoutes(sessions, session_services.event_sender, session_services.pages).routes(),
+        *StreamRoutes(session_services.event_streams, sessions.record).routes(),
+        *ThreadRoutes(sessions, session_services.threads, session_services.pages).routes(),
+        *ResourceRoutes(session_services.resources).routes(),
+        *WorkRoutes(session_services.work).routes(),
+        *ApprovalRoutes(session_services.approvals).routes(),
+        *CommandRoutes(session_services.commands).routes(),
     )
 
 
-def _vault_routes(safe: SecretServices) -> tuple[Route, ...]:
+def _vault_routes(secret_services: SecretServices) -> tuple[Route, ...]:
     return (
-        *VaultRoutes(safe.vaults).routes(),
-        *CredentialRoutes(safe.credentials, safe.validator).routes(),
+        *VaultRoutes(secret_services.vaults).routes(),
+        *CredentialRoutes(secret_services.credentials, secret_services.credential_validator).routes(),
     )
 
 
-def _memory_routes(memory: MemoryServices) -> tuple[Route, ...]:
+def _memory_routes(memory_services: MemoryServices) -> tuple[Route, ...]:
     return (
-        *MemoryStoreRoutes(memory.stores).routes(),
-        *MemoryRoutes(memory.memories, memory.versions).routes(),
+        *MemoryStoreRoutes(memory_services.stores).routes(),
+        *MemoryRoutes(memory_services.memories, memory_services.versions).routes(),
     )
 
 
-def _schedule_routes(calendar: ScheduleServices) -> tuple[Route, ...]:
+def _schedule_routes(schedule_services: ScheduleServices) -> tuple[Route, ...]:
     return (
-        *DeploymentRoutes(calendar.deployments, calendar.firing).routes(),
-        *DeploymentRunRoutes(calendar.runs).routes(),
-        *TriggerRoutes(calendar.triggers, calendar.intake).routes(),
+        *DeploymentRoutes(schedule_services.deployments, schedule_services.deployment_runner).routes(),
+        *DeploymentRunRoutes(schedule_services.runs).routes(),
+        *TriggerRoutes(schedule_services.triggers, schedule_services.trigger_intake).routes(),
     )
 
 
-def _webhook_routes(mail: WebhookServices) -> tuple[Route, ...]:
-    return WebhookRoutes(mail.webhooks, mail.outbox, mail.deliveries).routes()
+def _webhook_routes(webhook_services: WebhookServices) -> tuple[Route, ...]:
+    return WebhookRoutes(webhook_services.webhooks, webhook_services.outbox, webhook_services.deliveries).routes()
 
 
-def _access_routes(gatehouse: AccessServices) -> tuple[Route, ...]:
+def _access_routes(access_services: AccessServices) -> tuple[Route, ...]:
     return (
-        *KeyRoutes(gatehouse.keys).routes(),
-        *TenantRoutes(gatehouse.tenants).routes(),
-        *HaltRoutes(gatehouse.halts).routes(),
-        *AuditRoutes(gatehouse.audit).routes(),
+        *KeyRoutes(access_services.keys).routes(),
+        *TenantRoutes(access_services.tenants).routes(),
+        *HaltRoutes(access_services.halts).routes(),
+        *AuditRoutes(access_services.audit).routes(),
     )

@@ -47,8 +47,8 @@ PING = frame("ping", b'{"type":"ping"}')
 
 async def send_stream(
     request: web.Request,
-    stream: EventStream,
-    pace: StreamTiming,
+    event_stream: EventStream,
+    stream_timing: StreamTiming,
     *,
     require_welcome: Callable[[], Awaitable[None]],
 ) -> web.StreamResponse:
@@ -58,12 +58,12 @@ async def send_stream(
     await response.prepare(request)
     try:
         await _write(
-            response, _AuthorizedStream(stream, pace.heartbeat_seconds, require_welcome), pace
+            response, _AuthorizedStream(event_stream, stream_timing.heartbeat_seconds, require_welcome), stream_timing
         )
     except ConnectionError:  # the reader has gone
         pass
     except TimeoutError:
-        what = f"nothing was read for {pace.patience_seconds:g} s"
+        what = f"nothing was read for {stream_timing.patience_seconds:g} s"
         await _close_with_error(response, request, _error_frame(408, what))
     except MainspringError as error:
         status = http_status(error)
@@ -79,20 +79,20 @@ class _AuthorizedStream:
     none."""
 
     def __init__(
-        self, stream: EventStream, seconds: float, require_welcome: Callable[[], Awaitable[None]]
+        self, event_stream: EventStream, seconds: float, require_welcome: Callable[[], Awaitable[None]]
     ) -> None:
-        self._stream = stream
+        self._event_stream = event_stream
         self._seconds = seconds
         self._require_welcome = require_welcome
         self._looked = time.monotonic()
 
     @property
     def is_over(self) -> bool:
-        return self._stream.is_over
+        return self._event_stream.is_over
 
     async def next(self) -> list[StreamMessage]:
         """Raises: Unauthenticated, Forbidden, NotFound."""
-        told = await self._stream.next(seconds=self._seconds)
+        told = await self._event_stream.next(seconds=self._seconds)
         if time.monotonic() - self._looked >= self._seconds:
             with suppress(StoreFailed):  # then it is asked the next time
                 await self._require_welcome()
@@ -101,21 +101,21 @@ class _AuthorizedStream:
 
 
 async def _write(
-    response: web.StreamResponse, stream: _AuthorizedStream, pace: StreamTiming
+    response: web.StreamResponse, stream: _AuthorizedStream, stream_timing: StreamTiming
 ) -> None:
     while not stream.is_over:
         told = await stream.next()
         if not told and stream.is_over:
             break
         for chunk in _chunks(told) if told else (PING,):
-            with anyio.fail_after(pace.patience_seconds):
+            with anyio.fail_after(stream_timing.patience_seconds):
                 await response.write(chunk)
 
 
-def _chunks(told: Iterable[StreamMessage]) -> Iterator[bytes]:
+def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
     """Frames put together, as a write for each costs more than it carries."""
     chunk = bytearray()
-    for each in told:
+    for each in stream_message:
         chunk += frame(each.name, each.data, each.seq)
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)

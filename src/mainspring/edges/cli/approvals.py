@@ -57,7 +57,7 @@ def ls(
     wanted = approvals_acts.ApprovalFilter(
         agent_id=agent, session_id=session, everything=everything
     )
-    return partial(approvals_acts.ls, tenant=tenant, wanted=wanted, json=json)
+    return partial(approvals_acts.ls, tenant=tenant, approval_filter=wanted, json=json)
 
 
 @app.command()
@@ -84,9 +84,9 @@ def allow(
     json: JsonOption = False,
 ) -> Action:
     """Let calls be made. Several are shown first."""
-    answer = approvals_acts.AnswerOptions(result="allow", for_session=for_session)
+    answer = approvals_acts.AnswerOptions(approval_result="allow", for_session=for_session)
     return partial(
-        approvals_acts.answer, tenant=tenant, meant=meant, said=answer, yes=yes, json=json
+        approvals_acts.answer, tenant=tenant, meant=meant, answer_options=answer, yes=yes, json=json
     )
 
 
@@ -102,9 +102,9 @@ def deny(
     json: JsonOption = False,
 ) -> Action:
     """Have calls not made. Several are shown first."""
-    answer = approvals_acts.AnswerOptions(result="deny", message=message)
+    answer = approvals_acts.AnswerOptions(approval_result="deny", message=message)
     return partial(
-        approvals_acts.answer, tenant=tenant, meant=meant, said=answer, yes=yes, json=json
+        approvals_acts.answer, tenant=tenant, meant=meant, answer_options=answer, yes=yes, json=json
     )
 
 

@@ -47,7 +47,7 @@ class ApprovalFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    result: ApprovalResult
+    approval_result: ApprovalResult
     message: str | None = None
     for_session: bool = False
 
@@ -71,9 +71,9 @@ async def _open_approvals(
         yield _ApprovalContext(Approvals(log), operator, operator.principal_in(tenant))
 
 
-async def ls(settings: Settings, *, tenant: str, wanted: ApprovalFilter, json: bool) -> int:
+async def ls(settings: Settings, *, tenant: str, approval_filter: ApprovalFilter, json: bool) -> int:
     async with _open_approvals(settings, tenant) as desk:
-        found = await _list_approvals(desk, wanted)
+        found = await _list_approvals(desk, approval_filter)
     screen = Screen(settings)
     if json:
         for each in found:
@@ -104,22 +104,22 @@ async def answer(
     *,
     tenant: str,
     meant: Sequence[str],
-    said: AnswerOptions,
+    answer_options: AnswerOptions,
     yes: bool,
     json: bool,
 ) -> int:
     """The exit status is 1 if one of them was refused."""
-    if said.message is not None and not 1 <= len(said.message) <= MAX_MESSAGE_CHARS:
+    if answer_options.message is not None and not 1 <= len(answer_options.message) <= MAX_MESSAGE_CHARS:
         raise InvalidInput(f"--message: from 1 to {MAX_MESSAGE_CHARS} characters")
-    asked = ApprovalAnswer(result=said.result, message=said.message, for_session=said.for_session)
+    asked = ApprovalAnswer(result=answer_options.approval_result, message=answer_options.message, for_session=answer_options.for_session)
     async with _open_approvals(settings, tenant) as desk:
         found = await _find_approvals(desk, meant, everything=len(meant) == 1)
         if len(found) > 1 and not yes:
-            _confirm_answers(Screen(settings, stderr=True), found, said.result)
+            _confirm_answers(Screen(settings, stderr=True), found, answer_options.approval_result)
         answered = await desk.approvals.answer_all(desk.who, [each.id for each in found], asked)
         for each in answered:
             if each.error is None:
-                await desk.operator.audit(tenant, f"approvals {said.result}", each.id)
+                await desk.operator.audit(tenant, f"approvals {answer_options.approval_result}", each.id)
     for each in answered:
         _print_answer(settings, each, json=json)
     return 1 if any(each.error for each in answered) else 0
@@ -181,30 +181,30 @@ async def policy(
     return 0
 
 
-async def _list_approvals(desk: _ApprovalContext, wanted: ApprovalFilter) -> list[Approval]:
+async def _list_approvals(approval_context: _ApprovalContext, approval_filter: ApprovalFilter) -> list[Approval]:
     found: list[Approval] = []
     page: str | None = None
     while True:
         listing = ListQuery(
             limit=_PAGE_SIZE,
             page=page,
-            label=wanted.agent_id,
-            parent=wanted.session_id,
-            include_archived=wanted.everything,
+            label=approval_filter.agent_id,
+            parent=approval_filter.session_id,
+            include_archived=approval_filter.everything,
             is_ascending=True,
         )
-        shown = await desk.approvals.page(desk.who, listing)
+        shown = await approval_context.approvals.page(approval_context.who, listing)
         found += shown.data
         if (page := shown.next_page) is None:
             return found
 
 
 async def _find_approvals(
-    desk: _ApprovalContext, meant: Sequence[str], *, everything: bool
+    approval_context: _ApprovalContext, meant: Sequence[str], *, everything: bool
 ) -> list[Approval]:
     """Raises: NotFound; InvalidInput: it could be several."""
     known = await _list_approvals(
-        desk, ApprovalFilter(agent_id=None, session_id=None, everything=everything)
+        approval_context, ApprovalFilter(agent_id=None, session_id=None, everything=everything)
     )
     found: dict[str, Approval] = {}
     for each in meant:
@@ -234,14 +234,14 @@ def _matches_id(approval: Approval, meant: str) -> bool:
     return any(id_.startswith(meant) or id_.endswith(meant) for id_ in ids)
 
 
-def _confirm_answers(screen: Screen, found: Sequence[Approval], result: ApprovalResult) -> None:
+def _confirm_answers(screen: Screen, found: Sequence[Approval], approval_result: ApprovalResult) -> None:
     """Raises: InvalidInput, typer.Abort: nobody said yes."""
     for each in found:
         _print_approval(screen, each)
         screen.paragraph(("", ""))
     if not sys.stdin.isatty():
         raise InvalidInput(f"{plural(len(found), 'call')}: look at them, then add --yes")
-    typer.confirm(f"{result} these {len(found)}?", abort=True, err=True)
+    typer.confirm(f"{approval_result} these {len(found)}?", abort=True, err=True)
 
 
 def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
@@ -312,14 +312,14 @@ def _role_text(role: str, *, four_eyes: bool) -> str:
     return f"{who}, not who spoke in the session" if four_eyes else who
 
 
-def _print_answer(settings: Settings, answered: AnswerResult, *, json: bool) -> None:
+def _print_answer(settings: Settings, answer_result: AnswerResult, *, json: bool) -> None:
     if json:
-        Screen(settings).json(msgspec.json.encode(answered))
-    elif answered.approval is None:
-        Screen(settings, stderr=True).paragraph((answered.error or "", "red"))
+        Screen(settings).json(msgspec.json.encode(answer_result))
+    elif answer_result.approval is None:
+        Screen(settings, stderr=True).paragraph((answer_result.error or "", "red"))
     else:
-        word = "allowed " if answered.approval.result == "allow" else "denied "
-        parts = ((word, "green"), (answered.approval.name, "bold"), (f"  {answered.id}", "dim"))
+        word = "allowed " if answer_result.approval.result == "allow" else "denied "
+        parts = ((word, "green"), (answer_result.approval.name, "bold"), (f"  {answer_result.id}", "dim"))
         Screen(settings).line(*parts)
 
 

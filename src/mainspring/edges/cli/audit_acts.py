@@ -27,18 +27,18 @@ async def ls(settings: Settings, *, tenant: str, limit: int, key: str | None, js
     return 0
 
 
-def _entry_row(entry: AuditEntry) -> list[tuple[str, str]]:
-    who = entry.key_name or "nobody"
-    agent = f" (agent {entry.agent_id})" if entry.agent_id else ""
-    targets = [*entry.targets.values(), entry.made or ""]
+def _entry_row(audit_entry: AuditEntry) -> list[tuple[str, str]]:
+    who = audit_entry.key_name or "nobody"
+    agent = f" (agent {audit_entry.agent_id})" if audit_entry.agent_id else ""
+    targets = [*audit_entry.targets.values(), audit_entry.made or ""]
     return [
-        (str(entry.seq), "dim"),
-        (local_time(entry.time), "dim"),
+        (str(audit_entry.seq), "dim"),
+        (local_time(audit_entry.time), "dim"),
         (who + agent, "bold"),
-        (entry.operation, ""),
-        (str(entry.status), "red" if entry.status >= 400 else "green"),
+        (audit_entry.operation, ""),
+        (str(audit_entry.status), "red" if audit_entry.status >= 400 else "green"),
         (" ".join(dict.fromkeys(each for each in targets if each)), ""),
-        (entry.address, "dim"),
+        (audit_entry.address, "dim"),
     ]
 
 

@@ -58,7 +58,7 @@ async def backup(settings: Settings, *, name: str, json: bool) -> int:
     notes = Screen(settings, stderr=True)
     async with stores.open_store(settings.store) as store:
         with _open_output(name) as file:
-            counts = await write_backup(store, file, time=clock.now(), tell=_Progress(notes).tell)
+            counts = await write_backup(store, file, time=clock.now(), report_progress=_Progress(notes).tell)
     for session_id in counts.damaged:
         notes.paragraph((f"warning: {session_id} is damaged and was left out", "yellow"))
     if counts.damaged:
@@ -88,7 +88,7 @@ async def restore(settings: Settings, *, name: str, into: str | None, json: bool
     with file:
         async with stores.open_store(settings.store) as store:
             try:
-                counts = await restore_backup(store, file, tell=_Progress(notes).tell)
+                counts = await restore_backup(store, file, report_progress=_Progress(notes).tell)
             except InvalidInput as error:
                 refused = InvalidInput(f"{name}: {error}")
                 refused.add_note(f"nothing was restored into {settings.store_label}")

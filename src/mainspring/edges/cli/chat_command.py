@@ -49,15 +49,15 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that a session can begin with; the others are about one that there is."""
 
 
-async def chat(settings: Settings, *, wanted: AgentOptions, resume: str | None) -> int:
-    async with open_session_runner(settings, wanted, resume) as stage:
+async def chat(settings: Settings, *, agent_options: AgentOptions, resume: str | None) -> int:
+    async with open_session_runner(settings, agent_options, resume) as stage:
         keyboard = Keyboard(_history_file(settings), colour=settings.color)
         keyboard.open()
         try:
             commands = await read_settings_commands(
-                settings, Path(settings.folder, wanted.workspace or ".")
+                settings, Path(settings.folder, agent_options.workspace or ".")
             )
-            return await _Chat(settings, wanted, stage, keyboard, commands).run()
+            return await _Chat(settings, agent_options, stage, keyboard, commands).run()
         finally:
             keyboard.close()
 
@@ -72,18 +72,18 @@ class _Chat:
     def __init__(
         self,
         settings: Settings,
-        wanted: AgentOptions,
-        stage: SessionRunner,
+        agent_options: AgentOptions,
+        runner: SessionRunner,
         keyboard: Keyboard,
         commands: SettingsCommands,
     ) -> None:
         self._commands = commands if commands.status_line is not None else None
         self._settings = settings
-        self._wanted = wanted
-        self._stage = stage
+        self._agent_options = agent_options
+        self._runner = runner
         self._keyboard = keyboard
-        self._agent = stage.agent
-        self._session: Session | None = stage.session
+        self._agent = runner.agent
+        self._session: Session | None = runner.session
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
         self._is_mode_told = False
@@ -116,7 +116,7 @@ class _Chat:
 
     async def _status_line_input(self) -> dict[str, object]:
         """What a status line reads of the session, as Claude Code names it."""
-        folder = str(Path(self._settings.folder, self._wanted.workspace or "."))
+        folder = str(Path(self._settings.folder, self._agent_options.workspace or "."))
         session, cost = self._session, "0"
         if session is not None:
             stands = await summarize_session(session.log, await session.log.session(session.id))
@@ -165,7 +165,7 @@ class _Chat:
             return None
 
     def _greet(self) -> None:
-        before = self._stage.outline
+        before = self._runner.session_summary
         if before is not None:
             title = f": {before.title}" if before.title else ""
             self._print_line(
@@ -180,8 +180,8 @@ class _Chat:
     async def _ensure_session(self) -> Session:
         """The session; a new one, if nobody has said anything yet."""
         if self._session is None:
-            runtime = self._stage.runtime
-            self._session = await runtime.start(self._agent, metadata=self._stage.origin)
+            runtime = self._runner.runtime
+            self._session = await runtime.start(self._agent, metadata=self._runner.origin)
         return self._session
 
     async def _send(self, message: str) -> int | None:
@@ -195,7 +195,7 @@ class _Chat:
             self._settings,
             session,
             own=own,
-            notices=self._stage.notices,
+            notices=self._runner.notices,
             keyboard=self._keyboard,
         )
         if isinstance(result, UserLeft):
@@ -241,12 +241,12 @@ class _Chat:
             self._run_without_session(command.name)
             return None
         session = await self._ensure_session()
-        window = self._stage.runtime.models.facts(self._agent.model).window
+        window = self._runner.runtime.models.facts(self._agent.model).window
         at = CommandContext(
             log=session.log,
             session_id=session.id,
             agent=self._agent,
-            sender=self._stage.runtime.sender,
+            sender=self._runner.runtime.sender,
             window=window,
         )
         reply = await run_command(at, command.name, command.arguments)
@@ -278,8 +278,8 @@ class _Chat:
 
     async def _clear(self) -> None:
         """The next message begins a session of the agent as its files are then."""
-        facts = self._stage.runtime.models.facts
-        opened = partial(open_agent, self._settings, self._wanted, facts=facts)
+        facts = self._runner.runtime.models.facts
+        opened = partial(open_agent, self._settings, self._agent_options, facts=facts)
         found = await anyio.to_thread.run_sync(opened)
         self._agent = replace(found.agent, model=self._agent.model)
         left, self._session = self._session, None
@@ -308,10 +308,10 @@ class _Chat:
                 f"{self._agent.model}; /model NAME changes it, `mainspring models ls` lists"
             )
             return
-        self._stage.runtime.models.open(name)
+        self._runner.runtime.models.open(name)
         self._agent = replace(self._agent, model=name)
         if self._session is not None:
-            self._session = await self._stage.runtime.resume(self._agent, self._session.id)
+            self._session = await self._runner.runtime.resume(self._agent, self._session.id)
         self._print_line(f"{name} answers from here on", "dim")
 
     def _print_line(self, words: str, style: str = "") -> None:

@@ -45,34 +45,34 @@ async def show(settings: Settings, *, meant: str, call: int | None, json: bool, 
     return 0
 
 
-def _print_list(screen: Screen, shots: list[ModelCall]) -> None:
+def _print_list(screen: Screen, model_calls: list[ModelCall]) -> None:
     heads = ["CALL", "EVENT", "TOKENS", "CACHED", "TOOLS", "STATIC", "DYNAMIC", "HISTORY", "NEWEST"]
-    screen.table([*heads, "CACHE BREAK"], [_shot_row(shot) for shot in shots])
+    screen.table([*heads, "CACHE BREAK"], [_shot_row(shot) for shot in model_calls])
 
 
-def _shot_row(shot: ModelCall) -> list[StyledText]:
-    found = token_breakdown(shot)
-    share = None if shot.end is None else cached_share(shot.end.model_usage)
+def _shot_row(model_call: ModelCall) -> list[StyledText]:
+    found = token_breakdown(model_call)
+    share = None if model_call.end is None else cached_share(model_call.end.model_usage)
     about = "" if found.is_measured else "~"
     counts = (found.tools, found.system_static, found.system_dynamic, found.history, found.newest)
     return [
-        (f"{shot.number:>4}", "bold"),
-        (f"{shot.started.seq:>5}", "dim"),
+        (f"{model_call.number:>4}", "bold"),
+        (f"{model_call.started.seq:>5}", "dim"),
         (f"{about + token_count(found.total):>6}", ""),
         ("" if share is None else f"{share:>6.0%}", "green" if share else ""),
         *((f"{token_count(count):>6}" if count else "", "") for count in counts),
-        (shot.start.cache_break or "", "yellow"),
+        (model_call.start.cache_break or "", "yellow"),
     ]
 
 
-def _print_detail(screen: Screen, shot: ModelCall, before: ModelCall | None) -> None:
-    found, changed = token_breakdown(shot), request_diff(shot, before)
-    usage = None if shot.end is None else shot.end.model_usage
-    screen.line((f"call {shot.number}", "bold"), (f"  event {shot.started.seq}", "dim"))
+def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | None) -> None:
+    found, changed = token_breakdown(model_call), request_diff(model_call, before)
+    usage = None if model_call.end is None else model_call.end.model_usage
+    screen.line((f"call {model_call.number}", "bold"), (f"  event {model_call.started.seq}", "dim"))
     for name, value in (
-        ("model", shot.request.model),
-        ("request id", shot.start.request_id or ""),
-        ("ended", "it did not" if shot.end is None else shot.end.stop_reason or ""),
+        ("model", model_call.request.model),
+        ("request id", model_call.start.request_id or ""),
+        ("ended", "it did not" if model_call.end is None else model_call.end.stop_reason or ""),
         ("cache", _cache_text(usage, changed)),
     ):
         screen.line(pad((f"  {name}", "dim"), 18), (value, ""))

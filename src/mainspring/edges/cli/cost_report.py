@@ -31,7 +31,7 @@ class CostView(Struct, frozen=True, kw_only=True):
     cost_usd: str
 
 
-async def cost(settings: Settings, *, meant: str | None, by: GroupBy, json: bool) -> int:
+async def cost(settings: Settings, *, meant: str | None, group_by: GroupBy, json: bool) -> int:
     screen = Screen(settings)
     found: list[ModelCharge] = []
     async with open_existing_log(settings) as log:
@@ -41,25 +41,25 @@ async def cost(settings: Settings, *, meant: str | None, by: GroupBy, json: bool
             sessions = [await find_session(log, meant)]
         for session in sessions:
             found += await charges(log, session)
-    bills = group_charges(found, by)
+    bills = group_charges(found, group_by)
     if json:
         for bill in bills:
-            screen.json(msgspec.json.encode(_view(bill, by)))
+            screen.json(msgspec.json.encode(_view(bill, group_by)))
         return 0
     if not bills:
         Screen(settings, stderr=True).paragraph(("no model has been called", "dim"))
         return 0
-    rows = [_row(screen, bill, by) for bill in bills]
+    rows = [_row(screen, bill, group_by) for bill in bills]
     if len(bills) > 1:
         rows.append([(words, "bold") for words, _ in _row(screen, total(bills), "model")])
-    heads = [by.upper(), "COST", "CALLS", "FAILED", "IN", "CACHED", "OUT"]
+    heads = [group_by.upper(), "COST", "CALLS", "FAILED", "IN", "CACHED", "OUT"]
     screen.table(heads, rows)
     return 0
 
 
-def _view(bill: Bill, by: GroupBy) -> CostView:
+def _view(bill: Bill, group_by: GroupBy) -> CostView:
     return CostView(
-        by=by,
+        by=group_by,
         key=bill.key,
         calls=bill.calls,
         failed=bill.failed,
@@ -68,9 +68,9 @@ def _view(bill: Bill, by: GroupBy) -> CostView:
     )
 
 
-def _row(screen: Screen, bill: Bill, by: GroupBy) -> list[StyledText]:
+def _row(screen: Screen, bill: Bill, group_by: GroupBy) -> list[StyledText]:
     share = cached_share(bill.usage)
-    key = short_id(bill.key) if by == "session" and screen.width is not None else bill.key
+    key = short_id(bill.key) if group_by == "session" and screen.width is not None else bill.key
     return [
         (key, "bold"),
         (f"{dollars(bill.cost_usd):>9}", ""),

@@ -43,7 +43,7 @@ def init(  # noqa: PLR0913, PLR0917 (the options of the command)
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask: what is usual, where nothing is said.")
     ] = False,
-    json: JsonOption = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Make a new agent: a few questions, then a small folder that runs at once. What is there
     already stays as it is."""
@@ -55,4 +55,4 @@ def init(  # noqa: PLR0913, PLR0917 (the options of the command)
         mode=None if mode is None else mode.value,
         is_asked=not yes,
     )
-    return partial(init_acts.init, folder=folder, wanted=wanted, json=json)
+    return partial(init_acts.init, folder=folder, init_options=wanted, json=json_option)

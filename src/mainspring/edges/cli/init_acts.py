@@ -47,18 +47,18 @@ class InitOptions:
     is_asked: bool = True
 
 
-async def init(settings: Settings, *, folder: str | None, wanted: InitOptions, json: bool) -> int:
+async def init(settings: Settings, *, folder: str | None, init_options: InitOptions, json: bool) -> int:
     """Raises: InvalidInput."""
     place = _target_folder(settings, folder)
-    if wanted.is_asked and not sys.stdin.isatty():
+    if init_options.is_asked and not sys.stdin.isatty():
         nobody = InvalidInput("there is no terminal to ask at: nothing was written")
         nobody.add_note(
             "--yes takes what is usual; --name, --purpose, --model, --tools, --mode say"
         )
         raise nobody
     check_no_agent(place)  # before anybody is asked anything
-    asker = _Prompter(Screen(settings, stderr=True), is_asked=wanted.is_asked)
-    plan = await _plan(settings, place, wanted, asker)
+    asker = _Prompter(Screen(settings, stderr=True), is_asked=init_options.is_asked)
+    plan = await _plan(settings, place, init_options, asker)
     files, version = await to_thread.run_sync(_create_files, settings, place, plan)
     screen = Screen(settings)
     if json:
@@ -80,23 +80,23 @@ def _target_folder(settings: Settings, folder: str | None) -> Path:
     return Path(os.path.realpath(Path(settings.folder, folder or ".")))
 
 
-def _create_files(settings: Settings, place: Path, plan: NewAgent) -> tuple[list[Path], Version]:
+def _create_files(settings: Settings, place: Path, new_agent: NewAgent) -> tuple[list[Path], Version]:
     home = Path(settings.home)
     was_trusted = is_trusted(place, read_project_files(place, home=home), home=home)
-    files = write_agent(place, plan)
+    files = write_agent(place, new_agent)
     if was_trusted:
         trust(place, home=home)  # whoever has just said it has vouched for it
     return files, record_version(place, clock.now)
 
 
-def _plan_json(plan: NewAgent) -> Mapping[str, object]:
-    return {"name": plan.name, "model": plan.model, "tools": plan.tools, "mode": plan.mode}
+def _plan_json(new_agent: NewAgent) -> Mapping[str, object]:
+    return {"name": new_agent.name, "model": new_agent.model, "tools": new_agent.tools, "mode": new_agent.mode}
 
 
-async def _plan(settings: Settings, place: Path, wanted: InitOptions, asker: _Prompter) -> NewAgent:
-    name = wanted.name or asker.ask_line("Name", place.name or "agent")
-    purpose = wanted.purpose or asker.ask_line("What is it for?", _PURPOSE)
-    model, is_there = wanted.model, partial(_require_model, settings)
+async def _plan(settings: Settings, place: Path, init_options: InitOptions, prompter: _Prompter) -> NewAgent:
+    name = init_options.name or prompter.ask_line("Name", place.name or "agent")
+    purpose = init_options.purpose or prompter.ask_line("What is it for?", _PURPOSE)
+    model, is_there = init_options.model, partial(_require_model, settings)
     if model is not None:
         is_there(model)
     else:
@@ -104,10 +104,10 @@ async def _plan(settings: Settings, place: Path, wanted: InitOptions, asker: _Pr
         is_only_local = bool(found) and default_model(settings) == OFFLINE_MODEL
         usual = found[0] if is_only_local else _ANY_MODEL
         choices = {usual: "", **dict.fromkeys((_ANY_MODEL, *found), "")}
-        model = asker.ask_choice("Model", choices, is_there)
-    tools = wanted.tools or asker.ask_choice("Tools", _TOOLS, _parse_tools)
+        model = prompter.ask_choice("Model", choices, is_there)
+    tools = init_options.tools or prompter.ask_choice("Tools", _TOOLS, _parse_tools)
     modes = {each: MODE_DESCRIPTIONS[each] for each in _MODES}
-    mode = wanted.mode or asker.ask_choice("What may it do without asking?", modes, parse_mode)
+    mode = init_options.mode or prompter.ask_choice("What may it do without asking?", modes, parse_mode)
     return NewAgent(
         name=name.strip(),
         purpose=purpose.strip(),

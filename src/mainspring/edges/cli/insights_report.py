@@ -52,17 +52,17 @@ def _progress_printer(notes: Screen) -> Callable[[int, int], None]:
     return tell
 
 
-def _print_report(screen: Screen, notes: Screen, report: InsightReport, limit: int) -> None:
-    imported = f" ({report.imported} imported)" if report.imported else ""
+def _print_report(screen: Screen, notes: Screen, insight_report: InsightReport, limit: int) -> None:
+    imported = f" ({insight_report.imported} imported)" if insight_report.imported else ""
     screen.line(
-        (f"{plural(report.sessions, 'session')}{imported}", "bold"),
+        (f"{plural(insight_report.sessions, 'session')}{imported}", "bold"),
         (
-            f"  {plural(report.events, 'event')}, {token_count(report.prompt_tokens)} tokens in,"
-            f" {token_count(report.output_tokens)} out",
+            f"  {plural(insight_report.events, 'event')}, {token_count(insight_report.prompt_tokens)} tokens in,"
+            f" {token_count(insight_report.output_tokens)} out",
             "dim",
         ),
     )
-    for kind, group in groupby(report.insights, key=lambda each: each.kind):
+    for kind, group in groupby(insight_report.insights, key=lambda each: each.kind):
         every = list(group)
         screen.line(("", ""))
         screen.line((_HEADINGS[kind], "bold"))
@@ -71,7 +71,7 @@ def _print_report(screen: Screen, notes: Screen, report: InsightReport, limit: i
         if len(every) > limit:
             hint = f"--limit {len(every)} or --json shows all"
             screen.paragraph((f"  and {len(every) - limit} more; {hint}", "dim"))
-    if not report.insights:
+    if not insight_report.insights:
         notes.paragraph(("nothing stands out", "dim"))
 
 

@@ -86,7 +86,7 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
         requests_per_minute=rate,
         daily_budget_usd=daily_budget,
     )
-    return partial(keys_acts.create, tenant=tenant, asked=asked, json=json)
+    return partial(keys_acts.create, tenant=tenant, key_options=asked, json=json)
 
 
 @app.command()

@@ -32,23 +32,23 @@ class KeyOptions:
     daily_budget_usd: Decimal | None
 
 
-async def create(settings: Settings, *, tenant: str, asked: KeyOptions, json: bool) -> int:
-    expires = None if asked.expires_in is None else clock.now() + asked.expires_in
+async def create(settings: Settings, *, tenant: str, key_options: KeyOptions, json: bool) -> int:
+    expires = None if key_options.expires_in is None else clock.now() + key_options.expires_in
     async with open_as_operator(settings, is_new=True) as operator:
         tenants = Tenants(operator.records)
         if tenant == ROOT_TENANT:
             await tenants.ensure_root()
         await tenants.get(tenant)
         new = CreateKey(
-            name=asked.name,
-            role=asked.role,
-            agent_id=asked.agent_id,
-            grants=asked.grants,
-            environment_id=asked.environment_id,
-            lent_to=asked.lent_to,
+            name=key_options.name,
+            role=key_options.role,
+            agent_id=key_options.agent_id,
+            grants=key_options.grants,
+            environment_id=key_options.environment_id,
+            lent_to=key_options.lent_to,
             expires_at=expires,
-            requests_per_minute=asked.requests_per_minute,
-            daily_budget_usd=asked.daily_budget_usd,
+            requests_per_minute=key_options.requests_per_minute,
+            daily_budget_usd=key_options.daily_budget_usd,
         )
         await check_ids_exist(operator.records, tenant, ids_in(new, CreateKey))
         made = await Keys(operator.records).create(operator.principal_in(tenant), new)

@@ -61,7 +61,7 @@ def show(
 ) -> Action:
     """Show a session's events, one a line."""
     wanted = log_view.EventFilter(after=after, types=types or None, thread=thread, tail=tail)
-    return partial(log_view.show, meant=session, wanted=wanted, json=json)
+    return partial(log_view.show, meant=session, event_filter=wanted, json=json)
 
 
 @app.command()

@@ -185,39 +185,39 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     tail: int | None
 
 
-async def show(settings: Settings, *, meant: str, wanted: EventFilter, json: bool) -> int:
+async def show(settings: Settings, *, meant: str, event_filter: EventFilter, json: bool) -> int:
     printed = 0
     async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
         printer = _EventPrinter(Screen(settings), session.thread_id, json=json)
-        async with aclosing(_select_events(log, session.id, wanted)) as events:
+        async with aclosing(_select_events(log, session.id, event_filter)) as events:
             async for event in events:
                 printer.print(event)
                 printed += 1
     if not printed:
-        _print_no_match(Screen(settings, stderr=True), wanted.types)
+        _print_no_match(Screen(settings, stderr=True), event_filter.types)
     return 0
 
 
 async def _select_events(
-    log: SessionLog, session_id: str, wanted: EventFilter
+    log: SessionLog, session_id: str, event_filter: EventFilter
 ) -> AsyncGenerator[Event, None]:
-    if wanted.tail is None:
-        found = _page_events(log, session_id, wanted)
+    if event_filter.tail is None:
+        found = _page_events(log, session_id, event_filter)
     else:
-        found = _last_events(log, session_id, wanted, wanted.tail)
+        found = _last_events(log, session_id, event_filter, event_filter.tail)
     async with aclosing(found):
         async for event in found:
             yield event
 
 
 async def _page_events(
-    log: SessionLog, session_id: str, wanted: EventFilter
+    log: SessionLog, session_id: str, event_filter: EventFilter
 ) -> AsyncGenerator[Event, None]:
-    after = wanted.after
-    threads = [wanted.thread] if wanted.thread else None
+    after = event_filter.after
+    threads = [event_filter.thread] if event_filter.thread else None
     while page := await log.read(
-        session_id, after=after, types=wanted.types, threads=threads, limit=_PAGE_SIZE
+        session_id, after=after, types=event_filter.types, threads=threads, limit=_PAGE_SIZE
     ):
         for event in page:
             yield event
@@ -225,14 +225,14 @@ async def _page_events(
 
 
 async def _last_events(
-    log: SessionLog, session_id: str, wanted: EventFilter, count: int
+    log: SessionLog, session_id: str, event_filter: EventFilter, count: int
 ) -> AsyncGenerator[Event, None]:
-    if wanted.types is None and wanted.thread is None:
+    if event_filter.types is None and event_filter.thread is None:
         found = await log.tail(session_id, count)
     else:
-        found = deque([each async for each in _page_events(log, session_id, wanted)], maxlen=count)
+        found = deque([each async for each in _page_events(log, session_id, event_filter)], maxlen=count)
     for event in found:
-        if event.seq > wanted.after:
+        if event.seq > event_filter.after:
             yield event
 
 

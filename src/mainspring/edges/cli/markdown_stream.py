@@ -220,10 +220,10 @@ class MarkdownStream:
             return "\n"  # narrower than they were, nobody knows on how many rows they stand now
         return _ERASE_LINE + _ERASE_ABOVE * (len(self._drawn) - 1)
 
-    def _show(self, pieces: list[MarkdownPiece]) -> None:
-        if pieces:
+    def _show(self, markdown_pieces: list[MarkdownPiece]) -> None:
+        if markdown_pieces:
             self._erase()
-        for piece in pieces:
+        for piece in markdown_pieces:
             match piece:
                 case MarkdownBlock(text):
                     self._begin("prose")

@@ -78,14 +78,14 @@ async def ls(settings: Settings, *, json: bool) -> int:
     return 0
 
 
-def _model_view(settings: Settings, shelf: ModelRegistry, model: str) -> ModelView:
-    facts: ModelFacts = shelf.catalog.lookup(model)
+def _model_view(settings: Settings, models: ModelRegistry, model: str) -> ModelView:
+    facts: ModelFacts = models.catalog.lookup(model)
     provider = PROVIDERS.get(model.partition(":")[0])
     key = None if provider is None else provider.key
-    price = shelf.catalog.price(model)
+    price = models.catalog.price(model)
     return ModelView(
         id=model,
-        aliases=[alias for alias, known in shelf.catalog.aliases.items() if known == model],
+        aliases=[alias for alias, known in models.catalog.aliases.items() if known == model],
         window=facts.window,
         max_output=facts.max_output,
         input=str(price.input),

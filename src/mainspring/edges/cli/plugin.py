@@ -58,7 +58,7 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
     how = plugin_acts.PluginInstallOptions(
         project=project, replace=replace, consent=consent, json=json
     )
-    return partial(plugin_acts.install, source=source, chosen=plugin, how=how)
+    return partial(plugin_acts.install, source=source, chosen=plugin, plugin_install_options=how)
 
 
 @app.command()

@@ -52,10 +52,10 @@ class PluginView(Struct, frozen=True, kw_only=True):
 
 
 async def install(
-    settings: Settings, *, source: str, chosen: str | None, how: PluginInstallOptions
+    settings: Settings, *, source: str, chosen: str | None, plugin_install_options: PluginInstallOptions
 ) -> int:
     home = Path(settings.home)
-    scope: Scope = "project" if how.project else "user"
+    scope: Scope = "project" if plugin_install_options.project else "user"
     place = plugin_installation.place_of(Path(settings.folder), home, scope)
     notes = Screen(settings, stderr=True)
     with staging_folder(place, now=now()) as made:
@@ -63,20 +63,20 @@ async def install(
         candidate = await to_thread.run_sync(
             lambda: plugin_installation.fetch(source, bench, name=chosen)
         )
-        plugin_installation.check_free(place, candidate.plugin.name, replaces=how.replace)
+        plugin_installation.check_free(place, candidate.plugin.name, replaces=plugin_install_options.replace)
         _print_candidate(notes, candidate)
         question = f"Install {candidate.plugin.name}, and trust it as it is?"
-        if not require_consent(settings, candidate.report, how.consent, question):
+        if not require_consent(settings, candidate.scan_report, plugin_install_options.consent, question):
             return 1
         kept = await to_thread.run_sync(
             lambda: plugin_installation.install(
-                candidate, bench, place, scope, replaces=how.replace
+                candidate, bench, place, scope, replaces=plugin_install_options.replace
             )
         )
         pins = TrustPins(home / PINS_FILE)
         plugin_installation.trust(candidate, kept, pins, now())
     screen = Screen(settings)
-    if how.json:
+    if plugin_install_options.json:
         screen.json(msgspec.json.encode(await _plugin_view(kept, pins)))
     else:
         screen.line(("installed ", "green"), (kept.name, "bold"), (f" in {kept.shown}", "dim"))
@@ -157,14 +157,14 @@ async def _find_plugin(settings: Settings, name: str, *, project: bool) -> Plugi
     )
 
 
-async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
+async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
     brought = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
-    standing = await to_thread.run_sync(pins.status, plugin.root)
+    standing = await to_thread.run_sync(trust_pins.status, plugin.root)
     return PluginView(
         name=plugin.name,
         version=plugin.version,
         description=plugin.description,
-        kind=plugin.kind,
+        kind=plugin.plugin_kind,
         scope=plugin.scope,
         place=plugin.shown,
         standing=standing,
@@ -177,13 +177,13 @@ async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
     )
 
 
-def _print_candidate(screen: Screen, candidate: PluginCandidate) -> None:
+def _print_candidate(screen: Screen, plugin_candidate: PluginCandidate) -> None:
     """What there is to know before somebody agrees."""
-    _print_header(screen, candidate.plugin)
-    at = f" at {candidate.commit[:12]}" if candidate.commit else ""
-    screen.line((f"  from {candidate.source}{at}", "dim"))
-    _print_contents(screen, candidate.contents)
-    print_report(screen, candidate.report)
+    _print_header(screen, plugin_candidate.plugin)
+    at = f" at {plugin_candidate.commit[:12]}" if plugin_candidate.commit else ""
+    screen.line((f"  from {plugin_candidate.source}{at}", "dim"))
+    _print_contents(screen, plugin_candidate.contents)
+    print_report(screen, plugin_candidate.scan_report)
 
 
 def _print_header(screen: Screen, plugin: Plugin) -> None:
@@ -192,25 +192,25 @@ def _print_header(screen: Screen, plugin: Plugin) -> None:
     screen.line((plugin.name, "bold"), (version, ""), (description, "dim"))
 
 
-def _print_contents(screen: Screen, brought: PluginContents, *, is_trusted: bool = False) -> None:
-    for names, noun in _content_kinds(brought):
+def _print_contents(screen: Screen, plugin_contents: PluginContents, *, is_trusted: bool = False) -> None:
+    for names, noun in _content_kinds(plugin_contents):
         if names:
             screen.line((f"  {plural(len(names), noun)}  ", ""), (", ".join(names), "dim"))
-    if brought.servers:
+    if plugin_contents.servers:
         screen.line(("    described, not connected in this version", "dim"))
-    if brought.hooks:
+    if plugin_contents.hooks:
         when = "" if is_trusted else "  once trusted"
-        screen.line((f"  {plural(brought.hooks, 'hook')}", ""), (when, "dim"))
-    for finding in brought.findings:
+        screen.line((f"  {plural(plugin_contents.hooks, 'hook')}", ""), (when, "dim"))
+    for finding in plugin_contents.findings:
         screen.line((f"  {finding.level}  ", _STYLES[finding.level]), (str(finding), ""))
 
 
-def _content_kinds(brought: PluginContents) -> list[tuple[tuple[str, ...], str]]:
+def _content_kinds(plugin_contents: PluginContents) -> list[tuple[tuple[str, ...], str]]:
     return [
-        (brought.skills, "skill"),
-        (brought.agents, "agent"),
-        (brought.commands, "command"),
-        (brought.servers, "MCP server"),
+        (plugin_contents.skills, "skill"),
+        (plugin_contents.agents, "agent"),
+        (plugin_contents.commands, "command"),
+        (plugin_contents.servers, "MCP server"),
     ]
 
 

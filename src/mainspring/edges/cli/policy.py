@@ -51,7 +51,7 @@ def check(
         raise typer.BadParameter("give one: a call, or --tool", param_hint="CALL")
     options = policy_acts.CheckOptions(mode=mode, is_sandboxed=sandbox)
     return partial(
-        policy_acts.check, call=call, tool=tool, given=given, circumstances=options, json=json
+        policy_acts.check, call=call, tool=tool, given=given, check_options=options, json=json
     )
 
 

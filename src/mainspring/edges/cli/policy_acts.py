@@ -106,7 +106,7 @@ async def check(
     call: str | None,
     tool: str | None,
     given: str,
-    circumstances: CheckOptions,
+    check_options: CheckOptions,
     json: bool,
 ) -> int:
     """Raises: InvalidInput."""
@@ -116,20 +116,20 @@ async def check(
         else _parse_call(call or "")
     )
     policy = _load_policy(settings).policy
-    if circumstances.mode is not None:
-        policy = msgspec.structs.replace(policy, mode=parse_mode(circumstances.mode))
+    if check_options.mode is not None:
+        policy = msgspec.structs.replace(policy, mode=parse_mode(check_options.mode))
     decision = decide(
         analyze_call(name, values, traits_by_name(name), read_command_location(policy)),
         policy,
         GrantState(),
         now=clock.now(),
-        is_sandboxed=circumstances.is_sandboxed,
+        is_sandboxed=check_options.is_sandboxed,
     )
     view = CheckView(
         tool=name,
         input=values,
         decision=decision.decision,
-        gate=decision.gate,
+        gate=decision.decision_source,
         rule=decision.rule,
         reason=decision.reason,
         asks=decision.asks if decision.decision == "ask" else None,
@@ -231,32 +231,32 @@ async def _find_sessions(log: SessionLog, over: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys([(await find_session(log, meant)).id for meant in over]))
 
 
-def _rule_test_view(session_id: str, retried: ReplayedDecision) -> RuleTestView:
+def _rule_test_view(session_id: str, replayed_decision: ReplayedDecision) -> RuleTestView:
     return RuleTestView(
         session_id=session_id,
-        call_id=retried.call_id,
-        seq=retried.seq,
-        tool=retried.tool,
-        input=retried.input,
-        was=retried.was,
-        person=retried.person,
-        now=retried.now.decision,
-        rule=retried.now.rule,
-        reason=retried.now.reason,
+        call_id=replayed_decision.call_id,
+        seq=replayed_decision.seq,
+        tool=replayed_decision.tool,
+        input=replayed_decision.input,
+        was=replayed_decision.was,
+        person=replayed_decision.person,
+        now=replayed_decision.now.decision,
+        rule=replayed_decision.now.rule,
+        reason=replayed_decision.now.reason,
     )
 
 
-def _print_change(screen: Screen, session_id: str, retried: ReplayedDecision) -> None:
+def _print_change(screen: Screen, session_id: str, replayed_decision: ReplayedDecision) -> None:
     name = session_id if screen.width is None else short_id(session_id)
-    person = f" (a person: {retried.person})" if retried.person else ""
+    person = f" (a person: {replayed_decision.person})" if replayed_decision.person else ""
     screen.line(
-        (f"{retried.was or 'not recorded'}{person}", _STYLES.get(retried.was, "dim")),
+        (f"{replayed_decision.was or 'not recorded'}{person}", _STYLES.get(replayed_decision.was, "dim")),
         (" -> ", "dim"),
-        (retried.now.decision, _STYLES[retried.now.decision]),
-        (f"  {_call_text(retried.tool, retried.input)}", "bold"),
-        (f"  {name} event {retried.seq}", "dim"),
+        (replayed_decision.now.decision, _STYLES[replayed_decision.now.decision]),
+        (f"  {_call_text(replayed_decision.tool, replayed_decision.input)}", "bold"),
+        (f"  {name} event {replayed_decision.seq}", "dim"),
     )
-    screen.paragraph((retried.now.reason or "", "dim"), indent=2)
+    screen.paragraph((replayed_decision.now.reason or "", "dim"), indent=2)
 
 
 def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
@@ -273,13 +273,13 @@ async def trust(settings: Settings, *, folder: str | None) -> int:
     """Raises: InvalidInput."""
     place, home = _target_folder(settings, folder), Path(settings.home)
     project = trusting.read_project_files(place, home=home)
-    trusting.trust(place, home=home, project=project)
+    trusting.trust(place, home=home, project_files=project)
     screen = Screen(settings)
     screen.line(("trusted ", "green"), (str(place), "bold"))
     loaded = load_policy(place, home=home)
     own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
-    schedule = manifest.read_manifest(place / manifest.FILE).schedule
+    schedule = manifest.read_manifest(place / manifest.FILE).manifest_schedule
     when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
     unscheduled = unscheduled_reason(project) if schedule else None
     when = "" if unscheduled else when

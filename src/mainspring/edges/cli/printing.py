@@ -168,8 +168,8 @@ def _has_text(line: Sequence[Segment]) -> bool:
     return any(segment.text.strip() for segment in line)
 
 
-def pad(part: StyledText, width: int) -> StyledText:
-    words, style = part
+def pad(styled_text: StyledText, width: int) -> StyledText:
+    words, style = styled_text
     return set_cell_size(words, max(width, cell_len(words))), style
 
 

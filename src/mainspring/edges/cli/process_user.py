@@ -54,7 +54,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
     return found if is_root else None
 
 
-def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
+def drop_privileges(process_user: ProcessUser, settings: Settings) -> Settings:
     """Give up root for good, and every group of root's. Folders of the store that are not there yet
     are made first, for that user.
 
@@ -62,20 +62,20 @@ def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
         InvalidInput: the store belongs to somebody else; it says what to do.
     """
     if not is_postgres(settings.store):
-        _make_folder(Path(settings.store).parent, user, _PRIVATE)
-    _make_folder(Path(settings.workspaces), user, _PASSABLE)
+        _make_folder(Path(settings.store).parent, process_user, _PRIVATE)
+    _make_folder(Path(settings.workspaces), process_user, _PASSABLE)
     try:
-        os.setgroups(user.groups)
-        os.setresgid(user.gid, user.gid, user.gid)
-        os.setresuid(user.uid, user.uid, user.uid)
+        os.setgroups(process_user.groups)
+        os.setresgid(process_user.gid, process_user.gid, process_user.gid)
+        os.setresuid(process_user.uid, process_user.uid, process_user.uid)
     except OSError as error:  # a container may have taken from root what this needs
-        raise InvalidInput(f"--user {user.name}: cannot be done here: {error.strerror}") from error
-    _require_no_root(user)
-    own = settings_of_user(settings, user.name, user.home)
-    _require_usable(own, user)
+        raise InvalidInput(f"--user {process_user.name}: cannot be done here: {error.strerror}") from error
+    _require_no_root(process_user)
+    own = settings_of_user(settings, process_user.name, process_user.home)
+    _require_usable(own, process_user)
     for program in (os.__file__, __file__):
         if not os.access(program, os.R_OK):
-            raise _unusable(program, user, "install Python and Mainspring where all can read them")
+            raise _unusable(program, process_user, "install Python and Mainspring where all can read them")
     return own
 
 
@@ -101,42 +101,42 @@ def _lookup_user(wanted: str, *, home: str) -> ProcessUser:
     )
 
 
-def _make_folder(folder: Path, user: ProcessUser, mode: int) -> None:
+def _make_folder(folder: Path, process_user: ProcessUser, mode: int) -> None:
     """Only what is made here is given away: what was there may be anybody's."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=mode)
         descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            os.fchown(descriptor, user.uid, user.gid)
+            os.fchown(descriptor, process_user.uid, process_user.gid)
         finally:
             os.close(descriptor)
 
 
-def _require_no_root(user: ProcessUser) -> None:
+def _require_no_root(process_user: ProcessUser) -> None:
     """
     Raises:
         InvalidInput: something of root is left.
     """
-    is_other = os.getresuid() == (user.uid,) * 3 and os.getresgid() == (user.gid,) * 3
+    is_other = os.getresuid() == (process_user.uid,) * 3 and os.getresgid() == (process_user.gid,) * 3
     try:
         os.setuid(0)
     except PermissionError:
-        if is_other and set(os.getgroups()) <= {*user.groups, user.gid}:
+        if is_other and set(os.getgroups()) <= {*process_user.groups, process_user.gid}:
             return
-    raise InvalidInput(f"--user {user.name}: this process could become root again; it does not run")
+    raise InvalidInput(f"--user {process_user.name}: this process could become root again; it does not run")
 
 
-def _require_usable(settings: Settings, user: ProcessUser) -> None:
+def _require_usable(settings: Settings, process_user: ProcessUser) -> None:
     if is_postgres(settings.store):
         return
     store = Path(settings.store)
     for path in (store.parent, store, Path(f"{store}-wal"), Path(settings.workspaces)):
         if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
-            raise _unusable(str(path), user, f"chown -R {user.uid}:{user.gid} {path}")
+            raise _unusable(str(path), process_user, f"chown -R {process_user.uid}:{process_user.gid} {path}")
 
 
-def _unusable(path: str, user: ProcessUser, fix: str) -> InvalidInput:
-    refused = InvalidInput(f"{path} cannot be used by {user.name}, whom the service became")
+def _unusable(path: str, process_user: ProcessUser, fix: str) -> InvalidInput:
+    refused = InvalidInput(f"{path} cannot be used by {process_user.name}, whom the service became")
     refused.add_note(fix)
     return refused

@@ -152,9 +152,9 @@ async def _store_push(records: Records, session_id: str, push: Push) -> None:
         record = RecordRow(
             tenant="", kind=_KIND, id=session_id, created=now, updated=now, body=body
         )
-        await records.write(Put(record=record))
+        await records.write(Put(record_row=record))
     else:
-        await records.write(Replace(record=replace(record, updated=now, body=body)))
+        await records.write(Replace(record_row=replace(record, updated=now, body=body)))
 
 
 async def _workspace(settings: Settings, log: SessionLog, options: PushOptions) -> Path | None:
@@ -317,12 +317,12 @@ def _unreachable(base: str, error: Exception) -> NetworkRefused:
 
 
 def _ambiguous_option(
-    option: str, given: str | None, listed: Sequence[_NamedObject]
+    option: str, given: str | None, named_object: Sequence[_NamedObject]
 ) -> InvalidInput:
-    if not listed:
+    if not named_object:
         return InvalidInput(f"the server has no {option}: create one there first")
     what = f"--{option} is missing" if given is None else f"--{option} {given} is not there"
     error = InvalidInput(f"{what}: name one that the server has")
-    for each in listed[:_MAX_LISTED]:
+    for each in named_object[:_MAX_LISTED]:
         error.add_note(f"--{option} {each.id}  {each.name}")
     return error

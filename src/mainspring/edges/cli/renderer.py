@@ -69,7 +69,7 @@ class EventRenderer:
     Without it, all events are taken for the agent's own."""
     _out: Screen = field(init=False)
     _notes: Screen = field(init=False)
-    _speech: MarkdownStream = field(init=False)
+    _markdown_stream: MarkdownStream = field(init=False)
     _calls: dict[str, _PendingCall] = field(default_factory=dict[str, _PendingCall], init=False)
     _thought: str = field(default="", init=False)
     _has_spoken: bool = field(default=False, init=False)
@@ -82,23 +82,23 @@ class EventRenderer:
     def __post_init__(self) -> None:
         self._out = Screen(self.settings)
         self._notes = Screen(self.settings, stderr=not self.is_whole)
-        self._speech = MarkdownStream(self._out, self._begin)
+        self._markdown_stream = MarkdownStream(self._out, self._begin)
 
     def delta(self, delta: Delta) -> None:
         match delta:
             case TextDelta(text=text):
                 self._end_thinking()
                 self._has_spoken = True
-                self._speech.write(text)
+                self._markdown_stream.write(text)
             case ThinkingDelta(text=text):
                 self._thought = (self._thought + text)[:_MAX_THINKING_CHARS]
-                self._speech.set_pending_line(f"thinking: {self._thought}")
+                self._markdown_stream.set_pending_line(f"thinking: {self._thought}")
             case ToolInputDelta(name=name, json=""):
                 self._end_thinking()
-                self._speech.end()
-                self._speech.set_pending_line(f"{name} …")
+                self._markdown_stream.end()
+                self._markdown_stream.set_pending_line(f"{name} …")
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
-                self._speech.set_pending_line(f"⋯ {name} {truncate(lines[-1])}")
+                self._markdown_stream.set_pending_line(f"⋯ {name} {truncate(lines[-1])}")
             case Stalled(seconds=seconds):
                 self.note(f"nothing has come for {seconds:.0f} s; still waiting", "yellow")
             case _:
@@ -140,23 +140,23 @@ class EventRenderer:
         self._thought = ""
         if self.subagents is not None:
             self._print_tree(self.subagents)
-        self._speech.end()
+        self._markdown_stream.end()
 
     def note(self, words: str, style: str = "dim") -> None:
         self._show((words, style))
 
     def _show_user_message(self, text: str) -> None:
-        self._speech.end()
+        self._markdown_stream.end()
         lines = text.splitlines() or [""]
         self._begin("user")
         for line in lines:
             self._notes.paragraph((f"> {line}", "bold green"))
-        self._speech.restore()
+        self._markdown_stream.restore()
 
     def _show_agent_message(self, text: str) -> None:
         if not self._has_spoken or not self.is_live:
-            self._speech.write(text)
-            self._speech.end()
+            self._markdown_stream.write(text)
+            self._markdown_stream.end()
 
     def _end_thinking(self) -> None:
         if self._thought:
@@ -166,7 +166,7 @@ class EventRenderer:
     def _show_request_end(self, end: events.ModelRequestEnded) -> None:
         self._is_replying = False
         self._end_thinking()
-        self._speech.end()
+        self._markdown_stream.end()
         if end.is_error and self._has_spoken and end.stop_reason not in _SILENT_FAILURES:
             self.note("the reply broke off")
         elif end.is_error and end.stop_reason == "max_tokens":
@@ -184,7 +184,7 @@ class EventRenderer:
                 if call := self._calls.get(call_id):
                     call.started = event.time
                     is_told = self.subagents is not None and self.subagents.has_spawned(call_id)
-                    self._speech.set_pending_line("" if is_told else f"⋯ {call.name} {call.about}")
+                    self._markdown_stream.set_pending_line("" if is_told else f"⋯ {call.name} {call.about}")
             case (
                 events.AgentToolResult(tool_use_id=call_id)
                 | events.UserToolResult(tool_use_id=call_id)
@@ -247,22 +247,22 @@ class EventRenderer:
                 pass
 
     def _show(self, *parts: StyledText, kind: str = "note", is_cut: bool = False) -> None:
-        self._speech.end()
+        self._markdown_stream.end()
         self._begin(kind)
         (self._notes.line if is_cut else self._notes.paragraph)(*parts)
-        self._speech.restore()
+        self._markdown_stream.restore()
 
     def _update_tree(self, crew: SubagentTree, event: Event) -> None:
         turned = crew.apply(event)
-        if turned is not None and turned.state != "waiting":
+        if turned is not None and turned.subagent_state != "waiting":
             self._turns.append(
                 f"{crew.path(turned)}: {_transition_text(turned)}{_description_text(turned)}"
             )
         if crew.is_live and self._out.can_redraw:
             if isinstance(event.payload, events.ThreadCreated):
-                self._speech.set_pending_line("")  # the call that has borne it
+                self._markdown_stream.set_pending_line("")  # the call that has borne it
             rows = crew.lines(most=min(_MAX_TREE_ROWS, self._out.size[1] // 2))
-            self._speech.set_footer(["".join(words for words, _ in row) for row in rows])
+            self._markdown_stream.set_footer(["".join(words for words, _ in row) for row in rows])
         elif not self._is_replying:
             self._print_tree(crew)
 
@@ -273,7 +273,7 @@ class EventRenderer:
             total = rows[-1:] if self._turns and not crew.is_live else []
             rows = [*([(each, "dim")] for each in self._turns), *total]
         self._turns = []
-        self._speech.set_footer(())
+        self._markdown_stream.set_footer(())
         for row in rows:
             self._show(*row, kind="crew", is_cut=True)
         if self._out.can_redraw or not crew.is_live:
@@ -291,18 +291,18 @@ class EventRenderer:
         self._last = kind
 
 
-def _transition_text(branch: SubagentNode) -> str:
-    match branch.state:
+def _transition_text(subagent_node: SubagentNode) -> str:
+    match subagent_node.subagent_state:
         case "running":
-            return "started" if not branch.turns else "goes on"
+            return "started" if not subagent_node.turns else "goes on"
         case "ended":
-            return f"{branch.reason}, {branch.usage_text}"
+            return f"{subagent_node.reason}, {subagent_node.usage_text}"
         case _:
-            return branch.activity
+            return subagent_node.activity
 
 
-def _description_text(branch: SubagentNode) -> str:
-    return f" · {branch.about}" if branch.about else ""
+def _description_text(subagent_node: SubagentNode) -> str:
+    return f" · {subagent_node.about}" if subagent_node.about else ""
 
 
 def key_argument(given: Mapping[str, object]) -> str:

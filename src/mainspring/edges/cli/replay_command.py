@@ -56,16 +56,16 @@ class ReplayView(Struct, frozen=True, kw_only=True):
     diff: tuple[str, ...]
 
 
-async def replay(settings: Settings, *, meant: str, options: ReplayOptions) -> int:
-    if options.model is not None or options.prompt is not None:
-        return await _branch_session(settings, meant, options)
+async def replay(settings: Settings, *, meant: str, replay_options: ReplayOptions) -> int:
+    if replay_options.model is not None or replay_options.prompt is not None:
+        return await _branch_session(settings, meant, replay_options)
     async with open_existing_log(settings) as log, open_model_registry(settings) as shelf:
         session = await find_session(log, meant)
         replayed = await replaying.replay(
-            log, session.id, start=options.start, facts=_facts_or_default(shelf.facts)
+            log, session.id, start=replay_options.start, facts=_facts_or_default(shelf.facts)
         )
     screen = Screen(settings)
-    if options.json:
+    if replay_options.json:
         screen.json(msgspec.json.encode(_replay_view(replayed)))
     else:
         _print_replay(screen, replayed)
@@ -84,28 +84,28 @@ def _facts_or_default(facts: replaying.Facts) -> replaying.Facts:
     return look_up
 
 
-def _replay_view(replayed: replaying.ReplayResult) -> ReplayView:
-    found = replayed.divergence
+def _replay_view(replay_result: replaying.ReplayResult) -> ReplayView:
+    found = replay_result.divergence
     return ReplayView(
-        session_id=replayed.session_id,
-        ok=replayed.ok,
-        calls=replayed.calls,
+        session_id=replay_result.session_id,
+        ok=replay_result.ok,
+        calls=replay_result.calls,
         call=None if found is None else found.call,
         what=None if found is None else found.what,
         diff=() if found is None else found.diff,
     )
 
 
-def _print_replay(screen: Screen, replayed: replaying.ReplayResult) -> None:
-    name = replayed.session_id if screen.width is None else short_id(replayed.session_id)
-    calls = plural(replayed.calls, "call")
-    if replayed.is_imported and replayed.ok and not replayed.calls:
+def _print_replay(screen: Screen, replay_result: replaying.ReplayResult) -> None:
+    name = replay_result.session_id if screen.width is None else short_id(replay_result.session_id)
+    calls = plural(replay_result.calls, "call")
+    if replay_result.is_imported and replay_result.ok and not replay_result.calls:
         screen.line(("imported ", ""), (name, "bold"), ("  nothing to replay", "dim"))
         return
-    if replayed.divergence is None:
+    if replay_result.divergence is None:
         screen.line(("identical ", "green"), (name, "bold"), (f"  {calls} of the model", "dim"))
         return
-    found = replayed.divergence
+    found = replay_result.divergence
     screen.line(("differs ", "bold red"), (name, "bold"), (f"  at call {found.call}", ""))
     screen.paragraph((found.what, ""), indent=2)
     for line in found.diff:
@@ -113,12 +113,12 @@ def _print_replay(screen: Screen, replayed: replaying.ReplayResult) -> None:
         screen.line((f"  {line}", style))
 
 
-async def _branch_session(settings: Settings, meant: str, options: ReplayOptions) -> int:
+async def _branch_session(settings: Settings, meant: str, replay_options: ReplayOptions) -> int:
     require_store(settings)
     notes = Screen(settings, stderr=True)
     async with open_runtime(settings) as runtime:
         session = await find_session(runtime.log, meant)
-        change = BranchChange(model=options.model, prompt=options.prompt, start=options.start)
+        change = BranchChange(model=replay_options.model, prompt=replay_options.prompt, start=replay_options.start)
         found = await branch(runtime, session.id, change)
         told = f"forked at event {found.at}; {found.session.agent.model} answers,"
         notes.paragraph((f"{told} tools do not run: they say what they said then", "dim"))

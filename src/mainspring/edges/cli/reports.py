@@ -40,15 +40,15 @@ def cost(
     session: Annotated[
         str | None, typer.Argument(metavar="[SESSION]", help="Only this one; else all.")
     ] = None,
-    by: Annotated[
+    cost_grouping: Annotated[
         CostGrouping | None,
         typer.Option("--by", help="How to add up. [default: session; of one: model]"),
     ] = None,
-    json: JsonOption = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """What the calls of models cost, folded from the logs."""
-    grouped = by.value if by is not None else ("session" if session is None else "model")
-    return partial(cost_report.cost, meant=session, by=grouped, json=json)
+    grouped = cost_grouping.value if cost_grouping is not None else ("session" if session is None else "model")
+    return partial(cost_report.cost, meant=session, group_by=grouped, json=json_option)
 
 
 def insights(
@@ -103,12 +103,12 @@ def replay(
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Say this instead of the first words from there.")
     ] = None,
-    json: JsonOption = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Run a session again without its model and tools: is everything the same? Exit status 1 at
     the first difference; with --model or --prompt it goes on from there, in a fork."""
-    options = replay_command.ReplayOptions(start=start, model=model, prompt=prompt, json=json)
-    return partial(replay_command.replay, meant=session, options=options)
+    options = replay_command.ReplayOptions(start=start, model=model, prompt=prompt, json=json_option)
+    return partial(replay_command.replay, meant=session, replay_options=options)
 
 
 @test.command()

@@ -110,11 +110,11 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
     ] = None,
     agent: FolderArgument = None,
     model: ModelName = None,
-    resume: ResumeOption = None,
+    resume_option: ResumeOption = None,
     max_turns: MaxTurns = None,
     max_cost: MaxCost = None,
-    mode: ModeOption = None,
-    workspace: WorkspaceOption = None,
+    mode_option: ModeOption = None,
+    workspace_option: WorkspaceOption = None,
     unsandboxed: Unsandboxed = False,
     allow_protected: Protected = None,
     json: Annotated[
@@ -123,29 +123,29 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
 ) -> Action:
     """Run an agent until it is done. Exit status: 0 done, 3 waits for an answer, 4 a limit was
     reached, 1 failed, 130 interrupted."""
-    if prompt is None and resume is None and sys.stdin.isatty():
+    if prompt is None and resume_option is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
     wanted = run_command.AgentOptions(
         folder=agent,
         model=model,
         max_turns=max_turns,
         max_cost_usd=max_cost,
-        mode=None if mode is None else mode.value,
-        workspace=workspace,
+        mode=None if mode_option is None else mode_option.value,
+        workspace=workspace_option,
         is_unsandboxed=unsandboxed,
         allow_protected=tuple(allow_protected or ()),
     )
-    return partial(run_command.run, wanted=wanted, prompt=prompt, resume=resume, json=json)
+    return partial(run_command.run, agent_options=wanted, prompt=prompt, resume=resume_option, json=json)
 
 
 def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
     agent: FolderArgument = None,
     model: ModelName = None,
-    resume: ResumeOption = None,
+    resume_option: ResumeOption = None,
     max_turns: MaxTurns = None,
     max_cost: MaxCost = None,
-    mode: ModeOption = None,
-    workspace: WorkspaceOption = None,
+    mode_option: ModeOption = None,
+    workspace_option: WorkspaceOption = None,
     unsandboxed: Unsandboxed = False,
     allow_protected: Protected = None,
 ) -> Action:
@@ -155,9 +155,9 @@ def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
         model=model,
         max_turns=max_turns,
         max_cost_usd=max_cost,
-        mode=None if mode is None else mode.value,
-        workspace=workspace,
+        mode=None if mode_option is None else mode_option.value,
+        workspace=workspace_option,
         is_unsandboxed=unsandboxed,
         allow_protected=tuple(allow_protected or ()),
     )
-    return partial(chat_command.chat, wanted=wanted, resume=resume)
+    return partial(chat_command.chat, agent_options=wanted, resume=resume_option)

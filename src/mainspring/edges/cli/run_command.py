@@ -69,10 +69,10 @@ class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
 
 
 async def run(
-    settings: Settings, *, wanted: AgentOptions, prompt: str | None, resume: str | None, json: bool
+    settings: Settings, *, agent_options: AgentOptions, prompt: str | None, resume: str | None, json: bool
 ) -> int:
     text = await _read_prompt(prompt, required=resume is None)
-    async with open_session_runner(settings, wanted, resume) as stage:
+    async with open_session_runner(settings, agent_options, resume) as stage:
         if text is not None:
             reject_slash_command(stage.agent, text)
         session = stage.session or await stage.start()
@@ -90,12 +90,12 @@ async def run(
 
 
 async def _run_prompt(
-    settings: Settings, stage: SessionRunner, session: Session, own: set[str], *, json: bool
+    settings: Settings, runner: SessionRunner, session: Session, own: set[str], *, json: bool
 ) -> int:
     if json:
-        return await _run_as_json(settings, stage, session)
-    result = await run_attended(settings, session, own=own, notices=stage.notices)
-    return await _print_result(settings, stage, session, result)
+        return await _run_as_json(settings, runner, session)
+    result = await run_attended(settings, session, own=own, notices=runner.notices)
+    return await _print_result(settings, runner, session, result)
 
 
 async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:
@@ -155,13 +155,13 @@ async def _read_prompt(prompt: str | None, *, required: bool) -> str | None:
     return prompt or None
 
 
-async def _run_as_json(settings: Settings, stage: SessionRunner, session: Session) -> int:
+async def _run_as_json(settings: Settings, runner: SessionRunner, session: Session) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
 
     def tell(event: Event) -> None:
         screen.json(encode_line(event))
 
-    if stage.session is None:
+    if runner.session is None:
         for event in await session.events():
             tell(event)
     result = await run_interruptible(
@@ -175,7 +175,7 @@ async def _run_as_json(settings: Settings, stage: SessionRunner, session: Sessio
         case UserLeft():
             return INTERRUPTED
         case None:
-            return WAITS if _is_waiting(stage) else DONE
+            return WAITS if _is_waiting(runner) else DONE
 
 
 def _result_view(result: Result, status: int) -> ResultView:
@@ -193,14 +193,14 @@ def _result_view(result: Result, status: int) -> ResultView:
 
 
 async def _print_result(
-    settings: Settings, stage: SessionRunner, session: Session, result: Result | UserLeft | None
+    settings: Settings, runner: SessionRunner, session: Session, result: Result | UserLeft | None
 ) -> int:
     notes = Screen(settings, stderr=True)
     say = partial(_print_line, notes)
     name = session.id if notes.width is None else short_id(session.id)
     match result:
         case None:
-            return await _print_idle(notes, stage, session)
+            return await _print_idle(notes, runner, session)
         case UserLeft():
             say(f"left; session {name} is kept", "yellow")
             say(_RESUME_HINT.format(name), "dim")
@@ -213,16 +213,16 @@ async def _print_result(
             return EXIT_STATUS.get(result.reason, FAILED)
 
 
-def _is_waiting(stage: SessionRunner) -> bool:
-    return stage.outline is not None and stage.outline.status == "requires_action"
+def _is_waiting(runner: SessionRunner) -> bool:
+    return runner.session_summary is not None and runner.session_summary.status == "requires_action"
 
 
-async def _print_idle(notes: Screen, stage: SessionRunner, session: Session) -> int:
-    if _is_waiting(stage):
+async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) -> int:
+    if _is_waiting(runner):
         await _print_waiting(notes, session)
         return WAITS
     name = session.id if notes.width is None else short_id(session.id)
-    before = stage.outline
+    before = runner.session_summary
     reason = f" ({before.reason})" if before is not None and before.reason else ""
     _print_line(
         notes, f"nothing to do: session {name} is idle{reason}; give a prompt to go on", "dim"

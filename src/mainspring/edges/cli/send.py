@@ -53,7 +53,7 @@ async def send_message(settings: Settings, agent: Agent, session: Session, messa
         project=await workspace_of(session.log, session.id) or settings.folder,
         effort=agent.effort,
     )
-    expanded = await skill_tool.expand_command(message, skills=agent.skills, facts=facts)
+    expanded = await skill_tool.expand_command(message, skills=agent.skills, skill_facts=facts)
     if expanded is None:
         return (await session.send(message)).event_id
     blocks, used = expanded

@@ -93,23 +93,23 @@ class ServeOptions:
     has_worker: bool
     oidc: str | None
     proxies: tuple[str, ...]
-    work: WorkerOptions
+    worker_options: WorkerOptions
 
 
 async def serve(settings: Settings, *, asked: ServeOptions) -> int:
     proxies = frozenset(_parse_proxy(each) for each in asked.proxies)
     async with (
-        _bind_and_drop_privileges(settings, asked.work, (asked.host, asked.port)) as (own, ports),
-        _open_service(own, asked.work, ports.metrics, works=asked.has_worker) as premises,
+        _bind_and_drop_privileges(settings, asked.worker_options, (asked.host, asked.port)) as (own, ports),
+        _open_service(own, asked.worker_options, ports.metrics, works=asked.has_worker) as premises,
     ):
-        house = premises.house
+        house = premises.service
         issuers = await _read_issuers(asked.oidc)
         tokens = CombinedTokens(house.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys))
-        door = Authenticator(house.infrastructure.store.records, tokens=tokens)
+        door = Authenticator(house.infrastructure.store.records, token_verifier=tokens)
         api = Api(
             all_routes(house, *premises.operations()),
-            doorkeeper=door,
-            witness=combined_observer(
+            access_control=door,
+            request_observer=combined_observer(
                 AuditObserver(
                     house.access.audit, alarm=premises.telemetry.metrics.audit_failures.inc
                 ),
@@ -131,7 +131,7 @@ async def serve(settings: Settings, *, asked: ServeOptions) -> int:
                 await premises.work()
             else:
                 await premises.closing.wait()
-            house.sessions.streams.close()
+            house.sessions.event_streams.close()
     return 0
 
 
@@ -147,44 +147,44 @@ async def run_worker(settings: Settings, *, asked: WorkerOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunningService:
-    house: Service
+    service: Service
     telemetry: Telemetry
     asked: WorkerOptions
     closing: Event
-    pulse: LoopHeartbeat
-    looks: StoreGauges
+    loop_heartbeat: LoopHeartbeat
+    store_gauges: StoreGauges
     works: bool
 
     @property
     def health(self) -> Health:
-        settings = self.house.infrastructure.settings
+        settings = self.service.infrastructure.settings
 
         checks: dict[str, HealthCheck] = {
-            "store": check_store(self.house.infrastructure.store),
+            "store": check_store(self.service.infrastructure.store),
             "tables": check_migrations(lambda: schema_status(settings.store)),
             "draining": check_not_draining(self.closing),
         }
         if self.works:
-            checks["worker"] = self.pulse.check
+            checks["worker"] = self.loop_heartbeat.check
         return Health(checks)
 
     def operations(self) -> tuple[Route, ...]:
         return (
             *HealthRoutes(self.health).routes(),
-            *MetricsRoutes(self.telemetry.metrics, self.looks).routes(),
+            *MetricsRoutes(self.telemetry.metrics, self.store_gauges).routes(),
         )
 
     async def work(self) -> None:
         days, kept = self.asked.audit_days, self.asked.workspace_days
         orders = WorkerConfig(
-            pace=WorkerSettings(
+            worker_settings=WorkerSettings(
                 concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds
             ),
             model=self.asked.model,
             keep_audit=None if days is None else timedelta(days=days),
             keep_workspaces=timedelta(days=kept) if kept else None,
         )
-        async with open_worker(self.house, self.telemetry, orders, beat=self.pulse.beat) as worker:
+        async with open_worker(self.service, self.telemetry, orders, beat=self.loop_heartbeat.beat) as worker:
             await worker.work(self.closing)
 
 
@@ -257,17 +257,17 @@ async def _open_service(
         )
         closing = Event()
         premises = _RunningService(
-            house=house,
+            service=house,
             telemetry=watching,
             asked=asked,
             closing=closing,
-            pulse=LoopHeartbeat(),
-            looks=_gauge_readers(house, watching),
+            loop_heartbeat=LoopHeartbeat(),
+            store_gauges=_gauge_readers(house, watching),
             works=works,
         )
-        watching.metrics.follow(watching.metrics.streams_open, lambda: house.sessions.streams.count)
+        watching.metrics.follow(watching.metrics.streams_open, lambda: house.sessions.event_streams.count)
         if metrics_at:
-            app = operations_application(premises.health, watching.metrics, premises.looks)
+            app = operations_application(premises.health, watching.metrics, premises.store_gauges)
             await stack.enter_async_context(http_server(app, metrics_at))
         await stack.enter_async_context(run_in_background(lambda: _close_on_signal(closing)))
         yield premises
@@ -282,8 +282,8 @@ async def _close_on_signal(closing: Event) -> None:
             closing.set()
 
 
-def _gauge_readers(house: Service, watching: Telemetry) -> StoreGauges:
-    records = house.infrastructure.store.records
+def _gauge_readers(service: Service, watching: Telemetry) -> StoreGauges:
+    records = service.infrastructure.store.records
 
     async def parked() -> int:
         return await records.count(RecordQuery(kind=parking.KIND))
@@ -311,16 +311,16 @@ def _print_start(settings: Settings, asked: ServeOptions, url: str, first: str |
         screen.paragraph(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
 
 
-def _print_schedule(settings: Settings, following: ScheduleStatus | None) -> None:
+def _print_schedule(settings: Settings, schedule_status: ScheduleStatus | None) -> None:
     """Of the agent.yaml in the folder that is served."""
     screen = Screen(settings)
-    if following is None:
+    if schedule_status is None:
         return
-    if following.problem is not None:
-        screen.paragraph((f"warning: {sanitize_text(following.problem)}", "yellow"))
-    elif following.deployment is not None:
-        made = following.deployment
-        when = "paused" if following.next_at is None else f"next at {following.next_at:%F %R} UTC"
+    if schedule_status.problem is not None:
+        screen.paragraph((f"warning: {sanitize_text(schedule_status.problem)}", "yellow"))
+    elif schedule_status.deployment is not None:
+        made = schedule_status.deployment
+        when = "paused" if schedule_status.next_at is None else f"next at {schedule_status.next_at:%F %R} UTC"
         screen.paragraph((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
 
 

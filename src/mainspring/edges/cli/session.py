@@ -153,7 +153,7 @@ def rewind(  # noqa: PLR0913, PLR0917 (the options of the command)
     wanted = session_rewind.RewindOptions(
         to=to, turns=turns, files_only=files_only, is_dry_run=dry_run, yes=yes
     )
-    return partial(session_rewind.rewind, meant=session, wanted=wanted, json=json)
+    return partial(session_rewind.rewind, meant=session, rewind_options=wanted, json=json)
 
 
 @app.command()

@@ -104,11 +104,11 @@ async def _find_candidates(
 
 
 async def _import_one(
-    settings: Settings, log: SessionLog, readers: SessionReaders, found: ImportCandidate
+    settings: Settings, log: SessionLog, session_readers: SessionReaders, found: ImportCandidate
 ) -> ImportView:
     """One of them; what is wrong with it does not keep the others."""
     try:
-        source = await to_thread.run_sync(readers.read, found.path, found.format)
+        source = await to_thread.run_sync(session_readers.read, found.path, found.format)
         if source.is_empty:
             return _import_view(found, source, None)
         importer = local_user(settings.user)
@@ -126,15 +126,15 @@ async def _import_one(
 
 
 def _import_view(
-    found: ImportCandidate, source: SourceSession, stored: ImportResult | None
+    found: ImportCandidate, source: SourceSession, import_result: ImportResult | None
 ) -> ImportView:
     return ImportView(
         path=str(found.path),
         format=found.format,
         source_session_id=source.id,
-        session_id=None if stored is None else stored.session_id,
-        outcome="empty" if stored is None else stored.outcome,
-        events=0 if stored is None else stored.events,
+        session_id=None if import_result is None else import_result.session_id,
+        outcome="empty" if import_result is None else import_result.import_status,
+        events=0 if import_result is None else import_result.events,
         title=source.title,
         folder=source.metadata.get("cwd"),
         left_out=dict(source.left_out),

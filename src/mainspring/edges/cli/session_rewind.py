@@ -74,45 +74,45 @@ class RewindView(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    past: RewindHistory
+    rewind_history: RewindHistory
     to: int
-    back: RestorePoint | None
+    restore_point: RestorePoint | None
     """`None`: nothing is known of the files, and they stay as they are."""
-    changed: Sequence[FileChange]
+    file_change: Sequence[FileChange]
     """What becomes of the files."""
     forks: bool
     """Whether the conversation goes back, too."""
 
 
-async def rewind(settings: Settings, *, meant: str, wanted: RewindOptions, json: bool) -> int:
+async def rewind(settings: Settings, *, meant: str, rewind_options: RewindOptions, json: bool) -> int:
     fork: str | None = None
     undo: int | None = None
     async with open_existing_log(settings) as log:
-        plan = await _make_plan(settings, log, meant, wanted)
-        if not wanted.is_dry_run:
-            if not wanted.yes and not _confirm_plan(settings, plan):
+        plan = await _make_plan(settings, log, meant, rewind_options)
+        if not rewind_options.is_dry_run:
+            if not rewind_options.yes and not _confirm_plan(settings, plan):
                 return 1
-            if plan.back is not None and plan.changed:
-                done = await restore(log, plan.past, plan.back)
-                plan, undo = replace(plan, changed=done.changed), done.left
+            if plan.restore_point is not None and plan.file_change:
+                done = await restore(log, plan.rewind_history, plan.restore_point)
+                plan, undo = replace(plan, changed=done.file_change), done.left
             if plan.forks:
                 fork = (
                     await log.fork(
-                        plan.past.session_id, at=plan.to, sender=local_user(settings.user)
+                        plan.rewind_history.session_id, at=plan.to, sender=local_user(settings.user)
                     )
                 ).id
     if json:
         view = RewindView(
-            session_id=plan.past.session_id,
+            session_id=plan.rewind_history.session_id,
             to=plan.to,
-            snapshot=None if plan.back is None else plan.back.checkpoint.snapshot,
-            changed=_change_views(plan.changed),
-            is_dry_run=wanted.is_dry_run,
+            snapshot=None if plan.restore_point is None else plan.restore_point.checkpoint.snapshot,
+            changed=_change_views(plan.file_change),
+            is_dry_run=rewind_options.is_dry_run,
             fork=fork,
             undo=undo,
         )
         Screen(settings).json(msgspec.json.encode(view))
-    elif wanted.is_dry_run:
+    elif rewind_options.is_dry_run:
         _print_plan(Screen(settings), plan)
     else:
         _print_rewound(settings, plan, fork=fork, undo=undo)
@@ -120,20 +120,20 @@ async def rewind(settings: Settings, *, meant: str, wanted: RewindOptions, json:
 
 
 async def _make_plan(
-    settings: Settings, log: SessionLog, meant: str, wanted: RewindOptions
+    settings: Settings, log: SessionLog, meant: str, rewind_options: RewindOptions
 ) -> _Plan:
     past = await read_rewind_history(log, await find_session(log, meant))
-    to = past.target(to=wanted.to, turns=wanted.turns)
+    to = past.target(to=rewind_options.to, turns=rewind_options.turns)
     kept = past.checkpoint_at(to)
-    if kept is None and wanted.files_only:
+    if kept is None and rewind_options.files_only:
         raise _no_snapshots_error(past)
     back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
     changed = await preview_restore(log, past, back)
-    return _Plan(past=past, to=to, back=back, changed=changed, forks=not wanted.files_only)
+    return _Plan(rewind_history=past, to=to, restore_point=back, file_change=changed, forks=not rewind_options.files_only)
 
 
-def _no_snapshots_error(past: RewindHistory) -> InvalidInput:
-    return InvalidInput(f"session {past.session_id} has changed no files: there are no snapshots")
+def _no_snapshots_error(rewind_history: RewindHistory) -> InvalidInput:
+    return InvalidInput(f"session {rewind_history.session_id} has changed no files: there are no snapshots")
 
 
 def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
@@ -141,7 +141,7 @@ def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
     Raises:
         InvalidInput: there is nobody to ask.
     """
-    if not plan.changed:
+    if not plan.file_change:
         return True  # a fork takes nothing away
     if not sys.stdin.isatty():
         refused = InvalidInput("this changes files, and there is no terminal to ask at")
@@ -157,30 +157,30 @@ def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
 
 def _print_plan(screen: Screen, plan: _Plan) -> None:
     """What going back means."""
-    if plan.back is None:
+    if plan.restore_point is None:
         screen.paragraph(("no snapshot: the files stay as they are", "dim"))
-    elif not plan.changed:
+    elif not plan.file_change:
         screen.paragraph(("the files are as they were", "dim"))
     else:
-        _print_changes(screen, plan.changed)
+        _print_changes(screen, plan.file_change)
     if plan.forks:
         screen.paragraph((f"the conversation goes on after event {plan.to}, in a fork", "dim"))
 
 
-def _print_changes(screen: Screen, changed: Sequence[FileChange]) -> None:
-    for each in changed[:_MAX_SHOWN]:
-        screen.line((f"{each.change:<10}", _STYLES[each.change]), (each.path, ""))
-    if len(changed) > _MAX_SHOWN:
-        screen.paragraph((f"... and {len(changed) - _MAX_SHOWN} more", "dim"))
+def _print_changes(screen: Screen, file_change: Sequence[FileChange]) -> None:
+    for each in file_change[:_MAX_SHOWN]:
+        screen.line((f"{each.file_change_kind:<10}", _STYLES[each.file_change_kind]), (each.path, ""))
+    if len(file_change) > _MAX_SHOWN:
+        screen.paragraph((f"... and {len(file_change) - _MAX_SHOWN} more", "dim"))
 
 
 def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None) -> None:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    session = plan.past.session_id
-    if plan.changed:
-        told = f"{plural(len(plan.changed), 'file')} as after event {plan.to}"
+    session = plan.rewind_history.session_id
+    if plan.file_change:
+        told = f"{plural(len(plan.file_change), 'file')} as after event {plan.to}"
         screen.line(
-            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.changed)}", "dim")
+            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.file_change)}", "dim")
         )
     else:
         notes.paragraph(("the files are as they were: nothing was changed", "dim"))
@@ -192,14 +192,14 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
         notes.paragraph((f"go on: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
 
 
-def _change_totals(changed: Iterable[FileChange]) -> str:
+def _change_totals(file_change: Iterable[FileChange]) -> str:
     """`+2 ~1 -3`"""
-    counts = Counter(each.change for each in changed)
+    counts = Counter(each.file_change_kind for each in file_change)
     return " ".join(f"{sign}{counts[change]}" for change, sign in _SIGNS.items() if counts[change])
 
 
-def _change_views(changed: Iterable[FileChange]) -> list[FileChangeView]:
-    return [FileChangeView(each.path, each.change) for each in changed]
+def _change_views(file_change: Iterable[FileChange]) -> list[FileChangeView]:
+    return [FileChangeView(each.path, each.file_change_kind) for each in file_change]
 
 
 async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
@@ -228,39 +228,39 @@ async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
 
 
 async def _changes_since_previous(
-    found: Snapshots, past: RewindHistory, index: int
+    found: Snapshots, rewind_history: RewindHistory, index: int
 ) -> list[FileChange] | None:
     if index == 0:
         return None
     try:
         return await found.diff(
-            past.checkpoints[index - 1].snapshot, past.checkpoints[index].snapshot
+            rewind_history.checkpoints[index - 1].snapshot, rewind_history.checkpoints[index].snapshot
         )
     except ToolEnvironmentError:
         return None  # the log is here, and what it tells of is gone
 
 
-def _snapshot_view(kept: Checkpoint, changed: list[FileChange] | None) -> SnapshotView:
+def _snapshot_view(checkpoint: Checkpoint, file_change: list[FileChange] | None) -> SnapshotView:
     return SnapshotView(
-        seq=kept.seq,
-        time=kept.time,
-        turn=kept.turn,
-        snapshot=kept.snapshot,
-        files=kept.files,
-        changed=None if changed is None else _change_views(changed),
+        seq=checkpoint.seq,
+        time=checkpoint.time,
+        turn=checkpoint.turn,
+        snapshot=checkpoint.snapshot,
+        files=checkpoint.files,
+        changed=None if file_change is None else _change_views(file_change),
     )
 
 
 def _snapshot_row(
-    kept: Checkpoint, changed: list[FileChange] | None, now: datetime
+    checkpoint: Checkpoint, file_change: list[FileChange] | None, now: datetime
 ) -> list[StyledText]:
-    files = "restored" if kept.files is None else f"{kept.files:>5}"
+    files = "restored" if checkpoint.files is None else f"{checkpoint.files:>5}"
     return [
-        (f"{kept.seq:>5}", "bold"),
-        (short_time(kept.time, now), ""),
-        (f"{kept.turn:>4}", ""),
+        (f"{checkpoint.seq:>5}", "bold"),
+        (short_time(checkpoint.time, now), ""),
+        (f"{checkpoint.turn:>4}", ""),
         (files, ""),
-        ("" if changed is None else _change_totals(changed), ""),
+        ("" if file_change is None else _change_totals(file_change), ""),
     ]
 
 
@@ -282,7 +282,7 @@ async def diff(
             screen.json(msgspec.json.encode(each))
     elif changed:
         for each in changed:
-            screen.line((f"{each.change:<10}", _STYLES[each.change]), (each.path, ""))
+            screen.line((f"{each.file_change_kind:<10}", _STYLES[each.file_change_kind]), (each.path, ""))
     else:
         Screen(settings, stderr=True).paragraph(("no file is different", "dim"))
     return 0

@@ -107,7 +107,7 @@ class SessionRunner:
     agent: Agent
     session: Session | None
     """The one to go on with."""
-    outline: SessionSummary | None
+    session_summary: SessionSummary | None
     """How that one stood."""
     origin: Mapping[str, str] | None
 
@@ -122,28 +122,28 @@ _SECOND_PRESS_SECONDS = 5.0
 
 @asynccontextmanager
 async def open_session_runner(
-    settings: Settings, wanted: AgentOptions, resume: str | None
+    settings: Settings, agent_options: AgentOptions, resume: str | None
 ) -> AsyncGenerator[SessionRunner, None]:
     """Everything that can be wrong with an agent or its model is found before a session begins."""
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
-    settings = await with_key_helper(settings, Path(settings.folder, wanted.workspace or "."))
+    settings = await with_key_helper(settings, Path(settings.folder, agent_options.workspace or "."))
     notices = Notices(notes)
     wish = RunOptions(
-        workspace=Path(settings.folder, wanted.workspace) if wanted.workspace else None,
-        agent=Path(settings.folder, wanted.folder) if wanted.folder else None,
-        mode=wanted.mode,
-        allow_protected=wanted.allow_protected,
+        workspace=Path(settings.folder, agent_options.workspace) if agent_options.workspace else None,
+        agent=Path(settings.folder, agent_options.folder) if agent_options.folder else None,
+        mode=agent_options.mode,
+        allow_protected=agent_options.allow_protected,
         is_attended=(is_attended := is_interactive()),
         is_headless=not is_attended,
-        is_unsandboxed=wanted.is_unsandboxed,
+        is_unsandboxed=agent_options.is_unsandboxed,
         warn=notices.warn,
     )
     async with open_runtime(settings, wish=wish) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
-        opened = partial(open_agent, settings, wanted, recorded, facts=runtime.models.facts)
+        opened = partial(open_agent, settings, agent_options, recorded, facts=runtime.models.facts)
         found = await anyio.to_thread.run_sync(opened)
         agent = found.agent
         try:
@@ -153,16 +153,16 @@ async def open_session_runner(
                 notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
             runtime.models.open(agent.model)
         except InvalidInput as error:
-            if row is None or wanted.model is not None:
+            if row is None or agent_options.model is not None:
                 raise
             raise model_unavailable(error, model=agent.model, session_id=row.id) from error
         _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _print_new_warnings(notes, Path(settings.home), found)
         await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
-        if wanted.folder is not None and not found.is_described:
-            notes.paragraph((f"warning: {wanted.folder} has no instruction files", "yellow"))
+        if agent_options.folder is not None and not found.is_described:
+            notes.paragraph((f"warning: {agent_options.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
-            is_chosen = wanted.model or settings.model or found.manifest.model or recorded
+            is_chosen = agent_options.model or settings.model or found.agent_manifest.model or recorded
             for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
                 notes.paragraph((line, "yellow"))
         yield SessionRunner(
@@ -170,8 +170,8 @@ async def open_session_runner(
             notices=notices,
             agent=agent,
             session=None if row is None else await runtime.resume(agent, row.id),
-            outline=recorded,
-            origin=agent_origin(settings, wanted),
+            session_summary=recorded,
+            origin=agent_origin(settings, agent_options),
         )
 
 

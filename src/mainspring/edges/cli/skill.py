@@ -91,12 +91,12 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
     names = frozenset(name.strip() for name in only.split(",") if name.strip())
     installation = skill_install.InstallRequest(
         source=source,
-        choice=skill_install.SkillChoice(names=names, takes_all=all_),
+        skill_choice=skill_install.SkillChoice(names=names, takes_all=all_),
         is_project=project,
         replaces=replace,
         consent=_consent(yes, anyway),
     )
-    return partial(skill_install.install, installation=installation, json=json)
+    return partial(skill_install.install, install_request=installation, json=json)
 
 
 @app.command()

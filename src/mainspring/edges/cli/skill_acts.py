@@ -267,9 +267,9 @@ def _skill_path(skill: Skill) -> Path:
     return Path(skill.folder if skill.kind == "skill" else skill.file)
 
 
-def _find_skill(scopes: Scopes, pins: TrustPins, name: str) -> Skill:
+def _find_skill(scopes: Scopes, trust_pins: TrustPins, name: str) -> Skill:
     """Raises: NotFound."""
-    for skill in discover(scopes, is_pinned=pins.trusted_hash).skills:
+    for skill in discover(scopes, is_pinned=trust_pins.trusted_hash).skills:
         if skill.name == name:
             return skill
     missing = NotFound("skill", name)
@@ -277,7 +277,7 @@ def _find_skill(scopes: Scopes, pins: TrustPins, name: str) -> Skill:
     raise missing
 
 
-def _resolve_path(settings: Settings, pins: TrustPins, meant: str) -> Path:
+def _resolve_path(settings: Settings, trust_pins: TrustPins, meant: str) -> Path:
     """A skill's name or, if it does not look like one or there is none, a path.
 
     Raises: NotFound.
@@ -287,26 +287,26 @@ def _resolve_path(settings: Settings, pins: TrustPins, meant: str) -> Path:
     if looks_like_path and path.exists():
         return path.parent if path.name.lower() == "skill.md" else path
     try:
-        return _skill_path(_find_skill(scopes_of(settings), pins, meant))
+        return _skill_path(_find_skill(scopes_of(settings), trust_pins, meant))
     except NotFound:
         if path.exists():
             return path
         raise
 
 
-def _trust_state(skill: Skill, pins: TrustPins) -> TrustState:
-    if pins.status(_skill_path(skill)) == "changed":
+def _trust_state(skill: Skill, trust_pins: TrustPins) -> TrustState:
+    if trust_pins.status(_skill_path(skill)) == "changed":
         return "changed"
     return "trusted" if skill.is_trusted else "not trusted"
 
 
-def _skill_view(skill: Skill, pins: TrustPins, used: Mapping[str, SkillUse]) -> SkillListView:
-    pin = pins.of(_skill_path(skill))
+def _skill_view(skill: Skill, trust_pins: TrustPins, used: Mapping[str, SkillUse]) -> SkillListView:
+    pin = trust_pins.of(_skill_path(skill))
     return SkillListView(
         name=skill.name,
         kind=skill.kind,
         scope=skill.scope,
-        trust=_trust_state(skill, pins),
+        trust=_trust_state(skill, trust_pins),
         idle_tokens=tokens_of(skill),
         loaded_tokens=round(_text_tokens(skill) / BYTES_PER_TOKEN),
         file=skill.file,

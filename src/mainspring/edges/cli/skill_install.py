@@ -34,7 +34,7 @@ class InstallRequest:
     """What is to be installed, and where."""
 
     source: str
-    choice: SkillChoice = skill_installation.DEFAULT_CHOICE
+    skill_choice: SkillChoice = skill_installation.DEFAULT_CHOICE
     is_project: bool
     replaces: bool
     consent: Consent
@@ -48,36 +48,36 @@ class InstalledSkillView(Struct, frozen=True, kw_only=True):
     report: ScanReport
 
 
-async def install(settings: Settings, *, installation: InstallRequest, json: bool) -> int:
+async def install(settings: Settings, *, install_request: InstallRequest, json: bool) -> int:
     """Exit status 1: nobody agreed, or some of several were left out.
 
     Raises: InvalidInput, AlreadyThere, TooLarge.
     """
-    base = install_base(settings, is_project=installation.is_project)
-    source = resolve_source(installation.source, Path(settings.folder))
+    base = install_base(settings, is_project=install_request.is_project)
+    source = resolve_source(install_request.source, Path(settings.folder))
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     with skill_installation.skill_staging_folder(base, now=clock.now()) as folder:
         bench = Path(folder)
-        fetch = partial(skill_installation.fetch, source, bench, installation.choice)
+        fetch = partial(skill_installation.fetch, source, bench, install_request.skill_choice)
         offer = await to_thread.run_sync(fetch)
         if len(offer.candidates) == 1:
             candidates = list(offer.candidates)
-            is_agreed = _confirm_one(settings, candidates[0], installation, base, json=json)
+            is_agreed = _confirm_one(settings, candidates[0], install_request, base, json=json)
         else:
-            candidates = list(_installable(notes, offer.candidates, installation, base))
+            candidates = list(_installable(notes, offer.candidates, install_request, base))
             is_agreed = bool(candidates) and _confirm_several(
-                settings, candidates, installation, json=json
+                settings, candidates, install_request, json=json
             )
         if not is_agreed:
             return 1
         for candidate in candidates:
             keep = partial(
-                skill_installation.install, candidate, bench, base, replaces=installation.replaces
+                skill_installation.install, candidate, bench, base, replaces=install_request.replaces
             )
             kept = await to_thread.run_sync(keep)
             skill_installation.trust(candidate, kept, open_pins(settings), clock.now())
             _print_installed(screen, candidate, kept, json=json)
-    if offer.others and not (json or installation.choice.takes_all):
+    if offer.others and not (json or install_request.skill_choice.takes_all):
         more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
         notes.paragraph((more, "dim"))
     return 0 if len(candidates) == len(offer.candidates) else 1
@@ -85,33 +85,33 @@ async def install(settings: Settings, *, installation: InstallRequest, json: boo
 
 def _confirm_one(
     settings: Settings,
-    candidate: SkillCandidate,
-    installation: InstallRequest,
+    skill_candidate: SkillCandidate,
+    install_request: InstallRequest,
     base: Path,
     *,
     json: bool,
 ) -> bool:
-    skill_installation.check_free(base, candidate.skill.name, replaces=installation.replaces)
+    skill_installation.check_free(base, skill_candidate.skill.name, replaces=install_request.replaces)
     if not json:
         screen = Screen(settings)
-        at = f" at {candidate.commit[:12]}" if candidate.commit else ""
-        screen.line((candidate.skill.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
-        screen.paragraph((candidate.skill.description, ""))
-        print_report(screen, candidate.report)
-    question = f"Install {candidate.skill.name}, and trust it as it is?"
-    return require_consent(settings, candidate.report, installation.consent, question)
+        at = f" at {skill_candidate.commit[:12]}" if skill_candidate.commit else ""
+        screen.line((skill_candidate.skill.name, "bold"), (f"  from {skill_candidate.source}{at}", "dim"))
+        screen.paragraph((skill_candidate.skill.description, ""))
+        print_report(screen, skill_candidate.scan_report)
+    question = f"Install {skill_candidate.skill.name}, and trust it as it is?"
+    return require_consent(settings, skill_candidate.scan_report, install_request.consent, question)
 
 
 def _installable(
-    notes: Screen, candidates: Sequence[SkillCandidate], installation: InstallRequest, base: Path
+    notes: Screen, candidates: Sequence[SkillCandidate], install_request: InstallRequest, base: Path
 ) -> Iterator[SkillCandidate]:
     """Of several, those that nothing speaks against; the rest is named with the reason."""
     for candidate in candidates:
         name = candidate.skill.name
-        if candidate.report.severity == "danger" and not installation.consent.covers_danger:
-            why = f"a scan finds {summary(candidate.report)}; `--only {name}` shows it"
+        if candidate.scan_report.severity == "danger" and not install_request.consent.covers_danger:
+            why = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
             notes.paragraph((f"{name} is left out: {why}", "yellow"))
-        elif not installation.replaces and skill_installation.is_installed(base, name):
+        elif not install_request.replaces and skill_installation.is_installed(base, name):
             notes.paragraph((f"{name} is left out: it is installed already; --replace", "yellow"))
         else:
             yield candidate
@@ -120,7 +120,7 @@ def _installable(
 def _confirm_several(
     settings: Settings,
     candidates: Sequence[SkillCandidate],
-    installation: InstallRequest,
+    install_request: InstallRequest,
     *,
     json: bool,
 ) -> bool:
@@ -130,10 +130,10 @@ def _confirm_several(
             [
                 [
                     (candidate.skill.name, "bold"),
-                    (str(len(candidate.report.files)), "dim"),
+                    (str(len(candidate.scan_report.files)), "dim"),
                     (
-                        summary(candidate.report),
-                        SEVERITY_STYLES[candidate.report.severity or "note"],
+                        summary(candidate.scan_report),
+                        SEVERITY_STYLES[candidate.scan_report.severity or "note"],
                     ),
                     (candidate.skill.description, ""),
                 ]
@@ -141,18 +141,18 @@ def _confirm_several(
             ],
         )
     question = f"Install {plural(len(candidates), 'skill')}, and trust them as they are?"
-    return installation.consent.is_given or confirm(settings, question)
+    return install_request.consent.is_given or confirm(settings, question)
 
 
-def _print_installed(screen: Screen, candidate: SkillCandidate, kept: Path, *, json: bool) -> None:
+def _print_installed(screen: Screen, skill_candidate: SkillCandidate, kept: Path, *, json: bool) -> None:
     if not json:
-        screen.line(("installed ", "green"), (candidate.skill.name, "bold"), (f"  {kept}", "dim"))
+        screen.line(("installed ", "green"), (skill_candidate.skill.name, "bold"), (f"  {kept}", "dim"))
         return
     view = InstalledSkillView(
-        installed=candidate.skill.name,
+        installed=skill_candidate.skill.name,
         folder=str(kept),
-        source=candidate.source,
-        commit=candidate.commit,
-        report=candidate.report,
+        source=skill_candidate.source,
+        commit=skill_candidate.commit,
+        report=skill_candidate.scan_report,
     )
     screen.json(msgspec.json.encode(view))

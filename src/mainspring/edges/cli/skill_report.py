@@ -31,25 +31,25 @@ class Consent:
     covers_danger: bool
 
 
-def print_report(screen: Screen, report: ScanReport) -> None:
-    print_files(screen, report)
-    if report.hosts:
-        hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
+def print_report(screen: Screen, scan_report: ScanReport) -> None:
+    print_files(screen, scan_report)
+    if scan_report.hosts:
+        hosts = ", ".join(scan_report.hosts[:20]) + (", ..." if len(scan_report.hosts) > 20 else "")
         screen.paragraph(("names on the network: ", "dim"), (hosts, ""))
     for severity in SEVERITIES:
-        hits = report.of(severity)
+        hits = scan_report.of(severity)
         most = _MAX_NOTES if severity == "note" else len(hits)
         for hit in hits[:most]:
             _print_hit(screen, hit)
         if len(hits) > most:
             screen.line((f"and {plural(len(hits) - most, 'more note')} (--json has all)", "dim"))
     screen.paragraph(
-        (summary(report), SEVERITY_STYLES[report.severity] if report.severity else "green")
+        (summary(scan_report), SEVERITY_STYLES[scan_report.severity] if scan_report.severity else "green")
     )
     screen.paragraph((NO_PROOF_NOTE, "dim"))
 
 
-def print_files(screen: Screen, report: ScanReport) -> None:
+def print_files(screen: Screen, scan_report: ScanReport) -> None:
     screen.table(
         ["FILE", "SIZE", "WHAT", "DOES"],
         [
@@ -57,31 +57,31 @@ def print_files(screen: Screen, report: ScanReport) -> None:
                 (file.path, "bold" if file.is_executable else ""),
                 (byte_size(file.size), "dim"),
                 (_file_kind(file), ""),
-                (_file_behaviour(report, file), ""),
+                (_file_behaviour(scan_report, file), ""),
             ]
-            for file in report.files[:_MAX_FILES]
+            for file in scan_report.files[:_MAX_FILES]
         ],
     )
-    if len(report.files) > _MAX_FILES:
-        screen.line((f"and {plural(len(report.files) - _MAX_FILES, 'more file')}", "dim"))
+    if len(scan_report.files) > _MAX_FILES:
+        screen.line((f"and {plural(len(scan_report.files) - _MAX_FILES, 'more file')}", "dim"))
 
 
-def summary(report: ScanReport) -> str:
-    if report.severity is None:
+def summary(scan_report: ScanReport) -> str:
+    if scan_report.severity is None:
         return "nothing found"
-    found = Counter(hit.severity for hit in report.hits)
+    found = Counter(hit.severity for hit in scan_report.hits)
     told = [plural(found[severity], severity) for severity in SEVERITIES if found[severity]]
-    return ", ".join(told) + (f", and {report.left_off} more" if report.left_off else "")
+    return ", ".join(told) + (f", and {scan_report.left_off} more" if scan_report.left_off else "")
 
 
 def require_consent(
-    settings: Settings, report: ScanReport, consent: Consent, question: str
+    settings: Settings, scan_report: ScanReport, consent: Consent, question: str
 ) -> bool:
     """
     Raises:
         InvalidInput: it is dangerous and that was not agreed to, or there is nobody to ask.
     """
-    if report.severity == "danger" and not consent.covers_danger:
+    if scan_report.severity == "danger" and not consent.covers_danger:
         refused = InvalidInput("something in it is dangerous: it is not trusted")
         refused.add_note("read it; if you know why it is there, --trust-anyway")
         raise refused
@@ -103,17 +103,17 @@ def confirm(settings: Settings, question: str) -> bool:
     return False
 
 
-def _print_hit(screen: Screen, hit: ScanHit) -> None:
-    where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
-    more = f" (and {hit.more} more)" if hit.more else ""
+def _print_hit(screen: Screen, scan_hit: ScanHit) -> None:
+    where = scan_hit.file if scan_hit.line is None else f"{scan_hit.file}:{scan_hit.line}"
+    more = f" (and {scan_hit.more} more)" if scan_hit.more else ""
     screen.paragraph(
-        (f"{hit.severity} ", SEVERITY_STYLES[hit.severity]),
+        (f"{scan_hit.severity} ", SEVERITY_STYLES[scan_hit.severity]),
         (where, "bold"),
-        (f"  {hit.rule}{more}", ""),
+        (f"  {scan_hit.rule}{more}", ""),
     )
-    screen.paragraph((hit.why, ""), indent=2)
-    if hit.excerpt:
-        screen.line((f"  | {hit.excerpt}", "dim"))
+    screen.paragraph((scan_hit.why, ""), indent=2)
+    if scan_hit.excerpt:
+        screen.line((f"  | {scan_hit.excerpt}", "dim"))
 
 
 def _file_kind(file: ScannedFile) -> str:
@@ -121,9 +121,9 @@ def _file_kind(file: ScannedFile) -> str:
     return f"{what}, executable" if file.is_executable else what
 
 
-def _file_behaviour(report: ScanReport, file: ScannedFile) -> str:
+def _file_behaviour(scan_report: ScanReport, file: ScannedFile) -> str:
     topics = dict.fromkeys(
-        hit.topic for hit in report.hits if hit.file == file.path and hit.severity != "note"
+        hit.topic for hit in scan_report.hits if hit.file == file.path and hit.severity != "note"
     )
     return ", ".join(topics)
 

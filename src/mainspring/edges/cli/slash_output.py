@@ -33,26 +33,26 @@ KEY_BINDINGS = (
 )
 
 
-def print_reply(notes: Screen, reply: SlashCommandResult) -> None:
-    match reply:
+def print_reply(notes: Screen, slash_command_result: SlashCommandResult) -> None:
+    match slash_command_result:
         case SubmittedResult(text=text) | TextResult(text=text):
             notes.paragraph((text, "dim"))
         case CostResult():
-            notes.paragraph((_cost_text(reply), ""))
+            notes.paragraph((_cost_text(slash_command_result), ""))
         case ContextResult():
-            _print_context(notes, reply)
+            _print_context(notes, slash_command_result)
         case AgentsResult():
-            _print_agents(notes, reply)
+            _print_agents(notes, slash_command_result)
         case SkillsResult():
-            _print_skills(notes, reply)
+            _print_skills(notes, slash_command_result)
         case PendingCallsResult():
-            _print_waiting(notes, reply)
+            _print_waiting(notes, slash_command_result)
 
 
-def print_help(notes: Screen, commands: Sequence[SlashCommand]) -> None:
-    rows = [(each.usage, each.about) for each in commands]
+def print_help(notes: Screen, slash_commands: Sequence[SlashCommand]) -> None:
+    rows = [(each.usage, each.about) for each in slash_commands]
     width = max(len(words) for words, _ in (*rows, *KEY_BINDINGS)) + 2
-    brought = [each.usage for each in commands if each.kind != "built-in"]
+    brought = [each.usage for each in slash_commands if each.kind != "built-in"]
     for words, about in rows:
         style = "bold cyan" if words in brought else "bold"
         notes.line(("  ", ""), pad((words, style), width), (truncate(about), ""))
@@ -60,28 +60,28 @@ def print_help(notes: Screen, commands: Sequence[SlashCommand]) -> None:
         notes.line(("  ", ""), pad((words, "bold"), width), (about, "dim"))
 
 
-def print_unknown_command(notes: Screen, name: str, commands: Sequence[SlashCommand]) -> None:
-    meant = " or ".join(f"/{each}" for each in similar_names(name, commands))
+def print_unknown_command(notes: Screen, name: str, slash_commands: Sequence[SlashCommand]) -> None:
+    meant = " or ".join(f"/{each}" for each in similar_names(name, slash_commands))
     hint = f"did you mean {meant}?" if meant else "/help lists what there is"
     notes.paragraph((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
 
 
-def _cost_text(cost: CostResult) -> str:
-    share = cached_share(cost.usage) or 0
+def _cost_text(cost_result: CostResult) -> str:
+    share = cached_share(cost_result.usage) or 0
     return (
-        f"{plural(cost.turns, 'turn')}, {token_count(prompt_tokens(cost.usage))} in"
-        f" ({share:.0%} cached), {token_count(cost.usage.output_tokens)} out,"
-        f" {dollars(Decimal(cost.cost_usd))}"
+        f"{plural(cost_result.turns, 'turn')}, {token_count(prompt_tokens(cost_result.usage))} in"
+        f" ({share:.0%} cached), {token_count(cost_result.usage.output_tokens)} out,"
+        f" {dollars(Decimal(cost_result.cost_usd))}"
     )
 
 
-def _print_context(notes: Screen, context: ContextResult) -> None:
-    found, window = context.parts, context.window
+def _print_context(notes: Screen, context_result: ContextResult) -> None:
+    found, window = context_result.parts, context_result.window
     about = "" if found.is_measured else "about "
     of = f" of {token_count(window)} ({found.total / window:.0%})" if window else ""
     notes.paragraph(
         (f"{about}{token_count(found.total)} tokens{of}", "bold"),
-        (f" in {plural(context.messages, 'message')}, {context.model}", "dim"),
+        (f" in {plural(context_result.messages, 'message')}, {context_result.model}", "dim"),
     )
     for name, count in (
         ("tools", found.tools),
@@ -94,18 +94,18 @@ def _print_context(notes: Screen, context: ContextResult) -> None:
         notes.line(pad((f"  {name}", "dim"), 18), (f"{token_count(count):>6}  ", ""), (bar, "cyan"))
 
 
-def _print_agents(notes: Screen, agents: AgentsResult) -> None:
-    if not agents.types:
+def _print_agents(notes: Screen, agents_result: AgentsResult) -> None:
+    if not agents_result.types:
         notes.paragraph(("this agent calls no subagents", "dim"))
-    for each in agents.types:
+    for each in agents_result.types:
         origin = "" if each.scope is None else f" ({each.scope})"
         name: StyledText = (f"  {each.name}{origin}", "bold")
         notes.line(pad(name, 22), (truncate(each.description), ""))
-    if agents.threads:
-        notes.paragraph((f"called in this session: {len(agents.threads)}", "dim"))
+    if agents_result.threads:
+        notes.paragraph((f"called in this session: {len(agents_result.threads)}", "dim"))
         notes.table(
             ("SUBAGENT", "STATUS", "TURNS", "COST", "ID", "TASK"),
-            [_thread_row(each) for each in agents.threads],
+            [_thread_row(each) for each in agents_result.threads],
         )
 
 
@@ -121,10 +121,10 @@ def _thread_row(view: ThreadView) -> list[StyledText]:
     ]
 
 
-def _print_skills(notes: Screen, skills: SkillsResult) -> None:
-    if not skills.skills:
+def _print_skills(notes: Screen, skills_result: SkillsResult) -> None:
+    if not skills_result.skills:
         notes.paragraph(("this agent has no skills and no commands of its own", "dim"))
-    for each in skills.skills:
+    for each in skills_result.skills:
         name = f"/{each.name}" if each.for_user else each.name
         marks = ", ".join(
             filter(
@@ -142,11 +142,11 @@ def _print_skills(notes: Screen, skills: SkillsResult) -> None:
         )
 
 
-def _print_waiting(notes: Screen, waiting: PendingCallsResult) -> None:
-    if not waiting.calls:
+def _print_waiting(notes: Screen, pending_calls_result: PendingCallsResult) -> None:
+    if not pending_calls_result.calls:
         notes.paragraph(("nothing waits for you", "dim"))
         return
-    for each in waiting.calls:
+    for each in pending_calls_result.calls:
         who = " > ".join((*each.path, each.name))
         notes.line(
             (f"  {each.number}  ", "bold yellow"),

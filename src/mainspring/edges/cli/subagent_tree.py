@@ -27,7 +27,7 @@ class SubagentNode:
     name: str
     about: str
     parent_id: str | None
-    state: SubagentState = "waiting"
+    subagent_state: SubagentState = "waiting"
     """`waiting`: it has not begun."""
     reason: str = ""
     """Why it ended."""
@@ -40,12 +40,12 @@ class SubagentNode:
 
     @property
     def is_live(self) -> bool:
-        return self.state in ("waiting", "running")
+        return self.subagent_state in ("waiting", "running")
 
     @property
     def activity(self) -> str:
         newest = next(reversed(self.calls.values()), "")
-        match self.state:
+        match self.subagent_state:
             case "waiting":
                 return "waiting"
             case "running":
@@ -93,22 +93,22 @@ class SubagentTree:
         """Take one event in; the subagent that has begun or stopped by it, if one has."""
         if isinstance(event.payload, facts.SessionForked):
             for each in self._branches.values():  # what was under way is the parent's
-                each.state, each.reason = "ended", each.reason or "left behind"
+                each.subagent_state, each.reason = "ended", each.reason or "left behind"
             return None
         if isinstance(event.payload, events.ThreadCreated):
             return self._add_subagent(event.payload)
         branch = self._branches.get(event.thread_id)
         if branch is None:
             return None
-        before = branch.state
+        before = branch.subagent_state
         _apply_event(branch, event, event.payload)
-        branch.is_shown = branch.is_shown or branch.is_live or branch.state != before
-        return branch if branch.state != before else None
+        branch.is_shown = branch.is_shown or branch.is_live or branch.subagent_state != before
+        return branch if branch.subagent_state != before else None
 
-    def path(self, branch: SubagentNode) -> str:
+    def path(self, subagent_node: SubagentNode) -> str:
         """Who it is, from the main thread down."""
-        above = self._branches.get(branch.parent_id or "")
-        return branch.name if above is None else f"{self.path(above)} > {branch.name}"
+        above = self._branches.get(subagent_node.parent_id or "")
+        return subagent_node.name if above is None else f"{self.path(above)} > {subagent_node.name}"
 
     def lines(self, most: int = 100) -> list[list[StyledText]]:
         """A line each, and one for all of them; those at work first if there is no room for all."""
@@ -141,7 +141,7 @@ class SubagentTree:
     @staticmethod
     def _most_urgent(shown: list[SubagentNode], most: int) -> list[SubagentNode]:
         order = {"asking": 0, "running": 1, "waiting": 2, "ended": 3}
-        first = sorted(shown, key=lambda each: order[each.state])[:most]
+        first = sorted(shown, key=lambda each: order[each.subagent_state])[:most]
         kept = {each.id for each in first}
         return [each for each in shown if each.id in kept]
 
@@ -163,16 +163,16 @@ class SubagentTree:
         return rows
 
 
-def _tree_line(guide: str, branch: SubagentNode, width: int) -> list[StyledText]:
-    style = {"asking": "yellow", "running": "cyan", "waiting": "dim"}.get(branch.state, "")
-    if branch.state == "ended" and branch.reason != "done":
+def _tree_line(guide: str, subagent_node: SubagentNode, width: int) -> list[StyledText]:
+    style = {"asking": "yellow", "running": "cyan", "waiting": "dim"}.get(subagent_node.subagent_state, "")
+    if subagent_node.subagent_state == "ended" and subagent_node.reason != "done":
         style = "yellow"
-    about = f" {branch.about}" if branch.about else ""
+    about = f" {subagent_node.about}" if subagent_node.about else ""
     return [
         (guide, "dim"),
-        (f"{branch.name:<{width}}", "bold"),
-        (f"  {branch.activity}", style),
-        (f" · {branch.usage_text}", "dim"),
+        (f"{subagent_node.name:<{width}}", "bold"),
+        (f"  {subagent_node.activity}", style),
+        (f" · {subagent_node.usage_text}", "dim"),
         (f" ·{about}" if about else "", ""),
     ]
 
@@ -185,42 +185,42 @@ def _total_text(shown: list[SubagentNode]) -> str:
     return f"{plural(len(shown), 'subagent')}{at_work} · {plural(turns, 'turn')}, {dollars(cost)}"
 
 
-def _apply_event(branch: SubagentNode, event: Event, payload: AnyPayload) -> None:
+def _apply_event(subagent_node: SubagentNode, event: Event, payload: AnyPayload) -> None:
     match payload:
         case events.StatusRunning():
-            branch.state, branch.reason = "running", ""
+            subagent_node.subagent_state, subagent_node.reason = "running", ""
         case facts.ThreadStopped():
-            branch.reason = "stopped"
+            subagent_node.reason = "stopped"
         case events.StatusIdle(reason=reason):
-            _apply_idle(branch, reason or "")
+            _apply_idle(subagent_node, reason or "")
         case events.ModelRequestEnded():
             is_turn = not payload.is_error and payload.purpose is None
-            branch.turns += is_turn
-            branch.cost_usd += Decimal(payload.cost_usd or 0)
+            subagent_node.turns += is_turn
+            subagent_node.cost_usd += Decimal(payload.cost_usd or 0)
         case (
             events.AgentToolUse(name=name)
             | events.AgentMcpToolUse(name=name)
             | events.AgentCustomToolUse(name=name)
         ):
-            branch.calls[event.id] = name
+            subagent_node.calls[event.id] = name
         case (
             events.AgentToolResult(tool_use_id=call_id)
             | events.UserToolResult(tool_use_id=call_id)
             | events.AgentMcpToolResult(mcp_tool_use_id=call_id)
             | events.UserCustomToolResult(custom_tool_use_id=call_id)
         ):
-            branch.calls.pop(call_id, None)
+            subagent_node.calls.pop(call_id, None)
         case _:
             pass
 
 
-def _apply_idle(branch: SubagentNode, reason: str) -> None:
+def _apply_idle(subagent_node: SubagentNode, reason: str) -> None:
     if reason == "requires_action":
-        branch.state = "asking"
+        subagent_node.subagent_state = "asking"
         return
-    branch.calls.clear()
-    branch.state = "ended"
-    if branch.reason != "stopped":
+    subagent_node.calls.clear()
+    subagent_node.subagent_state = "ended"
+    if subagent_node.reason != "stopped":
         is_cut_short = reason in INTERRUPTED_REASONS
         words = "interrupted" if is_cut_short else reason.replace("_", " ")
-        branch.reason = "done" if reason == "completed" else words
+        subagent_node.reason = "done" if reason == "completed" else words

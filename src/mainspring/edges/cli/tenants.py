@@ -135,30 +135,30 @@ EverythingOption: TypeAlias = Annotated[
 
 
 def halt(
-    agent: AgentOption = None,
+    agent_option: AgentOption = None,
     tenant: TenantOnly = None,
-    everything: EverythingOption = False,
+    everything_option: EverythingOption = False,
     reason: Annotated[str, typer.Option(help="Why; people will ask.")] = "",
-    json: JsonOption = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Stop an agent, a tenant or everything; without any of these, show what is stopped."""
-    if not (agent or tenant or everything):
-        return partial(halts_acts.ls, json=json)
-    scope = _scope(agent, tenant, everything=everything)
-    return partial(halts_acts.halt, scope=scope, reason=reason, json=json)
+    if not (agent_option or tenant or everything_option):
+        return partial(halts_acts.ls, json=json_option)
+    scope = _scope(agent_option, tenant, everything=everything_option)
+    return partial(halts_acts.halt, scope=scope, reason=reason, json=json_option)
 
 
 def resume(
-    agent: AgentOption = None,
+    agent_option: AgentOption = None,
     tenant: TenantOnly = None,
-    everything: EverythingOption = False,
-    json: JsonOption = False,
+    everything_option: EverythingOption = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Let what was stopped go on, named as it was when it was stopped."""
-    if not (agent or tenant or everything):
+    if not (agent_option or tenant or everything_option):
         raise typer.BadParameter("what? --agent, --tenant or --all")
-    scope = _scope(agent, tenant, everything=everything)
-    return partial(halts_acts.resume, scope=scope, json=json)
+    scope = _scope(agent_option, tenant, everything=everything_option)
+    return partial(halts_acts.resume, scope=scope, json=json_option)
 
 
 def _scope(agent: str | None, tenant: str | None, *, everything: bool) -> tuple[str, str | None]:

@@ -60,31 +60,31 @@ async def check(settings: Settings, *, folder: str | None, strict: bool, json: b
     return 0 if is_well else 1
 
 
-def _report_view(report: FolderReport, *, is_well: bool) -> ValidationReportView:
+def _report_view(folder_report: FolderReport, *, is_well: bool) -> ValidationReportView:
     return ValidationReportView(
         ok=is_well,
-        errors=report.errors,
-        warnings=report.warnings,
+        errors=folder_report.errors,
+        warnings=folder_report.warnings,
         parts=[
             AgentPartView(
                 name=part.name,
                 honoured=part.supported,
-                not_honoured=[IgnoredView(what=each.what, why=each.why) for each in part.ignored],
+                not_honoured=[IgnoredView(what=each.what, why=each.why) for each in part.ignored_item],
                 findings=[ValidationFindingView(**asdict(each)) for each in part.findings],
             )
-            for part in report.parts
+            for part in folder_report.parts
         ],
     )
 
 
-def _print_report(screen: Screen, report: FolderReport, *, is_well: bool) -> None:
-    for finding in report.problems:
+def _print_report(screen: Screen, folder_report: FolderReport, *, is_well: bool) -> None:
+    for finding in folder_report.problems:
         _print_finding(screen, finding)
-    if report.problems:
+    if folder_report.problems:
         screen.line(("", ""))
-    for part in report.parts:
+    for part in folder_report.parts:
         _print_part(screen, part)
-    found = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}"
+    found = f"{plural(folder_report.errors, 'error')}, {plural(folder_report.warnings, 'warning')}"
     screen.paragraph((found, "green" if is_well else "bold red"))
 
 
@@ -96,17 +96,17 @@ def _print_finding(screen: Screen, finding: Finding) -> None:
         screen.paragraph((f"fix: {finding.fix}", "cyan"), indent=4)
 
 
-def _print_part(screen: Screen, part: PartReport) -> None:
-    notes = [finding for finding in part.findings if finding.level == "note"]
-    if not (part.supported or part.ignored or notes):
+def _print_part(screen: Screen, part_report: PartReport) -> None:
+    notes = [finding for finding in part_report.findings if finding.level == "note"]
+    if not (part_report.supported or part_report.ignored_item or notes):
         return
-    screen.line((part.name, "bold"))
-    for what in part.supported[:_MAX_LINES]:
+    screen.line((part_report.name, "bold"))
+    for what in part_report.supported[:_MAX_LINES]:
         screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
-    _print_remaining(screen, part.supported)
-    for each in part.ignored[:_MAX_LINES]:
+    _print_remaining(screen, part_report.supported)
+    for each in part_report.ignored_item[:_MAX_LINES]:
         screen.paragraph(("✗ ", "yellow"), (each.what, ""), (f": {each.why}", "dim"), indent=2)
-    _print_remaining(screen, part.ignored)
+    _print_remaining(screen, part_report.ignored_item)
     for note in notes[:_MAX_LINES]:
         screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)
     _print_remaining(screen, notes)

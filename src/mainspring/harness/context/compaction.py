@@ -38,12 +38,12 @@ _RESTORED_SKILL_NOTE = (
 )
 
 
-def restored_skills(desk: ThreadContext, *, max_tokens: int) -> list[ContextAdded]:
+def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextAdded]:
     """Those that the model does not see any more, the newest first as long as there is room."""
-    room = min(max_tokens, MAX_SKILL_TOKENS) * desk.facts.bytes_per_token
-    seen = list(_visible_texts(desk)) if desk.thread.session_state.skill_texts else []
+    room = min(max_tokens, MAX_SKILL_TOKENS) * context.facts.bytes_per_token
+    seen = list(_visible_texts(context)) if context.thread.session_state.skill_texts else []
     found: list[ContextAdded] = []
-    for name, whole in reversed(desk.thread.session_state.skill_texts.items()):
+    for name, whole in reversed(context.thread.session_state.skill_texts.items()):
         text = whole[:_MAX_SKILL_CHARS]
         room -= len(text.encode())
         if room < 0:
@@ -55,9 +55,9 @@ def restored_skills(desk: ThreadContext, *, max_tokens: int) -> list[ContextAdde
     return found
 
 
-def _visible_texts(desk: ThreadContext) -> Iterator[str]:
+def _visible_texts(context: ThreadContext) -> Iterator[str]:
     """All that the next request says, but for the model's own words."""
-    transcript = desk.thread.transcript
+    transcript = context.thread.transcript
     parts: list[Block | ToolResultBlock] = [*transcript.open_results, *transcript.open_words]
     for message in transcript.messages:
         if not isinstance(message, Assistant):
@@ -98,59 +98,59 @@ def compaction_thresholds(facts: ModelFacts) -> CompactionThresholds:
     )
 
 
-async def compact_if_needed(desk: ThreadContext) -> Step | None:
+async def compact_if_needed(context: ThreadContext) -> Step | None:
     """Compact what has to go before the next request. `None`: nothing had to."""
-    limits = compaction_thresholds(desk.facts)
-    work = _Compaction(desk)
+    limits = compaction_thresholds(context.facts)
+    work = _Compaction(context)
     await work.limit_results(limits.results)
-    is_over = desk.input_tokens() > limits.trigger
+    is_over = context.input_tokens() > limits.trigger
     if is_over:
         await work.run(goal=limits.goal, rounds=_KEPT_ROUNDS)
         await work.summarize(goal=limits.goal, rounds=_KEPT_ROUNDS)
-    if desk.input_tokens() > limits.stop and not work.is_interrupted:
+    if context.input_tokens() > limits.stop and not work.is_interrupted:
         await work.run_harder(goal=limits.goal, results=limits.results // 2)
     if work.has_changed:
-        await desk.run_hooks(hook_events.after_compact())
+        await context.run_hooks(hook_events.after_compact())
     if work.has_changed and is_over:
-        _restore_skills(desk)
+        _restore_skills(context)
     if work.is_interrupted:
         return Continue("compacted_retry")  # the loop hears of it before it goes on
-    if (tokens := desk.input_tokens()) > limits.stop:
+    if (tokens := context.input_tokens()) > limits.stop:
         return Ended(
             "prompt_too_long",
-            f"{tokens} tokens with all that could be compacted; the window is {desk.facts.window}",
+            f"{tokens} tokens with all that could be compacted; the window is {context.facts.window}",
         )
     return Continue("compacted_retry") if work.has_changed else None
 
 
-async def compact_on_request(desk: ThreadContext, wanted: CompactionRequested) -> Step:
+async def compact_on_request(context: ThreadContext, wanted: CompactionRequested) -> Step:
     """Somebody has asked for it: a summary of all but the newest round or, if there is none to be
     had, what the other layers can do."""
-    work = _Compaction(desk, wanted)
+    work = _Compaction(context, wanted)
     await work.summarize(goal=0, rounds=1)
     if not work.has_changed and not work.is_interrupted:
-        await work.run(goal=desk.input_tokens() // 3, rounds=1)
+        await work.run(goal=context.input_tokens() // 3, rounds=1)
     if work.has_changed:
-        await desk.run_hooks(hook_events.after_compact(wanted))
-        _restore_skills(desk)
-    if desk.thread.is_answered and not work.is_interrupted:
+        await context.run_hooks(hook_events.after_compact(wanted))
+        _restore_skills(context)
+    if context.thread.is_answered and not work.is_interrupted:
         return Ended("compacted")
     return Continue("compacted_retry")
 
 
-def _restore_skills(desk: ThreadContext) -> None:
+def _restore_skills(context: ThreadContext) -> None:
     """Skills that are in use; at most half of what is left, or the next compaction would be due."""
-    left = compaction_thresholds(desk.facts).trigger - desk.input_tokens()
-    desk.note(*restored_skills(desk, max_tokens=left // 2))
+    left = compaction_thresholds(context.facts).trigger - context.input_tokens()
+    context.note(*restored_skills(context, max_tokens=left // 2))
 
 
-async def compact_after_overflow(desk: ThreadContext, *, media: bool) -> bool:
+async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool:
     """The provider has refused the request as too large. False: nothing more can be done."""
-    tries = desk.thread.retries.compacted
+    tries = context.thread.retries.compacted
     if tries >= _REACTIVE_TRIES:
         return False
-    work = _Compaction(desk)
-    tokens = desk.input_tokens()
+    work = _Compaction(context)
+    tokens = context.input_tokens()
     if media:
         await work.drop_media(with_newest=tries > 0)
         return work.has_changed
@@ -158,7 +158,7 @@ async def compact_after_overflow(desk: ThreadContext, *, media: bool) -> bool:
         await work.run(goal=tokens * 3 // 5, rounds=_KEPT_ROUNDS)
     if not work.has_changed:
         await work.run_harder(
-            goal=tokens // 3, results=compaction_thresholds(desk.facts).results // 2
+            goal=tokens // 3, results=compaction_thresholds(context.facts).results // 2
         )
     return work.has_changed
 
@@ -166,18 +166,18 @@ async def compact_after_overflow(desk: ThreadContext, *, media: bool) -> bool:
 class _Compaction:
     """One pass over a desk's conversation. Gates hear of it before its first change."""
 
-    def __init__(self, desk: ThreadContext, wanted: CompactionRequested | None = None) -> None:
+    def __init__(self, context: ThreadContext, wanted: CompactionRequested | None = None) -> None:
         self.has_changed = False
         self.is_interrupted = False
-        self._desk = desk
+        self._context = context
         self._wanted = wanted
         self._is_announced = False
         self._is_blocked = False
         self._is_urgent = False
 
     async def limit_results(self, max_tokens: int) -> None:
-        transcript = self._desk.thread.transcript
-        max_bytes = int(max_tokens * self._desk.facts.bytes_per_token)
+        transcript = self._context.thread.transcript
+        max_bytes = int(max_tokens * self._context.facts.bytes_per_token)
         self._record(limit_results(transcript, max_bytes))  # unseen yet: nothing to announce
 
     async def run(self, *, goal: int, rounds: int) -> None:
@@ -190,12 +190,12 @@ class _Compaction:
 
     async def summarize(self, *, goal: int, rounds: int) -> None:
         sheet = self._sheet(goal, rounds)
-        if sheet is None or not is_worth_it(self._desk, sheet, is_wanted=self._wanted is not None):
+        if sheet is None or not is_worth_it(self._context, sheet, is_wanted=self._wanted is not None):
             return
         if not await self._may_go_on():
             return
         keep = None if self._wanted is None else self._wanted.instructions
-        overlays = await summarize(self._desk, sheet, keep=keep)
+        overlays = await summarize(self._context, sheet, keep=keep)
         self.is_interrupted = overlays is None
         self._record(overlays or ())
 
@@ -210,7 +210,7 @@ class _Compaction:
 
     async def drop_media(self, *, with_newest: bool) -> None:
         sheet = CompactionInput(
-            self._desk.thread.transcript, 0, _KEPT_ROUNDS, self._desk.facts.window
+            self._context.thread.transcript, 0, _KEPT_ROUNDS, self._context.facts.window
         )
         overlays = drop_media(sheet, with_newest=with_newest)
         if not overlays:
@@ -221,11 +221,11 @@ class _Compaction:
 
     def _sheet(self, goal: int, rounds: int) -> CompactionInput | None:
         """None: the goal is reached."""
-        desk = self._desk
+        desk = self._context
         tokens = desk.input_tokens()
         if tokens <= goal:
             return None
-        total = desk.prefix.size + desk.thread.transcript.bytes
+        total = desk.prompt_prefix.size + desk.thread.transcript.bytes
         return CompactionInput(
             desk.thread.transcript,
             excess_bytes=total * (tokens - goal) // tokens + 1,
@@ -238,18 +238,18 @@ class _Compaction:
         wait."""
         if not self._is_announced:
             self._is_announced = True
-            ruling = await self._desk.run_hooks(
+            ruling = await self._context.run_hooks(
                 hook_events.before_compact(self._wanted), is_context=False
             )
             self._is_blocked = ruling.blocked
-            await self._desk.authorizer.before_compact(self._desk.thread)
+            await self._context.authorizer.before_compact(self._context.thread)
         return self._is_urgent or not self._is_blocked
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:
         """All of them, with what each frees, or none."""
         if not overlays:
             return
-        desk = self._desk
+        desk = self._context
         trial = desk.thread.transcript.copy()
         tokens = _tokens(desk, trial)
         proven: list[ContextCompacted] = []
@@ -273,7 +273,7 @@ def is_harmless(before: Transcript, after: Transcript) -> bool:
     )
 
 
-def _tokens(desk: ThreadContext, transcript: Transcript) -> int:
+def _tokens(context: ThreadContext, transcript: Transcript) -> int:
     return transcript.tokens(
-        prefix_bytes=desk.prefix.size, bytes_per_token=desk.facts.bytes_per_token
+        prefix_bytes=context.prompt_prefix.size, bytes_per_token=context.facts.bytes_per_token
     )

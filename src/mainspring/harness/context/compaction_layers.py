@@ -177,34 +177,34 @@ def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompact
     return [ContextCompacted(layer="results", dropped_event_ids=over, kept_bytes=kept)]
 
 
-def drop_finished_tasks(sheet: CompactionInput) -> list[ContextCompacted]:
+def drop_finished_tasks(compaction_input: CompactionInput) -> list[ContextCompacted]:
     """Layer 1: tasks that are done go, whole; what earlier compactions have told of them stays."""
     end = 0
-    for seq in sheet.transcript.finished[:-_KEPT_RUNS]:
-        reached = sum(last <= seq for _, last in sheet.transcript.spans[: sheet.upto])
+    for seq in compaction_input.transcript.finished[:-_KEPT_RUNS]:
+        reached = sum(last <= seq for _, last in compaction_input.transcript.spans[: compaction_input.upto])
         end = max(end, reached)
-        if sum(sheet.sizes[:end]) >= sheet.excess_bytes:
+        if sum(compaction_input.sizes[:end]) >= compaction_input.excess_bytes:
             break
     overlays: list[ContextCompacted] = []
     told = [
         text.replace(SNIPPED_NOTE, "").strip()
-        for text in earlier_digests(sheet.transcript.messages[:1])
+        for text in earlier_digests(compaction_input.transcript.messages[:1])
     ]
-    for stretch in removable_ranges(0, end, sheet.kept):
+    for stretch in removable_ranges(0, end, compaction_input.kept):
         summary = None if stretch.start else "\n\n".join([*told, SNIPPED_NOTE])
-        overlays += _replacements(sheet, stretch, "snip", summary)
+        overlays += _replacements(compaction_input, stretch, "snip", summary)
     return overlays
 
 
-def drop_old_results(sheet: CompactionInput) -> list[ContextCompacted]:
+def drop_old_results(compaction_input: CompactionInput) -> list[ContextCompacted]:
     """Layer 2: old results go, their calls stay."""
     freed = 0
     ids: list[str] = []
-    for index in range(sheet.upto):
-        if index in sheet.kept:
+    for index in range(compaction_input.upto):
+        if index in compaction_input.kept:
             continue
-        for part in sheet.transcript.messages[index].content:
-            if isinstance(part, ToolResultBlock) and freed < sheet.excess_bytes:
+        for part in compaction_input.transcript.messages[index].content:
+            if isinstance(part, ToolResultBlock) and freed < compaction_input.excess_bytes:
                 gain = result_bytes(part.content) - result_bytes(drop_result(part).content)
                 if gain >= _MIN_GAIN_BYTES:
                     freed += gain
@@ -212,40 +212,40 @@ def drop_old_results(sheet: CompactionInput) -> list[ContextCompacted]:
     return [ContextCompacted(layer="micro", dropped_event_ids=tuple(ids))] if ids else []
 
 
-def collapse_rounds(sheet: CompactionInput) -> list[ContextCompacted]:
+def collapse_rounds(compaction_input: CompactionInput) -> list[ContextCompacted]:
     """Layer 3: old rounds are told in a line each. The first message has nothing to collapse."""
     overlays: list[ContextCompacted] = []
-    freed, wanted = 0, max(sheet.excess_bytes, sheet.transcript.bytes // 10)
-    for stretch in removable_ranges(1, sheet.upto, sheet.kept):
+    freed, wanted = 0, max(compaction_input.excess_bytes, compaction_input.transcript.bytes // 10)
+    for stretch in removable_ranges(1, compaction_input.upto, compaction_input.kept):
         lines: list[str] = []
         end = stretch.start
-        for start, stop in _rounds(sheet, stretch):
+        for start, stop in _rounds(compaction_input, stretch):
             if freed >= wanted:
                 break
             told = digest(
-                sheet.transcript.messages[start:stop],
-                sheet.results,
-                pinned=sheet.pinned,
+                compaction_input.transcript.messages[start:stop],
+                compaction_input.results,
+                pinned=compaction_input.pinned,
                 detail=BRIEF,
             )
             lines += told
-            freed += sum(sheet.sizes[start:stop]) - len("\n".join(told).encode())
+            freed += sum(compaction_input.sizes[start:stop]) - len("\n".join(told).encode())
             end = stop
         if end > stretch.start:
             summary = DIGEST_HEADING + "\n".join(lines)
-            overlays += _replacements(sheet, range(stretch.start, end), "collapse", summary)
+            overlays += _replacements(compaction_input, range(stretch.start, end), "collapse", summary)
     return overlays
 
 
-def drop_media(sheet: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
+def drop_media(compaction_input: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
     """Images and documents go: the old ones, or all."""
-    messages = sheet.transcript.messages
+    messages = compaction_input.transcript.messages
     found = [index for index, message in enumerate(messages) if has_media(message)]
     if not with_newest:
-        found = [index for index in found if index < sheet.upto] or found[:-1]
+        found = [index for index in found if index < compaction_input.upto] or found[:-1]
     if not found:
         return []
-    first, last = sheet.span(range(found[0], found[-1] + 1))
+    first, last = compaction_input.span(range(found[0], found[-1] + 1))
     return [ContextCompacted(layer="media", first_seq=first, last_seq=last)]
 
 
@@ -256,17 +256,17 @@ def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
     return [part for part in sent if isinstance(part, ToolResultBlock)] + transcript.open_results
 
 
-def _rounds(sheet: CompactionInput, stretch: range) -> list[tuple[int, int]]:
+def _rounds(compaction_input: CompactionInput, stretch: range) -> list[tuple[int, int]]:
     """The stretch in pieces that can be cut out alone: each begins with what the model did."""
-    starts = [index for index in stretch if isinstance(sheet.transcript.messages[index], Assistant)]
+    starts = [index for index in stretch if isinstance(compaction_input.transcript.messages[index], Assistant)]
     return list(zip(starts, [*starts[1:], stretch.stop], strict=True))
 
 
 def _replacements(
-    sheet: CompactionInput, stretch: range, layer: Literal["snip", "collapse"], summary: str | None
+    compaction_input: CompactionInput, stretch: range, layer: Literal["snip", "collapse"], summary: str | None
 ) -> list[ContextCompacted]:
-    gain = sum(sheet.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
+    gain = sum(compaction_input.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
     if gain < _MIN_GAIN_BYTES:
         return []
-    first, last = sheet.span(stretch)
+    first, last = compaction_input.span(stretch)
     return [ContextCompacted(layer=layer, first_seq=first, last_seq=last, summary=summary)]

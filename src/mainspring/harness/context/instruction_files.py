@@ -92,15 +92,15 @@ class InstructionRoots:
     shared: tuple[PurePosixPath, ...] = ()
     """Folders outside the project that its files may import from, because the user said so."""
 
-    def resolved(self, files: InstructionFiles) -> InstructionRoots:
+    def resolved(self, instruction_files: InstructionFiles) -> InstructionRoots:
         """The same places, with every link followed."""
         return replace(
             self,
-            project=files.real(self.project),
-            cwd=files.real(self.cwd),
-            agent=None if self.agent is None else files.real(self.agent),
-            home=None if self.home is None else files.real(self.home),
-            shared=tuple(files.real(folder) for folder in self.shared),
+            project=instruction_files.real(self.project),
+            cwd=instruction_files.real(self.cwd),
+            agent=None if self.agent is None else instruction_files.real(self.agent),
+            home=None if self.home is None else instruction_files.real(self.home),
+            shared=tuple(instruction_files.real(folder) for folder in self.shared),
         )
 
     def allow(self, real: PurePosixPath, scope: Scope) -> bool:
@@ -133,7 +133,7 @@ class InstructionCandidate:
 
     path: PurePosixPath
     scope: Scope = "project"
-    kind: InstructionKind = "plain"
+    instruction_kind: InstructionKind = "plain"
     imports: Imports | None = "mentions"
     folder: str = ""
     """Relative to the project: what globs are relative to."""
@@ -141,7 +141,7 @@ class InstructionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFinder:
-    files: InstructionFiles
+    instruction_files: InstructionFiles
     roots: InstructionRoots
     """With every link followed."""
     tell: Callable[[InstructionIssue], None]
@@ -177,7 +177,7 @@ class CandidateFinder:
         names = frozenset(self._names(folder))
         lives_here = not names.isdisjoint(_SIGNS_OF_A_PERSONA)
         for name in (*_PERSONA, *(_BESIDE_A_PERSONA if lives_here else ())):
-            yield InstructionCandidate(folder / name, kind="persona", imports=None)
+            yield InstructionCandidate(folder / name, instruction_kind="persona", imports=None)
         for name, why in _NO_INSTRUCTIONS.items():
             if lives_here and name in names:
                 self._note(folder / name, f"is not read as instructions: {why}")
@@ -219,7 +219,7 @@ class CandidateFinder:
         found = 0
         while folders:
             folder, depth = folders.popleft()
-            real = self.files.real(folder)
+            real = self.instruction_files.real(folder)
             if real in seen or not self._may_list(folder, real, scope):
                 continue
             seen.add(real)
@@ -243,7 +243,7 @@ class CandidateFinder:
 
     def _names(self, folder: PurePosixPath) -> Sequence[str]:
         try:
-            return self.files.names(folder)
+            return self.instruction_files.names(folder)
         except OSError as error:
             self._warn(folder, f"cannot be read: {error.strerror}")
             return ()

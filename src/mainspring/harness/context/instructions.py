@@ -93,10 +93,10 @@ class Instructions:
 
 
 def load(
-    files: InstructionFiles, places: InstructionRoots, limits: InstructionLimits | None = None
+    instruction_files: InstructionFiles, instruction_roots: InstructionRoots, instruction_limits: InstructionLimits | None = None
 ) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader(files, places.resolved(files), limits or InstructionLimits())
+    reader = _Reader(instruction_files, instruction_roots.resolved(instruction_files), instruction_limits or InstructionLimits())
     if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
         reader.tell(InstructionIssue(file=".", what=outside))
@@ -104,17 +104,17 @@ def load(
 
 
 def load_nested(
-    files: InstructionFiles,
-    places: InstructionRoots,
+    instruction_files: InstructionFiles,
+    instruction_roots: InstructionRoots,
     path: PurePosixPath,
-    limits: InstructionLimits | None = None,
+    instruction_limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds only below the cwd, because a file there was read.
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader(files, places.resolved(files), limits or InstructionLimits())
-    folders = reader.roots.below_cwd(files.real(reader.roots.cwd / path))
+    reader = _Reader(instruction_files, instruction_roots.resolved(instruction_files), instruction_limits or InstructionLimits())
+    folders = reader.roots.below_cwd(instruction_files.real(reader.roots.cwd / path))
     return reader.instructions(reader.candidates.of_folders(folders))
 
 
@@ -157,16 +157,16 @@ class _Document:
     text: str
     written: str
     """With its comments and its head: the lines are as people see them."""
-    candidate: InstructionCandidate
-    terms: RuleConditions = ALWAYS
+    instruction_candidate: InstructionCandidate
+    rule_conditions: RuleConditions = ALWAYS
 
 
 @dataclass(slots=True)
 class _Reader:
-    files: InstructionFiles
+    instruction_files: InstructionFiles
     roots: InstructionRoots
     """With every link followed."""
-    limits: InstructionLimits
+    instruction_limits: InstructionLimits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
     issues: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
@@ -176,20 +176,20 @@ class _Reader:
 
     @property
     def candidates(self) -> CandidateFinder:
-        return CandidateFinder(self.files, self.roots, self.tell)
+        return CandidateFinder(self.instruction_files, self.roots, self.tell)
 
-    def tell(self, oddity: InstructionIssue) -> None:
-        if oddity not in self.issues:
-            self.issues.append(oddity)
+    def tell(self, instruction_issue: InstructionIssue) -> None:
+        if instruction_issue not in self.issues:
+            self.issues.append(instruction_issue)
 
     def instructions(self, candidates: Iterable[InstructionCandidate]) -> Instructions:
         for candidate in candidates:
             document = self._open(candidate.path, candidate)
             if document is not None:
                 self._own(self._with_terms(document))
-        scoped = [document for document in self.own.values() if document.terms.globs]
+        scoped = [document for document in self.own.values() if document.rule_conditions.globs]
         for document in self.own.values():
-            if not document.terms.globs:
+            if not document.rule_conditions.globs:
                 self._add(document)
         for document in scoped:  # what they import may hold for all files: that is known by now
             self._add_scoped(document)
@@ -200,27 +200,27 @@ class _Reader:
         )
 
     def _own(self, document: _Document) -> None:
-        if not document.terms.is_read:
+        if not document.rule_conditions.is_read:
             return
         known = self.own.setdefault(document.real, document)
-        if document.candidate.imports and document.candidate.kind == known.candidate.kind:
+        if document.instruction_candidate.imports and document.instruction_candidate.instruction_kind == known.instruction_candidate.instruction_kind:
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
-            candidate = replace(known.candidate, imports=document.candidate.imports)
+            candidate = replace(known.instruction_candidate, imports=document.instruction_candidate.imports)
             self.own[document.real] = replace(known, candidate=candidate)
 
     def _open(
         self,
         path: PurePosixPath,
-        candidate: InstructionCandidate,
+        instruction_candidate: InstructionCandidate,
         refuse: Callable[[str], None] | None = None,
     ) -> _Document | None:
-        real = self.files.real(path)
+        real = self.instruction_files.real(path)
         refuse = refuse or partial(self._tell_about, self.roots.display_path(path))
-        if not self.roots.allow(real, candidate.scope):
+        if not self.roots.allow(real, instruction_candidate.scope):
             return refuse("leads out of the project: not read")
         max_bytes = _MAX_FILE_BYTES
         try:
-            content = self.files.read(real, max_bytes)
+            content = self.instruction_files.read(real, max_bytes)
         except OSError as error:
             return refuse(f"cannot be read: {error.strerror}")
         if content is None:
@@ -233,11 +233,11 @@ class _Reader:
             line = text.partition(_REPLACEMENT_CHARACTER)[0].count("\n") + 1
             what = "is not UTF-8: what cannot be read is left out"
             self.tell(InstructionIssue(file=source, line=line, what=what, fix="save it as UTF-8"))
-        return _Document(real, source, without_comments(text).strip(), text, candidate)
+        return _Document(real, source, without_comments(text).strip(), text, instruction_candidate)
 
     def _with_terms(self, document: _Document) -> _Document:
         """With its head taken off, and taken in."""
-        kind, file = document.candidate.kind, document.source
+        kind, file = document.instruction_candidate.instruction_kind, document.source
         if kind == "plain":
             return document
         head = read_frontmatter(document.text)
@@ -247,7 +247,7 @@ class _Reader:
             self.tell(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
-            terms = read_conditions(kind, head.fields, document.candidate.path.stem)
+            terms = read_conditions(kind, head.fields, document.instruction_candidate.path.stem)
         except InvalidInput as error:
             terms = ALWAYS  # better a rule too often than never
             self.tell(
@@ -267,8 +267,8 @@ class _Reader:
             ScopedRule(
                 source=section.source,
                 text=section.text,
-                folder=document.candidate.folder,
-                globs=document.terms.globs,
+                folder=document.instruction_candidate.folder,
+                globs=document.rule_conditions.globs,
                 scope=section.scope,
             )
             for section in added
@@ -280,15 +280,15 @@ class _Reader:
         self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
-        self.sections.append(Section(document.source, document.text, document.candidate.scope))
+        self.sections.append(Section(document.source, document.text, document.instruction_candidate.scope))
 
     def _follow(self, document: _Document, depth: int) -> None:
         for spelling, paths in self._imports_of(document):
             target = self._imported(document, spelling, paths)
             if target is None or target.real in self.imported or target.real == document.real:
                 continue
-            if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
-                limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.limits.max_files} files"
+            if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.instruction_limits.max_files:
+                limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.instruction_limits.max_files} files"
                 self._tell_of(document, spelling, f"not read: imports go {limit}")
                 continue
             own = self.own.get(target.real)
@@ -296,7 +296,7 @@ class _Reader:
                 self.imported.add(target.real)
                 if not _has_only_imports(target):
                     self._add_section(target)
-            elif own.candidate.imports:
+            elif own.instruction_candidate.imports:
                 continue  # it follows its imports itself, in its own place
             else:
                 self.imported.add(target.real)
@@ -304,7 +304,7 @@ class _Reader:
 
     def _imports_of(self, document: _Document) -> list[tuple[str, list[PurePosixPath]]]:
         """What a file imports: as it is spelled there, and the paths that this may mean."""
-        candidate, here = document.candidate, document.real.parent
+        candidate, here = document.instruction_candidate, document.real.parent
         match candidate.imports:
             case "mentions":
                 found = import_mentions(document.text)
@@ -328,17 +328,17 @@ class _Reader:
 
     def _referred(self, top: PurePosixPath, here: PurePosixPath, name: str) -> list[PurePosixPath]:
         both = [top / name, here / name]
-        inside = [path for path in both if self.roots.allow(self.files.real(path), "project")]
+        inside = [path for path in both if self.roots.allow(self.instruction_files.real(path), "project")]
         return inside or both[:1]
 
     def _imported(
         self, document: _Document, spelling: str, paths: list[PurePosixPath]
     ) -> _Document | None:
-        if document.candidate.imports == "references":
+        if document.instruction_candidate.imports == "references":
             # Whoever refers to it, it is the project's.
-            candidate = replace(document.candidate, kind="plain", scope="project")
+            candidate = replace(document.instruction_candidate, kind="plain", scope="project")
         else:
-            candidate = replace(document.candidate, kind="plain", imports="mentions")
+            candidate = replace(document.instruction_candidate, kind="plain", imports="mentions")
         refusals: list[str] = []
         for path in paths:
             found = self._open(path, candidate, refusals.append)
@@ -368,7 +368,7 @@ class _Reader:
 
     def _within_budget(self) -> tuple[Section, ...]:
         """When all is too much, the closest files stay whole; but none displaces a wider scope."""
-        left = self.limits.max_chars
+        left = self.instruction_limits.max_chars
         kept = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]
         ranks: tuple[Scope, ...] = ("managed", "user", "project")
@@ -386,7 +386,7 @@ class _Reader:
         kept = text[: cut_point(text, max_chars)].rstrip()
         what = (
             f"is too long: its first {len(kept):,} of {len(text):,} characters are used; all"
-            f" instruction files together may have {self.limits.max_chars:,}"
+            f" instruction files together may have {self.instruction_limits.max_chars:,}"
         )
         self._tell_about(source, what, "shorten it, or move parts of it into rules with `paths`")
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
@@ -395,5 +395,5 @@ class _Reader:
 
 def _has_only_imports(document: _Document) -> bool:
     """Of a blank file as well."""
-    is_mentioning = document.candidate.imports == "mentions"
+    is_mentioning = document.instruction_candidate.imports == "mentions"
     return is_only_imports(document.text) if is_mentioning else not document.text.strip()

@@ -121,7 +121,7 @@ def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Threa
 
 
 def _with_reply(
-    shot: ModelCall, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]
+    model_call: ModelCall, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]
 ) -> ModelCall:
     reply = None
     if not end.is_error:
@@ -129,13 +129,13 @@ def _with_reply(
             content=tuple(said),
             usage=end.model_usage,
             reason=_REASONS.get(end.stop_reason, "end_turn"),
-            model=end.model or shot.request.model,
+            model=end.model or model_call.request.model,
         )
     return ModelCall(
-        number=shot.number,
-        started=shot.started,
-        start=shot.start,
-        request=shot.request,
+        number=model_call.number,
+        started=model_call.started,
+        start=model_call.start,
+        request=model_call.request,
         reply=reply,
         end=end,
     )
@@ -208,8 +208,8 @@ class RequestDiff:
     """Lines of a diff of what stands before the messages, if that has changed."""
 
 
-def token_breakdown(shot: ModelCall) -> TokenBreakdown:
-    request = shot.request
+def token_breakdown(model_call: ModelCall) -> TokenBreakdown:
+    request = model_call.request
     newest = _first_new_message(request.messages)
     sizes = [
         sum(len(msgspec.json.encode(tool)) for tool in request.tools),
@@ -218,9 +218,9 @@ def token_breakdown(shot: ModelCall) -> TokenBreakdown:
         sum(map(_size, request.messages[:newest])),
         sum(map(_size, request.messages[newest:])),
     ]
-    counted = prompt_tokens(shot.end.model_usage) if shot.end is not None else 0
+    counted = prompt_tokens(model_call.end.model_usage) if model_call.end is not None else 0
     is_measured = counted > 0
-    tokens = _shares(sizes, counted or shot.start.estimated_input_tokens or 0)
+    tokens = _shares(sizes, counted or model_call.start.estimated_input_tokens or 0)
     return TokenBreakdown(
         tools=tokens[0],
         system_static=tokens[1],
@@ -237,8 +237,8 @@ def cached_share(usage: Usage) -> float | None:
     return usage.cache_read_input_tokens / whole if whole else None
 
 
-def request_diff(shot: ModelCall, before: ModelCall | None) -> RequestDiff:
-    ours = shot.request.messages
+def request_diff(model_call: ModelCall, before: ModelCall | None) -> RequestDiff:
+    ours = model_call.request.messages
     theirs = before.request.messages if before is not None else ()
     kept = 0
     for one, other in zip(ours, theirs, strict=False):
@@ -246,11 +246,11 @@ def request_diff(shot: ModelCall, before: ModelCall | None) -> RequestDiff:
             break
         kept += 1
     return RequestDiff(
-        cache_break=shot.start.cache_break,
+        cache_break=model_call.start.cache_break,
         kept_messages=kept,
         gone=theirs[kept:],
         added=ours[kept:],
-        prefix=() if before is None else _prefix_diff(before.request, shot.request),
+        prefix=() if before is None else _prefix_diff(before.request, model_call.request),
     )
 
 

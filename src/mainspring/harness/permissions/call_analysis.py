@@ -89,24 +89,24 @@ class AnalyzedCall:
 
 
 def analyze_call(
-    tool: str, given: Mapping[str, object], traits: Traits, place: CallLocation
+    tool: str, given: Mapping[str, object], traits: Traits, call_location: CallLocation
 ) -> AnalyzedCall:
     """Never raises, whatever the input."""
     name = canonical_name(tool)
     if name not in SHELL_TOOLS:
-        paths = tuple(_file_paths(name, given, place))
+        paths = tuple(_file_paths(name, given, call_location))
         named = (
-            () if name in _ON_FILES or traits.read_only else tuple(_possible_paths(given, place))
+            () if name in _ON_FILES or traits.read_only else tuple(_possible_paths(given, call_location))
         )
         return AnalyzedCall(
             tool=name, input=given, traits=traits, paths=paths, surely_written=named
         )
     command = str(given.get("command", ""))
-    bases = _bases(command, place)
-    is_lost = len(bases) == _MAX_BASES or not place.is_known
+    bases = _bases(command, call_location)
+    is_lost = len(bases) == _MAX_BASES or not call_location.is_known
     verdict = analyze_command(
         command,
-        roots=(place.workspace, *place.aliases),
+        roots=(call_location.workspace, *call_location.aliases),
         is_own_repository=lambda folder: not is_lost and _is_own_repository(folder, bases),
     )
     if is_lost:
@@ -123,7 +123,7 @@ def analyze_call(
         verdict = replace(verdict, opaque=True, hides_reads=True)
     removes = verdict.destructive and _removes(command)
     if removes and any(
-        is_inside(place.workspace, (each.target,)) for each in paths if each.access == "write"
+        is_inside(call_location.workspace, (each.target,)) for each in paths if each.access == "write"
     ):
         verdict = replace(verdict, critical=True)
     guesses = [_guessed_path(path, base) for base in bases for path in verdict.guesses]
@@ -137,28 +137,28 @@ def analyze_call(
         paths=tuple(dict.fromkeys((*paths, *trees))),
         command=command,
         analysis=verdict,
-        trees=tuple(dict.fromkeys(each for each in trees if not _is_file(each.target, place))),
+        trees=tuple(dict.fromkeys(each for each in trees if not _is_file(each.target, call_location))),
         guesses=tuple(dict.fromkeys(guesses)),
         surely_written=tuple(dict.fromkeys(written)),
     )
 
 
-def _trees(path: str, place: CallLocation) -> Iterator[PathAccess]:
+def _trees(path: str, call_location: CallLocation) -> Iterator[PathAccess]:
     """A folder, and the workspace if a link in that folder leads there."""
-    yield (touched := _path_access(path, "read", place))
-    if any(is_inside(alias, touched.both) for alias in place.aliases):
-        yield _path_access(place.workspace, "read", place)
+    yield (touched := _path_access(path, "read", call_location))
+    if any(is_inside(alias, touched.both) for alias in call_location.aliases):
+        yield _path_access(call_location.workspace, "read", call_location)
 
 
-def _is_file(path: str, place: CallLocation) -> bool:
+def _is_file(path: str, call_location: CallLocation) -> bool:
     """What is not there may have been a folder: git knows what was in it."""
     folder, name = posixpath.split(path)
-    return name in place.names(folder) and not place.is_folder(path)
+    return name in call_location.names(folder) and not call_location.is_folder(path)
 
 
-def _guessed_path(path: str, place: CallLocation) -> PathAccess:
-    named = absolute_path(path, cwd=place.cwd, home=place.home)
-    link = without_alias(named, place.aliases, place.workspace)
+def _guessed_path(path: str, call_location: CallLocation) -> PathAccess:
+    named = absolute_path(path, cwd=call_location.cwd, home=call_location.home)
+    link = without_alias(named, call_location.aliases, call_location.workspace)
     alias = "" if link == named else named
     return PathAccess(link=link, target=link, access="read", alias=alias)
 
@@ -173,14 +173,14 @@ def _is_own_repository(folder: str, bases: Sequence[CallLocation]) -> bool:
     )
 
 
-def _leads_to_workspace(path: str, place: CallLocation) -> bool:
-    if not is_inside(path, (place.workspace,)):
+def _leads_to_workspace(path: str, call_location: CallLocation) -> bool:
+    if not is_inside(path, (call_location.workspace,)):
         return False
-    while path != place.workspace:
-        if _is_repository(place.names(path)):
+    while path != call_location.workspace:
+        if _is_repository(call_location.names(path)):
             return False
         path = posixpath.dirname(path)
-    found = place.names(path)
+    found = call_location.names(path)
     return ".git" in found or not _is_repository(found)
 
 
@@ -189,30 +189,30 @@ def _is_repository(found: Collection[str]) -> bool:
     return ".git" in found or ("HEAD" in found and ("objects" in found or "commondir" in found))
 
 
-def _has_modules(place: CallLocation) -> bool:
-    found = place.names(place.cwd)
+def _has_modules(call_location: CallLocation) -> bool:
+    found = call_location.names(call_location.cwd)
     return any(each.partition(".")[0] in _MODULES for each in found)
 
 
-def location_after(commands: Sequence[str], place: CallLocation) -> CallLocation:
+def location_after(commands: Sequence[str], call_location: CallLocation) -> CallLocation:
     """The place, when these commands may have been run in any order: a shell stays where it went,
     as long as that is a folder of the workspace."""
-    stands = [place.cwd]
+    stands = [call_location.cwd]
     for base in stands:  # grows while it is gone through
-        at = replace(place, cwd=base, others=())
+        at = replace(call_location, cwd=base, others=())
         for command in commands:
             for went in (went for target in _targets(command) for went in _cd_targets(at, target)):
-                real = without_alias(went, place.aliases, place.workspace)
-                is_new = went not in stands and is_inside(real, (place.workspace,))
-                if is_new and len(stands) < _MAX_BASES and place.is_folder(real):
+                real = without_alias(went, call_location.aliases, call_location.workspace)
+                is_new = went not in stands and is_inside(real, (call_location.workspace,))
+                if is_new and len(stands) < _MAX_BASES and call_location.is_folder(real):
                     stands.append(went)
     is_known = not any(map(_goes_anywhere, commands))
-    return replace(place, others=tuple(stands[1:]), is_known=is_known)
+    return replace(call_location, others=tuple(stands[1:]), is_known=is_known)
 
 
-def _bases(command: str, place: CallLocation) -> list[CallLocation]:
+def _bases(command: str, call_location: CallLocation) -> list[CallLocation]:
     """Where the shell may stand while a command runs: each `cd` is taken or not."""
-    bases = [replace(place, cwd=cwd, others=()) for cwd in (place.cwd, *place.others)]
+    bases = [replace(call_location, cwd=cwd, others=()) for cwd in (call_location.cwd, *call_location.others)]
     for target in _targets(command):
         known = [replace(base, cwd=went) for base in bases for went in _cd_targets(base, target)]
         bases = list(dict.fromkeys((*bases, *known)))[:_MAX_BASES]
@@ -257,7 +257,7 @@ def _removes(command: str) -> bool:
 
 
 def _file_paths(
-    tool: str, given: Mapping[str, object], place: CallLocation
+    tool: str, given: Mapping[str, object], call_location: CallLocation
 ) -> Iterator[PathAccess]:
     if tool not in _ON_FILES:
         return
@@ -268,16 +268,16 @@ def _file_paths(
     named = [path for path in every if isinstance(path, str) and path]
     is_search = tool in _SEARCHES
     if is_search and not named:
-        named = [place.workspace]
+        named = [call_location.workspace]
     if tool == "glob":
         begin = _fixed_part(str(given.get("pattern", "")))
         named = [posixpath.join(path, begin) for path in named]
     for path in named:
-        whole = posixpath.join(place.workspace, path) if not path.startswith("~") else path
-        yield _path_access(whole, access, place, is_folder=is_search)
+        whole = posixpath.join(call_location.workspace, path) if not path.startswith("~") else path
+        yield _path_access(whole, access, call_location, is_folder=is_search)
 
 
-def _possible_paths(given: Mapping[str, object], place: CallLocation) -> Iterator[PathAccess]:
+def _possible_paths(given: Mapping[str, object], call_location: CallLocation) -> Iterator[PathAccess]:
     """What may be a path in the input of a tool that is not known: an MCP server may write it."""
     pending: list[object] = [given]
     for value in pending:  # grows while it is gone through
@@ -289,9 +289,9 @@ def _possible_paths(given: Mapping[str, object], place: CallLocation) -> Iterato
         elif isinstance(value, str) and 0 < len(path := value.strip()) <= _LONGEST_PATH:
             is_prose = "\n" in path and ".." not in path.split("/")
             if _FILE_URL.match(path):
-                yield _path_access(unquote(_FILE_URL.sub("", path)), "write", place)
+                yield _path_access(unquote(_FILE_URL.sub("", path)), "write", call_location)
             elif not is_prose:
-                yield _path_access(path, "write", place)
+                yield _path_access(path, "write", call_location)
 
 
 def _fixed_part(pattern: str) -> str:
@@ -308,13 +308,13 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _path_access(
-    path: str, access: Access, place: CallLocation, *, is_folder: bool = False
+    path: str, access: Access, call_location: CallLocation, *, is_folder: bool = False
 ) -> PathAccess:
-    named = absolute_path(path, cwd=place.cwd, home=place.home)
-    link = without_alias(named, place.aliases, place.workspace)
+    named = absolute_path(path, cwd=call_location.cwd, home=call_location.home)
+    link = without_alias(named, call_location.aliases, call_location.workspace)
     try:
-        found = place.resolve(joined_path(path, cwd=place.cwd, home=place.home))
-        target = without_alias(found, place.aliases, place.workspace)
+        found = call_location.resolve(joined_path(path, cwd=call_location.cwd, home=call_location.home))
+        target = without_alias(found, call_location.aliases, call_location.workspace)
     except (OSError, ValueError):
         target = ""
     alias = "" if link == named else named

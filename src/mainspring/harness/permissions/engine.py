@@ -74,7 +74,7 @@ class PermissionEngine:
         ruling = await self.hooks.run(hook_events.before_tool(call))
         if ruling.permission == "deny" or ruling.blocked:
             reason = ruling.reason or "a hook said no"
-            return _with_hook_output(ruling, Decision(decision="deny", gate="hook", reason=reason))
+            return _with_hook_output(ruling, Decision(decision="deny", decision_source="hook", reason=reason))
         if ruling.updated_input is not None:
             call = replace(call, input=tool.normalize_input(ruling.updated_input))
             traits = tool.traits(ruling.updated_input)
@@ -119,14 +119,14 @@ class PermissionEngine:
         said = decision
         if ruling.permission == "deny" or ruling.blocked:
             reason = ruling.reason or "a hook said no"
-            said = Decision(decision="deny", gate="hook", reason=reason)
+            said = Decision(decision="deny", decision_source="hook", reason=reason)
         elif ruling.permission == "allow":
             changed = ruling.updated_input
             if changed is not None:  # what it has made of the call is judged like the call
                 call = replace(call, input=tool.normalize_input(changed))
                 decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
-            allowed = Decision(decision="allow", gate="hook", reason=ruling.reason)
-            is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
+            allowed = Decision(decision="allow", decision_source="hook", reason=ruling.reason)
+            is_open = decision.decision == "ask" and decision.decision_source not in ("rule", "guardrail")
             said = replace(allowed if is_open else decision, updated_input=changed)
         return _with_hook_output(replace(ruling, updated_input=None), said)
 
@@ -145,13 +145,13 @@ class PermissionEngine:
         return Decision(
             facts=facts,
             decision="allow" if answer.is_allowed else "deny",
-            gate="mode",
+            decision_source="mode",
             rule=CLASSIFIER,
             reason=answer.reason,
         )
 
-    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        return await self.hooks.run(occasion)
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        return await self.hooks.run(hook_event)
 
     async def after_round(self, thread: Thread) -> Ended | None:
         return None
@@ -163,29 +163,29 @@ class PermissionEngine:
         self.on_compaction()
 
 
-def _apply_hook_permission(ruling: HookResult, decision: Decision) -> Decision:
+def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
     """A hook may be stricter than the rules; it is laxer only where no rule says anything."""
     if decision.decision == "deny":
         return decision
-    is_settled = decision.decision == "ask" and decision.gate in ("rule", "guardrail")
-    if ruling.permission in ("ask", "defer") and not is_settled:
-        return Decision(decision="ask", gate="hook", reason=ruling.reason or decision.reason)
-    if ruling.permission == "allow" and decision.decision == "ask" and not is_settled:
-        return Decision(decision="allow", gate="hook", reason=ruling.reason)
+    is_settled = decision.decision == "ask" and decision.decision_source in ("rule", "guardrail")
+    if result.permission in ("ask", "defer") and not is_settled:
+        return Decision(decision="ask", decision_source="hook", reason=result.reason or decision.reason)
+    if result.permission == "allow" and decision.decision == "ask" and not is_settled:
+        return Decision(decision="allow", decision_source="hook", reason=result.reason)
     return decision
 
 
-def _with_hook_output(ruling: HookResult, decision: Decision) -> Decision:
+def _with_hook_output(result: HookResult, decision: Decision) -> Decision:
     """The decision, and all that hooks said on the way to it."""
-    facts: list[KnownPayload] = [*ruling.hook_runs]
-    if ruling.updates and _are_valid_updates(ruling.updates):
-        facts.append(PermissionUpdated(updates=ruling.updates, by="hook"))
+    facts: list[KnownPayload] = [*result.hook_runs]
+    if result.updates and _are_valid_updates(result.updates):
+        facts.append(PermissionUpdated(updates=result.updates, by="hook"))
     updated = decision.updated_input
     return replace(
         decision,
-        updated_input=ruling.updated_input if updated is None else updated,
-        context=(*ruling.context, *decision.context),
-        stop=decision.stop or ruling.stop,
+        updated_input=result.updated_input if updated is None else updated,
+        context=(*result.context, *decision.context),
+        stop=decision.stop or result.stop,
         facts=(*facts, *decision.facts),
     )
 

@@ -76,53 +76,53 @@ def check_updates(updates: tuple[PermissionUpdate, ...]) -> None:
             raise InvalidInput(f"{update.expires_at!r} is not a time")
 
 
-def apply(standing: GrantState, payload: AnyPayload) -> GrantState:
+def apply(grants: GrantState, payload: AnyPayload) -> GrantState:
     """Take one event in. What cannot be understood gives no leave."""
     match payload:
         case PermissionUpdated(updates=updates, by=by):
             for update in updates:
                 if update.type == "allowProtected":
                     paths = update.paths if by == "operator" else ()
-                    known = standing.allowed_protected.union(paths)
-                    standing = replace(standing, allowed_protected=known)
+                    known = grants.allowed_protected.union(paths)
+                    grants = replace(grants, allowed_protected=known)
                 else:
-                    standing = _UPDATES[update.type](standing, update)
-            return standing
+                    grants = _UPDATES[update.type](grants, update)
+            return grants
         case ToolCallAuthorized():
-            return _count_decision(standing, payload)
+            return _count_decision(grants, payload)
         case SessionReceived():
             return GrantState()  # all of it was said to another installation
         case SessionForked():
             # leave was given to the other session
-            return replace(standing, grants={}, allowed_protected=frozenset())
+            return replace(grants, grants={}, allowed_protected=frozenset())
         case _:
-            return standing
+            return grants
 
 
-def _count_decision(standing: GrantState, payload: ToolCallAuthorized) -> GrantState:
+def _count_decision(grants: GrantState, payload: ToolCallAuthorized) -> GrantState:
     match payload:
         case ToolCallAuthorized(decision="deny", gate="mode", rule="auto"):
             return replace(
-                standing,
-                blocks=standing.blocks + 1,
-                blocks_in_a_row=standing.blocks_in_a_row + 1,
+                grants,
+                blocks=grants.blocks + 1,
+                blocks_in_a_row=grants.blocks_in_a_row + 1,
             )
         case ToolCallAuthorized(decision="allow", gate="grant", rule=str(grant_id)):
-            grant = standing.grants.get(grant_id)
+            grant = grants.grants.get(grant_id)
             if grant is None:
-                return standing
+                return grants
             used = replace(grant, uses=grant.uses + 1)
-            return replace(standing, grants={**standing.grants, grant_id: used})
+            return replace(grants, grants={**grants.grants, grant_id: used})
         case ToolCallAuthorized(decision="allow", gate="mode" | "person"):
-            return replace(standing, blocks_in_a_row=0) if standing.blocks_in_a_row else standing
+            return replace(grants, blocks_in_a_row=0) if grants.blocks_in_a_row else grants
         case _:
-            return standing
+            return grants
 
 
-def _add(standing: GrantState, update: PermissionUpdate) -> GrantState:
+def _add(grants: GrantState, update: PermissionUpdate) -> GrantState:
     behavior = update.behavior
     if behavior is None:
-        return standing
+        return grants
     rules = tuple(PolicyRule(text=rule_text(each), behavior=behavior) for each in update.rules)
     is_limited = update.expires_at is not None or update.max_uses is not None
     if behavior == "allow" and (update.grant_id is not None or is_limited):
@@ -132,58 +132,58 @@ def _add(standing: GrantState, update: PermissionUpdate) -> GrantState:
             expires_at=None if update.expires_at is None else _parse_time(update.expires_at),
             max_uses=update.max_uses,
         )
-        return replace(standing, grants={**standing.grants, grant.id: grant})
-    revoked = standing.revoked
+        return replace(grants, grants={**grants.grants, grant.id: grant})
+    revoked = grants.revoked
     if behavior == "allow":
         revoked -= {rule.text for rule in rules}
-    new = tuple(rule for rule in rules if rule not in standing.rules)
-    return replace(standing, rules=standing.rules + new, revoked=revoked)
+    new = tuple(rule for rule in rules if rule not in grants.rules)
+    return replace(grants, rules=grants.rules + new, revoked=revoked)
 
 
-def _replace(standing: GrantState, update: PermissionUpdate) -> GrantState:
-    kept = tuple(rule for rule in standing.rules if rule.behavior != update.behavior)
-    kept_grants = {} if update.behavior == "allow" else dict(standing.grants)
-    return _add(replace(standing, rules=kept, grants=kept_grants), update)
+def _replace(grants: GrantState, update: PermissionUpdate) -> GrantState:
+    kept = tuple(rule for rule in grants.rules if rule.behavior != update.behavior)
+    kept_grants = {} if update.behavior == "allow" else dict(grants.grants)
+    return _add(replace(grants, rules=kept, grants=kept_grants), update)
 
 
-def _remove(standing: GrantState, update: PermissionUpdate) -> GrantState:
+def _remove(grant_state: GrantState, update: PermissionUpdate) -> GrantState:
     """By the id of a grant, or by the rules' words."""
     texts = {rule_text(each) for each in update.rules}
     behavior = update.behavior or "allow"
     grants = {
         each.id: each
-        for each in standing.grants.values()
+        for each in grant_state.grants.values()
         if each.id != update.grant_id and texts.isdisjoint(rule.text for rule in each.rules)
     }
     kept = tuple(
-        rule for rule in standing.rules if rule.behavior != behavior or rule.text not in texts
+        rule for rule in grant_state.rules if rule.behavior != behavior or rule.text not in texts
     )
     if behavior != "allow":
-        return replace(standing, rules=kept)
-    return replace(standing, rules=kept, grants=grants, revoked=standing.revoked | texts)
+        return replace(grant_state, rules=kept)
+    return replace(grant_state, rules=kept, grants=grants, revoked=grant_state.revoked | texts)
 
 
-def _set_mode(standing: GrantState, update: PermissionUpdate) -> GrantState:
+def _set_mode(grants: GrantState, update: PermissionUpdate) -> GrantState:
     try:
         mode = parse_mode(update.mode or "")
     except InvalidInput:
-        return standing
-    return replace(standing, mode=mode, blocks=0, blocks_in_a_row=0)
+        return grants
+    return replace(grants, mode=mode, blocks=0, blocks_in_a_row=0)
 
 
-def _add_directories(standing: GrantState, update: PermissionUpdate) -> GrantState:
+def _add_directories(grants: GrantState, update: PermissionUpdate) -> GrantState:
     return replace(
-        standing,
-        directories=tuple(dict.fromkeys((*standing.directories, *update.directories))),
-        left_directories=standing.left_directories - set(update.directories),
+        grants,
+        directories=tuple(dict.fromkeys((*grants.directories, *update.directories))),
+        left_directories=grants.left_directories - set(update.directories),
     )
 
 
-def _remove_directories(standing: GrantState, update: PermissionUpdate) -> GrantState:
+def _remove_directories(grants: GrantState, update: PermissionUpdate) -> GrantState:
     return replace(
-        standing,
-        directories=tuple(each for each in standing.directories if each not in update.directories),
-        left_directories=standing.left_directories | set(update.directories),
+        grants,
+        directories=tuple(each for each in grants.directories if each not in update.directories),
+        left_directories=grants.left_directories | set(update.directories),
     )
 
 

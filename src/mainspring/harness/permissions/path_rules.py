@@ -79,27 +79,27 @@ def check_pattern(specifier: str) -> None:
     _locate_pattern(specifier, PatternRoots(folder="/", cwd="/", home="/"))
 
 
-def permits_path(specifier: str, touched: PathAccess, roots: PatternRoots) -> bool:
+def permits_path(specifier: str, path_access: PathAccess, pattern_roots: PatternRoots) -> bool:
     """Whether a rule that permits speaks for a path: for the link and for what it leads to."""
-    base, pattern = _locate_pattern(specifier, roots)
-    inside = _ANYTHING_IN_IT if touched.is_folder else ""
-    return all(_is_match(pattern, base, path + inside) for path in touched.both)
+    base, pattern = _locate_pattern(specifier, pattern_roots)
+    inside = _ANYTHING_IN_IT if path_access.is_folder else ""
+    return all(_is_match(pattern, base, path + inside) for path in path_access.both)
 
 
-def forbids_path(specifier: str, touched: PathAccess, roots: PatternRoots) -> bool:
+def forbids_path(specifier: str, path_access: PathAccess, pattern_roots: PatternRoots) -> bool:
     """Whether a rule that forbids speaks for a path, read as widely as can be: the link or what
     it leads to, in any case of letters, be it a file or a folder."""
-    base, pattern = (text.casefold() for text in _locate_pattern(specifier, roots))
+    base, pattern = (text.casefold() for text in _locate_pattern(specifier, pattern_roots))
     return any(
         _is_match(pattern, base, path.casefold() + inside, is_folder=True)
-        for path in touched.every
+        for path in path_access.every
         for inside in ("", _ANYTHING_IN_IT)
     )
 
 
-def may_forbid_below(specifier: str, folder: PathAccess, roots: PatternRoots) -> bool:
+def may_forbid_below(specifier: str, folder: PathAccess, pattern_roots: PatternRoots) -> bool:
     """Whether something that a rule forbids may be in a folder, at any depth."""
-    base, pattern = (text.casefold() for text in _locate_pattern(specifier, roots))
+    base, pattern = (text.casefold() for text in _locate_pattern(specifier, pattern_roots))
     return any(_may_be_below(pattern, base, path.casefold()) for path in folder.every)
 
 
@@ -118,18 +118,18 @@ def _is_match(pattern: str, base: str, path: str, *, is_folder: bool = False) ->
     return compile_pattern(pattern).matches(relative, is_folder=is_folder)
 
 
-def _locate_pattern(specifier: str, roots: PatternRoots) -> tuple[str, str]:
+def _locate_pattern(specifier: str, pattern_roots: PatternRoots) -> tuple[str, str]:
     """The folder that a pattern is relative to, and the pattern in it."""
     if specifier.startswith("//"):
         base, pattern = "/", specifier[1:]
     elif specifier.startswith("~/"):
-        base, pattern = roots.home, specifier[1:]
+        base, pattern = pattern_roots.home, specifier[1:]
     elif specifier.startswith("/"):
-        base, pattern = roots.folder, specifier
+        base, pattern = pattern_roots.folder, specifier
     elif specifier.startswith("../"):
-        base, pattern = _resolve_parents(roots.cwd, specifier)
+        base, pattern = _resolve_parents(pattern_roots.cwd, specifier)
     else:
-        base, pattern = roots.cwd, specifier.removeprefix("./")
+        base, pattern = pattern_roots.cwd, specifier.removeprefix("./")
     compile_pattern(pattern)
     return base, pattern
 

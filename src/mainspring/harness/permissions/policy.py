@@ -189,12 +189,12 @@ def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
     return _is_denied(policy, PathAccess(link=link, target=target, access="write"), EDIT_TOOLS)
 
 
-def _is_denied(policy: Policy, touched: PathAccess, tools: frozenset[str]) -> bool:
+def _is_denied(policy: Policy, path_access: PathAccess, tools: frozenset[str]) -> bool:
     for held in policy.rules:
         rule = rule_of(held) if held.behavior == "deny" else None
         if rule is None or rule.tool not in tools or rule.specifier is None:
             continue
-        if forbids_path(rule.specifier, touched, policy.roots(held)):
+        if forbids_path(rule.specifier, path_access, policy.roots(held)):
             return True
     return False
 

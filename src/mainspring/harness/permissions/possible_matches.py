@@ -21,11 +21,11 @@ class PossibleMatch:
 
 
 def possible_matches(
-    judged: AnalyzedCall, rules: Sequence[tuple[Rule, PatternRoots]], *, is_sandboxed: bool
+    analyzed_call: AnalyzedCall, rules: Sequence[tuple[Rule, PatternRoots]], *, is_sandboxed: bool
 ) -> Iterator[PossibleMatch]:
     """Rules: those that deny or ask. From programs in a sandbox files that may not be read are
     hidden; git's objects are not, and what is plainly named is not left to that."""
-    verdict, command = judged.analysis, judged.command
+    verdict, command = analyzed_call.analysis, analyzed_call.command
     if verdict is None or command is None:
         return
     commands = [rule.specifier for rule, _ in rules if rule.tool == "bash" and rule.specifier]
@@ -37,7 +37,7 @@ def possible_matches(
     if commands:
         yield from _about_programs(commands, command, verdict)
     if files:
-        yield from _about_files(files, judged, verdict)
+        yield from _about_files(files, analyzed_call, verdict)
     if files and verdict.reads_anything and not is_sandboxed:
         yield PossibleMatch("it may read files that rules forbid to read", is_program=True)
     for rule, _ in rules:
@@ -47,31 +47,31 @@ def possible_matches(
 
 
 def _about_programs(
-    patterns: Sequence[str], command: str, verdict: CommandAnalysis
+    patterns: Sequence[str], command: str, command_analysis: CommandAnalysis
 ) -> Iterator[PossibleMatch]:
-    if verdict.unclear:
-        yield PossibleMatch(f"what it runs cannot be told, and rules forbid some: {verdict.reason}")
+    if command_analysis.unclear:
+        yield PossibleMatch(f"what it runs cannot be told, and rules forbid some: {command_analysis.reason}")
     for pattern in patterns:
         if bash.might_match(pattern, command):
             yield PossibleMatch(f"once it is expanded, the rule Bash({pattern}) may be about it")
-    if verdict.runs:
-        yield PossibleMatch(f"rules forbid some programs, and {verdict.runs}", is_program=True)
+    if command_analysis.runs:
+        yield PossibleMatch(f"rules forbid some programs, and {command_analysis.runs}", is_program=True)
 
 
 def _about_files(
-    rules: Sequence[tuple[str, PatternRoots]], judged: AnalyzedCall, verdict: CommandAnalysis
+    rules: Sequence[tuple[str, PatternRoots]], analyzed_call: AnalyzedCall, command_analysis: CommandAnalysis
 ) -> Iterator[PossibleMatch]:
-    if verdict.shows_history:
+    if command_analysis.shows_history:
         yield PossibleMatch(
             "git would show files that rules may forbid to read; name the paths (`-- src`) or ask"
             " for `--stat`"
         )
-    if verdict.hides_reads:
+    if command_analysis.hides_reads:
         yield PossibleMatch("which files it reads cannot be told before it runs")
     for specifier, roots in rules:
-        for folder in judged.trees:
+        for folder in analyzed_call.trees:
             if may_forbid_below(specifier, folder, roots):
                 yield PossibleMatch(f"it reads all of {folder.link}, where {specifier} may be")
-        for file in judged.guesses:
+        for file in analyzed_call.guesses:
             if forbids_path(specifier, file, roots):
                 yield PossibleMatch(f"it may read {file.link}, which a rule is about")

@@ -110,7 +110,7 @@ class ProtectedPathWatcher:
     workspace: Path
     watched: tuple[str, ...]
     """Relative to the workspace."""
-    repositories: GitRepositories
+    git_repositories: GitRepositories
     state: Path
     """The private folder of the session's sandbox."""
     _known: dict[str, str] = field(default_factory=dict[str, str])
@@ -155,13 +155,13 @@ class ProtectedPathWatcher:
                 if kind or size == len(parts):
                     found[upper] = kind
                     break
-        for path in (".git", *self.repositories.folders):
+        for path in (".git", *self.git_repositories.folders):
             found |= self._rebase_programs(path)
         return found
 
     def _listed(self) -> Iterator[str]:
         """By the names that there are: those that count can be spelled in many ways."""
-        for tree in dict.fromkeys(("", *self.repositories.trees)):
+        for tree in dict.fromkeys(("", *self.git_repositories.trees)):
             folders, files = _list_folder(self.workspace, tree)
             for name in protected_names(folders | files, is_root=not tree):
                 yield os.path.join(tree, name)
@@ -258,14 +258,14 @@ def _make_accessible(folder: int, wanted: int) -> None:
         os.chmod(f"/dev/fd/{folder}", mode | wanted)
 
 
-def with_removal_note(ran: ExecResult, set_aside: list[str]) -> ExecResult:
+def with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecResult:
     """A result that says what has become of what the program made."""
     if not set_aside:
-        return ran
+        return exec_result
     notice = (
         f"\n[set aside, since it could run outside of the sandbox: {', '.join(set_aside)}."
         " Only people can make these (`git init`, say): ask the user to.]\n"
     ).encode("utf-8", "replace")
-    stderr = ran.stderr
+    stderr = exec_result.stderr
     told = replace(stderr, tail=stderr.tail + notice, size=stderr.size + len(notice))
-    return replace(ran, stderr=told)
+    return replace(exec_result, stderr=told)

@@ -121,49 +121,49 @@ def is_about(rule: Rule, tool: str) -> bool:
     return tool in tool_family(rule.tool)
 
 
-def forbids(rule: Rule, judged: AnalyzedCall, roots: PatternRoots, behavior: Behavior) -> bool:
+def forbids(rule: Rule, analyzed_call: AnalyzedCall, pattern_roots: PatternRoots, behavior: Behavior) -> bool:
     """Whether a rule that denies or asks speaks for any part of a call."""
     specifier = rule.specifier
     if specifier is None:
-        return is_about(rule, judged.tool)
-    if judged.command is not None and rule.tool == "bash":
-        is_match = bash.rule_matches(specifier, judged.command, behavior=behavior)
-        return is_match or _has_parameter(specifier, judged)
+        return is_about(rule, analyzed_call.tool)
+    if analyzed_call.command is not None and rule.tool == "bash":
+        is_match = bash.rule_matches(specifier, analyzed_call.command, behavior=behavior)
+        return is_match or _has_parameter(specifier, analyzed_call)
     if rule.tool in FILE_TOOLS and any(
-        forbids_path(specifier, touched, roots) for touched in _relevant_paths(rule, judged)
+        forbids_path(specifier, touched, pattern_roots) for touched in _relevant_paths(rule, analyzed_call)
     ):
         return True
-    return is_about(rule, judged.tool) and (
-        _matches_name(rule, specifier, judged) or _has_parameter(specifier, judged)
+    return is_about(rule, analyzed_call.tool) and (
+        _matches_name(rule, specifier, analyzed_call) or _has_parameter(specifier, analyzed_call)
     )
 
 
-def permits(rule: Rule, judged: AnalyzedCall) -> bool:
+def permits(rule: Rule, analyzed_call: AnalyzedCall) -> bool:
     """Whether a rule that allows speaks for the whole of a call. Rules on files and on commands
     are read together, so not here."""
     if rule.specifier is None:
-        return is_about(rule, judged.tool)
-    return is_about(rule, judged.tool) and _matches_name(rule, rule.specifier, judged)
+        return is_about(rule, analyzed_call.tool)
+    return is_about(rule, analyzed_call.tool) and _matches_name(rule, rule.specifier, analyzed_call)
 
 
-def _relevant_paths(rule: Rule, judged: AnalyzedCall) -> list[PathAccess]:
+def _relevant_paths(rule: Rule, analyzed_call: AnalyzedCall) -> list[PathAccess]:
     """The paths of a call that a rule on files has a say in."""
-    if judged.tool in tool_family(rule.tool) or (
-        judged.tool == "artifact" and rule.tool in READ_TOOLS
+    if analyzed_call.tool in tool_family(rule.tool) or (
+        analyzed_call.tool == "artifact" and rule.tool in READ_TOOLS
     ):
-        return list(judged.paths)
-    if judged.command is None:
+        return list(analyzed_call.paths)
+    if analyzed_call.command is None:
         return []
     if rule.tool in READ_TOOLS:
-        return list(judged.paths)  # what a command changes it may show, too: `cp .env b`
-    return [touched for touched in judged.paths if touched.access == "write"]
+        return list(analyzed_call.paths)  # what a command changes it may show, too: `cp .env b`
+    return [touched for touched in analyzed_call.paths if touched.access == "write"]
 
 
-def _matches_name(rule: Rule, specifier: str, judged: AnalyzedCall) -> bool:
+def _matches_name(rule: Rule, specifier: str, analyzed_call: AnalyzedCall) -> bool:
     """`WebFetch(domain:x)`, `Agent(x)`, `Skill(x)`."""
     if rule.tool == "web_fetch" and specifier.startswith("domain:"):
-        return _is_host(specifier.removeprefix("domain:"), _host(judged))
-    names = [judged.input.get(key) for key in _NAME_PARAMETERS.get(rule.tool, ())]
+        return _is_host(specifier.removeprefix("domain:"), _host(analyzed_call))
+    names = [analyzed_call.input.get(key) for key in _NAME_PARAMETERS.get(rule.tool, ())]
     prefix = re.sub(r"(:| )\*$", "", specifier)
     return any(
         name == specifier or (prefix != specifier and _has_prefix(name, prefix)) for name in names
@@ -176,9 +176,9 @@ def _has_prefix(name: object, prefix: str) -> bool:
     )
 
 
-def _host(judged: AnalyzedCall) -> str:
+def _host(analyzed_call: AnalyzedCall) -> str:
     try:
-        host = urlsplit(str(judged.input.get("url", ""))).hostname or ""
+        host = urlsplit(str(analyzed_call.input.get("url", ""))).hostname or ""
     except ValueError:
         return ""
     return host.rstrip(".").casefold()
@@ -193,11 +193,11 @@ def _is_host(pattern: str, host: str) -> bool:
     return host == pattern
 
 
-def _has_parameter(specifier: str, judged: AnalyzedCall) -> bool:
+def _has_parameter(specifier: str, analyzed_call: AnalyzedCall) -> bool:
     found = _PARAMETER.fullmatch(specifier)
-    if found is None or found[1] not in judged.input:
+    if found is None or found[1] not in analyzed_call.input:
         return False
-    given = judged.input[found[1]]
+    given = analyzed_call.input[found[1]]
     return _matches_wildcards(
         given if isinstance(given, str) else json.dumps(given, default=str), found[2]
     )

@@ -126,9 +126,9 @@ def fold(
             return state
 
 
-def _add_call(state: Repetition, made: CallHash, tolerance: Tolerance) -> Repetition:
+def _add_call(state: Repetition, call_hash: CallHash, tolerance: Tolerance) -> Repetition:
     most = max(tolerance.same_calls, 2 * tolerance.same_pairs, _MIN_RECENT)
-    return replace(state, recent=(*state.recent, made)[-most:])
+    return replace(state, recent=(*state.recent, call_hash)[-most:])
 
 
 def _add_result(state: Repetition, call_id: str, result: str, tolerance: Tolerance) -> Repetition:
@@ -179,8 +179,8 @@ def _is_wait(name: str, given: Mapping[str, object]) -> bool:
     return bool(is_shell_wait) or any(word in _WAITING_NAMES for word in _WORDS.findall(name))
 
 
-def _step(made: CallHash) -> str:
-    return f"{made.call} {made.result}"
+def _step(call_hash: CallHash) -> str:
+    return f"{call_hash.call} {call_hash.result}"
 
 
 def _repeats(steps: list[str], period: int, times: int) -> bool:

@@ -145,17 +145,17 @@ _EFFORT_LEVELS: tuple[Effort, ...] = ("none", "low", "medium", "high", "xhigh", 
 _MIN_ULTRATHINK_EFFORT: Effort = "high"
 
 
-def skill_model(gear: SessionState) -> str | None:
+def skill_model(state: SessionState) -> str | None:
     """The model that the newest skill in use names."""
-    return next((used.model for used in reversed(gear.skills) if used.model), None)
+    return next((used.model for used in reversed(state.skills) if used.model), None)
 
 
-def effective_effort(gear: SessionState, own: Effort) -> Effort:
+def effective_effort(state: SessionState, own: Effort) -> Effort:
     """The effort of the newest skill in use that names one. After `ultrathink` it is at least
     high, and at least one level above that."""
-    named: list[Effort] = [used.effort for used in gear.skills if used.effort is not None]
+    named: list[Effort] = [used.effort for used in state.skills if used.effort is not None]
     effort = named[-1] if named else own
-    if not gear.thinks_hard:
+    if not state.thinks_hard:
         return effort
     above = min(_EFFORT_LEVELS.index(effort) + 1, len(_EFFORT_LEVELS) - 1)
     return _EFFORT_LEVELS[max(above, _EFFORT_LEVELS.index(_MIN_ULTRATHINK_EFFORT))]

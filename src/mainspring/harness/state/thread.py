@@ -237,9 +237,9 @@ def _custom_tool_use(thread: Thread, event: Event, payload: events.AgentCustomTo
 
 
 def _propose(
-    thread: Thread, event: Event, name: str, given: Mapping[str, object], kind: CallKind
+    thread: Thread, event: Event, name: str, given: Mapping[str, object], call_kind: CallKind
 ) -> None:
-    thread.round[event.id] = OpenCall(id=event.id, name=name, input=given, kind=kind)
+    thread.round[event.id] = OpenCall(id=event.id, name=name, input=given, kind=call_kind)
     thread.transcript.add_tool_use(event.seq, event.id, name, dict(given))
 
 

@@ -24,11 +24,11 @@ ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
 class SpendAccount:
     """What a thread has spent, with all threads below it; the main one's is the session's."""
 
-    spent: Spending = field(default_factory=Spending)
+    spending: Spending = field(default_factory=Spending)
     usage: Usage = field(default_factory=Usage)
 
     def apply(self, event: Event) -> None:
-        self.spent = limits.fold(self.spent, event.payload, event.time)
+        self.spending = limits.fold(self.spending, event.payload, event.time)
         if isinstance(event.payload, ModelRequestEnded):
             self.usage = add_usage(self.usage, event.payload.model_usage)
 
@@ -49,7 +49,7 @@ class ThreadNode:
     """One thread among the others."""
 
     thread: Thread
-    account: SpendAccount = field(default_factory=SpendAccount)
+    spend_account: SpendAccount = field(default_factory=SpendAccount)
     created_event: events.ThreadCreated | None = None
     """`None`: the main one."""
     depth: int = 0
@@ -95,18 +95,18 @@ class ThreadTree:
             return  # a thread that nobody has announced: it is nobody's
         member.thread.apply(event)
         for each in self.with_ancestors(member):
-            each.account.apply(event)
+            each.spend_account.apply(event)
         if _is_progress(event.payload):
             self._reset_ancestor_wakes(member)
         self._apply_to_others(member, event)
 
-    def with_ancestors(self, member: ThreadNode) -> Iterator[ThreadNode]:
+    def with_ancestors(self, node: ThreadNode) -> Iterator[ThreadNode]:
         """It, who called it, and so on up to the main one."""
         while True:
-            yield member
-            if member.parent_id is None:
+            yield node
+            if node.parent_id is None:
                 return
-            member = self.nodes[member.parent_id]
+            node = self.nodes[node.parent_id]
 
     def children(self, thread_id: str) -> list[ThreadNode]:
         """Whom a thread has called, itself."""
@@ -116,9 +116,9 @@ class ThreadTree:
         """Who was born of a call."""
         return self._by_call.get(tool_use_id)
 
-    def is_awaited(self, member: ThreadNode) -> bool:
+    def is_awaited(self, node: ThreadNode) -> bool:
         """Whether a call of its parent's is open until it is done."""
-        birth = member.created_event
+        birth = node.created_event
         if birth is None or birth.mode == "background" or birth.tool_use_id is None:
             return False
         parent = self.nodes.get(birth.parent_thread_id or "")
@@ -153,39 +153,39 @@ class ThreadTree:
                 return each.id
         return None
 
-    def _reset_ancestor_wakes(self, member: ThreadNode) -> None:
+    def _reset_ancestor_wakes(self, node: ThreadNode) -> None:
         """Who waits for a thread gets on as it does, however often a crash comes between."""
-        while self.is_awaited(member) and member.parent_id is not None:
-            member = self.nodes[member.parent_id]
-            member.thread.retries.wakes = 0
+        while self.is_awaited(node) and node.parent_id is not None:
+            node = self.nodes[node.parent_id]
+            node.thread.retries.wakes = 0
 
-    def _apply_to_others(self, member: ThreadNode, event: Event) -> None:
+    def _apply_to_others(self, node: ThreadNode, event: Event) -> None:
         """What an event means for others than the thread that it is of."""
         match event.payload:
             case events.ThreadCreated() as birth:
-                self._create(member, birth)
+                self._create(node, birth)
             case events.ThreadMessageSent() | ThreadMessageReceived() as letter:
-                self._apply_message(member, event.id, letter)
+                self._apply_message(node, event.id, letter)
             case events.ThreadStatusTerminated(session_thread_id=gone):
                 self._terminate(gone)
             case events.AgentToolResult(tool_use_id=call_id):
                 self._settle(call_id)
             case events.StatusRunning() | events.StatusIdle() as status:
-                _note_status(member, status)
+                _note_status(node, status)
             case (
                 events.UserInterrupt() | facts.SessionForked() | facts.SessionReceived()
-            ) as why if member is self.main:
+            ) as why if node is self.main:
                 self._end_all(why, event.seq)
             case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
-                _note_worktree(member, change)
+                _note_worktree(node, change)
             case _:
                 pass
 
-    def _apply_message(self, member: ThreadNode, event_id: str, letter: ThreadMessage) -> None:
-        if isinstance(letter, events.ThreadMessageSent):
-            self._send(member, event_id, letter)
-        elif letter.sent_id is not None:
-            self._mail.get(member.id, {}).pop(letter.sent_id, None)
+    def _apply_message(self, node: ThreadNode, event_id: str, thread_message: ThreadMessage) -> None:
+        if isinstance(thread_message, events.ThreadMessageSent):
+            self._send(node, event_id, thread_message)
+        elif thread_message.sent_id is not None:
+            self._mail.get(node.id, {}).pop(thread_message.sent_id, None)
 
     def _terminate(self, thread_id: str) -> None:
         if (member := self.nodes.get(thread_id)) is not None:
@@ -240,11 +240,11 @@ class ThreadTree:
             called.is_reported = True
 
 
-def _note_worktree(member: ThreadNode, change: facts.WorktreeOpened | facts.WorktreeClosed) -> None:
+def _note_worktree(node: ThreadNode, change: facts.WorktreeOpened | facts.WorktreeClosed) -> None:
     if isinstance(change, facts.WorktreeOpened):
-        member.worktree = change
+        node.worktree = change
     elif change.outcome != "kept":
-        member.worktree = None
+        node.worktree = None
 
 
 def _is_progress(payload: AnyPayload) -> bool:
@@ -257,8 +257,8 @@ def _is_progress(payload: AnyPayload) -> bool:
             return False
 
 
-def _note_status(member: ThreadNode, status: events.StatusRunning | events.StatusIdle) -> None:
+def _note_status(node: ThreadNode, status: events.StatusRunning | events.StatusIdle) -> None:
     if isinstance(status, events.StatusRunning):
-        member.is_reported = member.created_event is None
+        node.is_reported = node.created_event is None
     elif status.reason in INTERRUPTED_REASONS:
-        member.is_reported = True  # whoever has stopped it wants to hear nothing of it
+        node.is_reported = True  # whoever has stopped it wants to hear nothing of it

@@ -191,11 +191,11 @@ async def append(db: Connection, append: Append) -> None:
         *append.expected,
         lease.epoch,
     ]
-    if len(rows) == 1 and not append.folded:
+    if len(rows) == 1 and not append.folded_item:
         moved = await db.asking.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
     else:
-        positions = [folded.position for folded in append.folded]
-        seqs = [folded.seq for folded in append.folded]
+        positions = [folded.position for folded in append.folded_item]
+        seqs = [folded.seq for folded in append.folded_item]
         moved = await db.asking.execute(
             sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
         )
@@ -214,18 +214,18 @@ async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | Sessio
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
-async def read(db: Connection, span: EventRange) -> list[Row]:
+async def read(db: Connection, event_range: EventRange) -> list[Row]:
     values: dict[str, Any] = {
-        "session_id": span.session_id,
-        "after": span.after,
-        "upto": span.upto,
-        "limit": span.limit,
+        "session_id": event_range.session_id,
+        "after": event_range.after,
+        "upto": event_range.upto,
+        "limit": event_range.limit,
     }
-    if span.types is None and span.threads is None:
-        statement = sql.READ_BACKWARDS if span.backwards else sql.READ
+    if event_range.types is None and event_range.threads is None:
+        statement = sql.READ_BACKWARDS if event_range.backwards else sql.READ
     else:
-        statement = sql.READ_FILTERED_BACKWARDS if span.backwards else sql.READ_FILTERED
-        for name, wanted in (("types", span.types), ("threads", span.threads)):
+        statement = sql.READ_FILTERED_BACKWARDS if event_range.backwards else sql.READ_FILTERED
+        for name, wanted in (("types", event_range.types), ("threads", event_range.threads)):
             values[name] = None if wanted is None else sorted(wanted)
     return list(map(Row._make, await ask(db, statement, values)))
 
@@ -342,16 +342,16 @@ async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[
 
 
 async def index(
-    db: Connection, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
 ) -> None:
-    kept = [indexable_text(each.text) for each in texts]
+    kept = [indexable_text(each.text) for each in indexed_texts]
     await db.asking.execute(
         sql.INDEX,
         {
             "sessions": [session_id for session_id, _ in upto],
             "uptos": [seq for _, seq in upto],
-            "ids": [each.session_id for each in texts],
-            "seqs": [each.seq for each in texts],
+            "ids": [each.session_id for each in indexed_texts],
+            "seqs": [each.seq for each in indexed_texts],
             "texts": kept,
             "folded": [normalize_words(text) for text in kept],
         },
@@ -360,19 +360,19 @@ async def index(
 
 
 async def search(
-    db: Connection, words: Sequence[str], spans: Sequence[EventRange], limit: int
+    db: Connection, words: Sequence[str], event_ranges: Sequence[EventRange], limit: int
 ) -> list[SearchHit]:
-    for span in spans:
+    for span in event_ranges:
         await _key_of(db, span.session_id)
     found = await ask(
         db,
         sql.SEARCH,
         {
             "words": [normalize_words(word) for word in words],
-            "everywhere": not spans,
-            "ids": [span.session_id for span in spans],
-            "afters": [span.after for span in spans],
-            "uptos": [span.upto for span in spans],
+            "everywhere": not event_ranges,
+            "ids": [span.session_id for span in event_ranges],
+            "afters": [span.after for span in event_ranges],
+            "uptos": [span.upto for span in event_ranges],
             "limit": limit,
         },
     )

@@ -130,13 +130,13 @@ class PostgresRecords:
             raise NotFound(kind, name)
         return found
 
-    async def list(self, wanted: RecordQuery) -> list[RecordRow]:
-        asked, values = record_page(wanted, "%s")
+    async def list(self, record_query: RecordQuery) -> list[RecordRow]:
+        asked, values = record_page(record_query, "%s")
         found = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {asked}", values)
         return [record_row(each) for each in found]
 
-    async def count(self, wanted: RecordQuery) -> int:
-        asked = record_conditions(wanted)
+    async def count(self, record_query: RecordQuery) -> int:
+        asked = record_conditions(record_query)
         [(number,)] = await self._ask(
             f"select count(*) from mainspring.record where {asked.where('%s')}", asked.values
         )
@@ -156,7 +156,7 @@ class PostgresRecords:
         found = await self._ask(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
         if not found:
             raise NotFound(kind, id_)
-        return RecordWithContent(record=record_row(found[0]), content=found[0][-1])
+        return RecordWithContent(record_row=record_row(found[0]), content=found[0][-1])
 
     async def everything(
         self, *, after: RecordRow | None = None, limit: int = 100
@@ -189,27 +189,27 @@ class PostgresRecords:
         return await self._read(lambda db: ask(db, statement, values))
 
 
-async def _write_all(db: Connection, changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
-    if len(changes) == 1:
-        kept = await _apply(db, changes[0])
+async def _write_all(db: Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
+    if len(record_changes) == 1:
+        kept = await _apply(db, record_changes[0])
         return () if kept is None else (kept,)
     async with db.transaction():
-        written = [await _apply(db, change) for change in changes]
+        written = [await _apply(db, change) for change in record_changes]
     return tuple(kept for kept in written if kept is not None)
 
 
-async def _apply(db: Connection, change: RecordChange) -> RecordRow | None:
+async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
     for _ in range(_TRIES):
-        if await _is_applied(db, change):
-            return None if isinstance(change, Remove) else _next_revision(change.record)
-        if (refusal := await _refusal(db, change)) is not None:
+        if await _is_applied(db, record_change):
+            return None if isinstance(record_change, Remove) else _next_revision(record_change.record_row)
+        if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
-    raise StoreUnavailable(f"others kept writing {change.record.id}; try again")
+    raise StoreUnavailable(f"others kept writing {record_change.record_row.id}; try again")
 
 
-async def _is_applied(db: Connection, change: RecordChange) -> bool:
-    known = change.record
-    match change:
+async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
+    known = record_change.record_row
+    match record_change:
         case Put(content=content):
             statement = _PUT if content is None else _PUT_WITH_CONTENT
             values = record_values(_next_revision(known))
@@ -220,7 +220,7 @@ async def _is_applied(db: Connection, change: RecordChange) -> bool:
             statement, content = _REMOVE, None
             values = (known.kind, known.id, known.rev)
         case _:
-            assert_never(change)
+            assert_never(record_change)
     try:
         written = await ask(db, statement, values if content is None else (*values, content))
     except errors.UniqueViolation as error:  # only a change of name gets here
@@ -228,11 +228,11 @@ async def _is_applied(db: Connection, change: RecordChange) -> bool:
     return bool(written)
 
 
-async def _refusal(db: Connection, change: RecordChange) -> ServiceError | None:
+async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError | None:
     """`None` if what was in the way is gone by now."""
-    known = change.record
+    known = record_change.record_row
     found = await ask(db, _GET, [known.kind, known.id])
-    if not isinstance(change, Put):
+    if not isinstance(record_change, Put):
         if not found:
             return NotFound(known.kind, known.id)
         return StaleVersion(f"{known.kind} {known.id} has changed meanwhile")

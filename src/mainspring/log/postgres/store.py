@@ -103,8 +103,8 @@ class PostgresStore:
         await self._pool.run(lambda db: queries.append(db, append))
         self.wakeups.tell(append.lease.session_id)
 
-    async def read(self, span: EventRange) -> list[Row]:
-        return await self._pool.read(lambda db: queries.read(db, span))
+    async def read(self, event_range: EventRange) -> list[Row]:
+        return await self._pool.read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._collide(lambda db: queries.submit(db, session_id, item))
@@ -156,13 +156,13 @@ class PostgresStore:
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
         return await self._pool.read(lambda db: queries.unindexed(db, session_id, limit))
 
-    async def index(self, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
-        await self._collide(lambda db: queries.index(db, texts, upto))
+    async def index(self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
+        await self._collide(lambda db: queries.index(db, indexed_texts, upto))
 
     async def search(
-        self, words: Sequence[str], *, spans: Sequence[EventRange], limit: int
+        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
     ) -> list[SearchHit]:
-        return await self._pool.read(lambda db: queries.search(db, words, spans, limit))
+        return await self._pool.read(lambda db: queries.search(db, words, event_ranges, limit))
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)

@@ -188,11 +188,11 @@ def append(db: sqlite3.Connection, append: Append) -> None:
     if not moved.rowcount:
         raise _refusal(db, append)
     db.executemany(_INSERT, [(*row, lease.session_id) for row in append.rows])
-    if append.folded:
+    if append.folded_item:
         key = key_of(db, lease.session_id)
         db.executemany(
             "update inbox set seq = ? where session_key = ? and position = ?",
-            [(folded.seq, key, folded.position) for folded in append.folded],
+            [(folded.seq, key, folded.position) for folded in append.folded_item],
         )
 
 
@@ -209,20 +209,20 @@ def _refusal(db: sqlite3.Connection, append: Append) -> Fenced | Conflict | Sess
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
-def read(db: sqlite3.Connection, span: EventRange) -> list[Row]:
-    found = db.execute("select key from session where id = ?", (span.session_id,)).fetchone()
+def read(db: sqlite3.Connection, event_range: EventRange) -> list[Row]:
+    found = db.execute("select key from session where id = ?", (event_range.session_id,)).fetchone()
     if found is None:
         return []
     where = ["session_key = ?", "seq > ?", "seq <= ?"]
-    values: list[Any] = [found[0], span.after, span.upto]
-    for column, wanted in (("type", span.types), ("thread_id", span.threads)):
+    values: list[Any] = [found[0], event_range.after, event_range.upto]
+    for column, wanted in (("type", event_range.types), ("thread_id", event_range.threads)):
         if wanted is not None:
             where.append(f"{column} in ({', '.join('?' * len(wanted))})")
             values += sorted(wanted)
-    order = "desc" if span.backwards else "asc"
+    order = "desc" if event_range.backwards else "asc"
     rows = db.execute(
         f"select {_ROW} from event where {' and '.join(where)} order by seq {order} limit ?",
-        [*values, span.limit],
+        [*values, event_range.limit],
     )
     return list(map(Row._make, rows))
 

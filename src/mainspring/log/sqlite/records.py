@@ -50,10 +50,10 @@ class RunWrite(Protocol):
 class SqliteRecords:
     """`glance`, `read` and `write` are the store's: records share its connections and commits."""
 
-    def __init__(self, glance: RunRead, read: RunRead, write: RunWrite) -> None:
+    def __init__(self, glance: RunRead, run_read: RunRead, run_write: RunWrite) -> None:
         self._glance = glance
-        self._read = read
-        self._write = write
+        self._run_read = run_read
+        self._run_write = run_write
 
     async def get(self, kind: str, id_: str) -> RecordRow:
         found = (
@@ -71,22 +71,22 @@ class SqliteRecords:
             raise NotFound(kind, name)
         return found
 
-    async def list(self, wanted: RecordQuery) -> list[RecordRow]:
-        asked, values = record_page(wanted, "?")
-        return await self._read(
+    async def list(self, record_query: RecordQuery) -> list[RecordRow]:
+        asked, values = record_page(record_query, "?")
+        return await self._run_read(
             lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {asked}", values))
         )
 
-    async def count(self, wanted: RecordQuery) -> int:
-        asked = record_conditions(wanted)
+    async def count(self, record_query: RecordQuery) -> int:
+        asked = record_conditions(record_query)
         statement = f"select count(*) from record where {asked.where('?')}"
-        found = await self._read(lambda db: db.execute(statement, asked.values).fetchone())
+        found = await self._run_read(lambda db: db.execute(statement, asked.values).fetchone())
         return int(found[0])
 
     async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         require_changes_storable(changes)
         size = sum(len(each.content or b"") for each in changes if not isinstance(each, Remove))
-        return await self._write(lambda db: _write(db, changes), is_long=size > LONG_BYTES)
+        return await self._run_write(lambda db: _write(db, changes), is_long=size > LONG_BYTES)
 
     async def content(self, kind: str, id_: str) -> bytes:
         content = (await self.whole(kind, id_)).content
@@ -96,7 +96,7 @@ class SqliteRecords:
 
     async def whole(self, kind: str, id_: str) -> RecordWithContent:
         found = (
-            await self._read(lambda db: _find_with_content(db, kind, id_))
+            await self._run_read(lambda db: _find_with_content(db, kind, id_))
             if is_storable_text(id_)
             else None
         )
@@ -108,7 +108,7 @@ class SqliteRecords:
         self, *, after: RecordRow | None = None, limit: int = 100
     ) -> list[RecordRow]:
         seen = ("", "") if after is None else (after.kind, after.id)
-        return await self._read(
+        return await self._run_read(
             lambda db: _records(
                 db.execute(
                     f"select {RECORD_COLUMNS} from record where (kind, id) > (?, ?)"
@@ -121,11 +121,11 @@ class SqliteRecords:
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
         require_storable(value for counter in counters for value in counter)
         if any(amount for _, amount in counters):
-            return await self._write(lambda db: _tally(db, counters))
+            return await self._run_write(lambda db: _tally(db, counters))
         return await self._glance(lambda db: [_amount(db, name) for name, _ in counters])
 
     async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
-        return await self._read(
+        return await self._run_read(
             lambda db: db.execute(
                 "select name, amount from tally where name > ? order by name limit ?",
                 (after, limit),
@@ -135,7 +135,7 @@ class SqliteRecords:
     async def forget_tallies(self, prefix: str) -> None:
         require_storable([prefix])
         end = prefix_end(prefix)
-        await self._write(
+        await self._run_write(
             lambda db: db.execute(
                 "delete from tally where name >= ?1 and (?2 is null or name < ?2)", (prefix, end)
             )
@@ -146,14 +146,14 @@ def _records(found: sqlite3.Cursor) -> list[RecordRow]:
     return [record_row(each) for each in found]
 
 
-def _write(db: sqlite3.Connection, changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
+def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
     """A refusal has written nothing, and what others write in the same transaction stays."""
-    if len(changes) == 1:  # which looks first and writes then
-        kept = _apply(db, changes[0])
+    if len(record_changes) == 1:  # which looks first and writes then
+        kept = _apply(db, record_changes[0])
         return () if kept is None else (kept,)
     db.execute("savepoint changes")
     try:
-        written = [_apply(db, change) for change in changes]
+        written = [_apply(db, change) for change in record_changes]
     except BaseException:
         db.execute("rollback to changes")
         raise
@@ -162,20 +162,20 @@ def _write(db: sqlite3.Connection, changes: Sequence[RecordChange]) -> tuple[Rec
     return tuple(kept for kept in written if kept is not None)
 
 
-def _apply(db: sqlite3.Connection, change: RecordChange) -> RecordRow | None:
-    match change:
+def _apply(db: sqlite3.Connection, record_change: RecordChange) -> RecordRow | None:
+    match record_change:
         case Put():
-            return _put(db, change)
+            return _put(db, record_change)
         case Replace():
-            return _replace(db, change)
+            return _replace(db, record_change)
         case Remove():
-            return _remove(db, change)
+            return _remove(db, record_change)
         case _:
-            assert_never(change)
+            assert_never(record_change)
 
 
 def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
-    new = put.record
+    new = put.record_row
     if _find(db, new.kind, new.id) is not None:
         raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
     _require_free_name(db, new)
@@ -186,7 +186,7 @@ def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
 
 
 def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
-    new = change.record
+    new = change.record_row
     _require_current(db, new)
     _require_free_name(db, new)
     kept = replace(new, rev=new.rev + 1)
@@ -199,8 +199,8 @@ def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
 
 
 def _remove(db: sqlite3.Connection, change: Remove) -> None:
-    gone = (change.record.kind, change.record.id)
-    _require_current(db, change.record)
+    gone = (change.record_row.kind, change.record_row.id)
+    _require_current(db, change.record_row)
     db.execute("delete from record where kind = ? and id = ?", gone)
     db.execute("delete from record_content where kind = ? and id = ?", gone)
 
@@ -252,7 +252,7 @@ def _find_with_content(db: sqlite3.Connection, kind: str, id_: str) -> RecordWit
         " where kind = ? and id = ?",
         (kind, id_),
     ).fetchone()
-    return None if found is None else RecordWithContent(record=record_row(found), content=found[-1])
+    return None if found is None else RecordWithContent(record_row=record_row(found), content=found[-1])
 
 
 def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[int]:

@@ -118,9 +118,9 @@ class SqliteStore:
         await self._write(lambda db: queries.append(db, append))
         self.signals.poke([append.lease.session_id])
 
-    async def read(self, span: EventRange) -> list[Row]:
-        read = self._glance if span.limit <= _FEW_ROWS else self._read
-        return await read(lambda db: queries.read(db, span))
+    async def read(self, event_range: EventRange) -> list[Row]:
+        read = self._glance if event_range.limit <= _FEW_ROWS else self._read
+        return await read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._write(lambda db: queries.submit(db, session_id, item))
@@ -178,13 +178,13 @@ class SqliteStore:
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
         return await self._read(lambda db: text_index.unindexed(db, session_id, limit))
 
-    async def index(self, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
-        await self._write(lambda db: text_index.index(db, texts, upto))
+    async def index(self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
+        await self._write(lambda db: text_index.index(db, indexed_texts, upto))
 
     async def search(
-        self, words: Sequence[str], *, spans: Sequence[EventRange], limit: int
+        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
     ) -> list[SearchHit]:
-        return await self._read(lambda db: text_index.search(db, words, spans, limit))
+        return await self._read(lambda db: text_index.search(db, words, event_ranges, limit))
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)

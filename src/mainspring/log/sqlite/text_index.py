@@ -22,13 +22,13 @@ def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> lis
 
 
 def index(
-    db: sqlite3.Connection, texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    db: sqlite3.Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
 ) -> None:
     keys = {session_id: key_of(db, session_id) for session_id, _ in upto}
     # another process may have indexed the same events meanwhile: replacing is idempotent
     db.executemany(
         "insert or replace into words(rowid, text) values (?, ?)",
-        [(keys[each.session_id] << SEQ_BITS | each.seq, each.text) for each in texts],
+        [(keys[each.session_id] << SEQ_BITS | each.seq, each.text) for each in indexed_texts],
     )
     db.executemany(
         "update session set indexed = max(indexed, ?) where id = ?",
@@ -37,12 +37,12 @@ def index(
 
 
 def search(
-    db: sqlite3.Connection, words: Sequence[str], spans: Sequence[EventRange], limit: int
+    db: sqlite3.Connection, words: Sequence[str], event_ranges: Sequence[EventRange], limit: int
 ) -> list[SearchHit]:
     where = ["words match ?"]
     values: list[Any] = [" ".join('"' + word.replace('"', '""') + '"' for word in words)]
     ranges: list[str] = []
-    for span in spans:
+    for span in event_ranges:
         key = key_of(db, span.session_id)
         ranges.append("rowid between ? and ?")
         upto = min(span.upto, (1 << SEQ_BITS) - 1)

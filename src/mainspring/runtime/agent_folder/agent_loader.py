@@ -47,7 +47,7 @@ class AgentFolder:
     folder: Path
     agent: Agent
     """Its model is empty if the folder names none."""
-    manifest: AgentManifest
+    agent_manifest: AgentManifest
     instructions: FolderInstructions
     """Its instruction files, and where they were looked for."""
     findings_by_source: Mapping[FindingSource, tuple[Finding, ...]]
@@ -81,8 +81,8 @@ def read_agent(
     scopes: Scopes,
     *,
     is_pinned: IsPinned = _never_pinned,
-    cache: SkillFileCache | None = None,
-    files: InstructionFiles | None = None,
+    skill_file_cache: SkillFileCache | None = None,
+    instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
 ) -> AgentFolder:
     """Read a folder and what wider scopes add to it. `files` are those that instructions may be in
@@ -93,9 +93,9 @@ def read_agent(
         InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
     """
     found = inspect_agent(
-        scopes, is_pinned=is_pinned, cache=cache, files=files, limits_for=limits_for
+        scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache, instruction_files=instruction_files, limits_for=limits_for
     )
-    if (wrong := found.manifest.error) is not None:
+    if (wrong := found.agent_manifest.error) is not None:
         raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong)
     return found
 
@@ -104,8 +104,8 @@ def inspect_agent(
     scopes: Scopes,
     *,
     is_pinned: IsPinned = _never_pinned,
-    cache: SkillFileCache | None = None,
-    files: InstructionFiles | None = None,
+    skill_file_cache: SkillFileCache | None = None,
+    instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
 ) -> AgentFolder:
     """As `read_agent`, but what is wrong is only noted: to be shown, not to be run.
@@ -117,8 +117,8 @@ def inspect_agent(
     if not folder.is_dir():
         raise error_table.NO_AGENT_FOLDER.error(InvalidInput, folder=folder)
     said = read_manifest(folder / FILE)
-    told = read_instructions(scopes, files=files, limits=limits_for(said.model))
-    skills = discover(scopes, is_pinned=is_pinned, cache=cache)
+    told = read_instructions(scopes, instruction_files=instruction_files, instruction_limits=limits_for(said.model))
+    skills = discover(scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache)
     helpers = discover_subagents(scopes)
     subagents, unknown = _subagents(said, helpers.subagents)
     agent = Agent(
@@ -143,7 +143,7 @@ def inspect_agent(
     return AgentFolder(
         folder=folder,
         agent=agent,
-        manifest=said,
+        agent_manifest=said,
         instructions=told,
         findings_by_source={
             "manifest": (*said.findings, *unknown),

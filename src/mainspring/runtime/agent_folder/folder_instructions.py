@@ -39,7 +39,7 @@ _CLAUDE_MANAGED = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderInstructions:
     instructions: Instructions
-    places: InstructionRoots
+    instruction_roots: InstructionRoots
     """Where they were looked for: what comes later, with a file, is looked for there too."""
     findings: tuple[Finding, ...]
 
@@ -49,16 +49,16 @@ def read_instructions(
     *,
     project: Path | None = None,
     cwd: Path | None = None,
-    files: InstructionFiles | None = None,
-    limits: InstructionLimits | None = None,
+    instruction_files: InstructionFiles | None = None,
+    instruction_limits: InstructionLimits | None = None,
 ) -> FolderInstructions:
     """Read them from the disk, unless other files are given; `project`, if the agent's folder
     stands in a larger one of which the instructions hold as well, and `cwd`, if the work is done
     further down."""
     places = places_of(scopes, project=project, cwd=cwd)
-    found = load(files or DiskInstructionFiles(), places, limits)
+    found = load(instruction_files or DiskInstructionFiles(), places, instruction_limits)
     findings = tuple(finding_of(oddity) for oddity in found.issues)
-    return FolderInstructions(instructions=found, places=places, findings=findings)
+    return FolderInstructions(instructions=found, instruction_roots=places, findings=findings)
 
 
 def places_of(
@@ -74,13 +74,13 @@ def places_of(
     )
 
 
-def finding_of(oddity: InstructionIssue) -> Finding:
+def finding_of(instruction_issue: InstructionIssue) -> Finding:
     return Finding(
-        level="note" if oddity.is_note else "warning",
-        file=oddity.file,
-        line=oddity.line,
-        what=oddity.what,
-        fix=oddity.fix,
+        level="note" if instruction_issue.is_note else "warning",
+        file=instruction_issue.file,
+        line=instruction_issue.line,
+        what=instruction_issue.what,
+        fix=instruction_issue.fix,
     )
 
 
@@ -107,14 +107,14 @@ class PathInstructions:
 
     def __init__(
         self,
-        places: InstructionRoots,
+        instruction_roots: InstructionRoots,
         instructions: Instructions,
         *,
-        files: InstructionFiles | None = None,
+        instruction_files: InstructionFiles | None = None,
         also: Sequence[ExtraSections] = (),
     ) -> None:
-        self._files = files or DiskInstructionFiles()
-        self._places = places
+        self._files = instruction_files or DiskInstructionFiles()
+        self._instruction_roots = instruction_roots
         self._instructions = instructions
         self._known = frozenset(section.source for section in instructions.sections)
         self._also = tuple(also)
@@ -142,7 +142,7 @@ class PathInstructions:
             self._shown.pop(thread_id, None)
 
     def _sections(self, path: str) -> list[Section]:
-        places = self._places.resolved(self._files)
+        places = self._instruction_roots.resolved(self._files)
         real = self._files.real(places.cwd / path)
         if not real.is_relative_to(places.project):
             return []
@@ -160,7 +160,7 @@ class PathInstructions:
         return [each for each in sections if each.source not in self._known and each.source != name]
 
 
-def with_path_instructions(tool: AnyTool, surroundings: PathInstructions) -> AnyTool:
+def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -> AnyTool:
     """A tool on files, by its input `file_path`, that also tells what holds for that file."""
 
     async def run(call: Call) -> ToolResult:
@@ -168,7 +168,7 @@ def with_path_instructions(tool: AnyTool, surroundings: PathInstructions) -> Any
         path = call.input.get("file_path")
         if not outcome.ok or not isinstance(path, str):
             return outcome
-        sections = await surroundings.for_path(path, thread_id=call.thread_id)
+        sections = await path_instructions.for_path(path, thread_id=call.thread_id)
         told = tuple(TextBlock(render_section(section)) for section in sections)
         return replace(outcome, content=(*outcome.content, *told)) if told else outcome
 

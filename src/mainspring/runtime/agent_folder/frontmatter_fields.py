@@ -32,7 +32,7 @@ _OPENING, _CLOSING = "({", ")}"
 class Fields:
     """`allowed-tools`, `allowed_tools` and `allowedTools` are one key: people write all three."""
 
-    head: Frontmatter
+    frontmatter: Frontmatter
     file: str
     """As it is shown."""
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -42,9 +42,9 @@ class Fields:
     _kept: dict[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
-        for each in self.head.issues:
+        for each in self.frontmatter.issues:
             self._add("warning", each.what, each.line, each.fix)
-        for key, value in self.head.fields.items():
+        for key, value in self.frontmatter.fields.items():
             first = self._written.setdefault(_normalized_key(key), key)
             if first != key:
                 self._kept[key] = value
@@ -111,7 +111,7 @@ class Fields:
         folded = _normalized_key(key)
         self._asked[folded] = key
         written = self._written.get(folded)
-        return None if written is None else self.head.fields[written]
+        return None if written is None else self.frontmatter.fields[written]
 
     def extra(self) -> dict[str, object]:
         """What nobody asked for, and what was of a wrong kind. To be called last."""
@@ -120,12 +120,12 @@ class Fields:
             near = get_close_matches(key, self._asked.values(), n=1, cutoff=0.8)
             fix = f"did you mean {near[0]}?" if near else None
             self.warn(f"`{key}` is not known: kept, and nothing is done with it", key, fix)
-        return {**{key: self.head.fields[key] for key in unknown}, **self._kept}
+        return {**{key: self.frontmatter.fields[key] for key in unknown}, **self._kept}
 
     def wrong(self, key: str, what: str, instead: T) -> T:
         """Told, and kept in `extra`."""
         written = self._written[_normalized_key(key)]
-        self._kept[written] = self.head.fields[written]
+        self._kept[written] = self.frontmatter.fields[written]
         self.warn(f"`{written}` {what}: it counts for nothing", key)
         return instead
 
@@ -139,8 +139,8 @@ class Fields:
         self._add("error", what, None, fix)
 
     def line(self, key: str) -> int | None:
-        return self.head.lines.get(
-            key, self.head.lines.get(self._written.get(_normalized_key(key), ""))
+        return self.frontmatter.lines.get(
+            key, self.frontmatter.lines.get(self._written.get(_normalized_key(key), ""))
         )
 
     def _joined(self, key: str) -> str | None:

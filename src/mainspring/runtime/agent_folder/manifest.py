@@ -90,8 +90,8 @@ class AgentManifest:
     """As the `sandbox` of a settings file."""
     crew: SubagentRules = field(default_factory=SubagentRules)
     is_coordinator: bool = False
-    schedule: ManifestSchedule | None = None
-    outcome: ManifestOutcome | None = None
+    manifest_schedule: ManifestSchedule | None = None
+    manifest_outcome: ManifestOutcome | None = None
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where its keys stand."""
@@ -149,16 +149,16 @@ def settings_in(file: Path) -> dict[str, object]:
     return settings
 
 
-def _own_root(reader: YamlReader, text: str) -> Node | None:
+def _own_root(yaml_reader: YamlReader, text: str) -> Node | None:
     """The root of the file, unless it belongs to another tool: that is reported and ignored."""
-    node = reader.root(text)
+    node = yaml_reader.root(text)
     if node is None:
         return None
-    foreign = next((key for key in _FOREIGN_KEYS if key in reader.lines(node)), None)
+    foreign = next((key for key in _FOREIGN_KEYS if key in yaml_reader.lines(node)), None)
     if foreign is None:
         return node
     what = f"has the key {foreign}, so it is another tool's file: it is ignored"
-    reader.note("warning", node, what, f"remove {foreign} if the file is meant for Mainspring")
+    yaml_reader.note("warning", node, what, f"remove {foreign} if the file is meant for Mainspring")
     return None
 
 
@@ -169,46 +169,46 @@ def _text(file: Path) -> str:
         raise InvalidInput(f"{file}: not UTF-8") from error
 
 
-def _readers(reader: YamlReader) -> FieldReaders:
-    crew = _subagent_rules(reader)
+def _readers(yaml_reader: YamlReader) -> FieldReaders:
+    crew = _subagent_rules(yaml_reader)
     return {
-        "name": reader.string,
-        "description": reader.string,
-        "model": reader.string,
-        "effort": reader.one_of(_EFFORTS),
-        "instructions": lambda node: reader.string(node).strip(),
-        "rules": reader.strings,
-        "tools": lambda node: tuple(canonical_name(name) for name in reader.strings(node)),
-        "limits": _limits(reader),
-        "permissions": _permissions(reader),
-        "environment": reader.mapping,
+        "name": yaml_reader.string,
+        "description": yaml_reader.string,
+        "model": yaml_reader.string,
+        "effort": yaml_reader.one_of(_EFFORTS),
+        "instructions": lambda node: yaml_reader.string(node).strip(),
+        "rules": yaml_reader.strings,
+        "tools": lambda node: tuple(canonical_name(name) for name in yaml_reader.strings(node)),
+        "limits": _limits(yaml_reader),
+        "permissions": _permissions(yaml_reader),
+        "environment": yaml_reader.mapping,
         "subagents": crew,
         "agents": crew,
-        "coordinator": reader.truth,
-        "schedule": _schedule(reader),
-        "outcome": _outcome(reader),
+        "coordinator": yaml_reader.truth,
+        "schedule": _schedule(yaml_reader),
+        "outcome": _outcome(yaml_reader),
     }
 
 
-def _limits(reader: YamlReader) -> Callable[[Node], Limits]:
+def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:
     counts = ("max_turns", "max_input_tokens", "max_output_tokens", "max_tool_calls")
     known: FieldReaders = {
-        **dict.fromkeys((*counts, "target_tokens"), reader.number(int, "a whole number")),
-        "max_seconds": reader.number(float, "a number of seconds"),
-        "max_cost_usd": reader.number(Decimal, "an amount in US dollars"),
+        **dict.fromkeys((*counts, "target_tokens"), yaml_reader.number(int, "a whole number")),
+        "max_seconds": yaml_reader.number(float, "a number of seconds"),
+        "max_cost_usd": yaml_reader.number(Decimal, "an amount in US dollars"),
     }
-    return lambda node: Limits(**reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+    return lambda node: Limits(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
 
 
-def _permissions(reader: YamlReader) -> Callable[[Node], Permissions]:
+def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
     def mode(node: Node) -> str:
         try:
-            return parse_mode(reader.string(node))
+            return parse_mode(yaml_reader.string(node))
         except InvalidInput as error:
             raise YamlValueError(node, f"is wrong: {error}") from error
 
     def rules(behavior: Permission) -> Callable[[Node], tuple[str, ...]]:
-        return lambda node: tuple(_rules(reader, node, behavior))
+        return lambda node: tuple(_rules(yaml_reader, node, behavior))
 
     known: FieldReaders = {
         "mode": mode,
@@ -219,43 +219,43 @@ def _permissions(reader: YamlReader) -> Callable[[Node], Permissions]:
     }
 
     def read(node: Node) -> Permissions:
-        said = reader.fields(node, known)
+        said = yaml_reader.fields(node, known)
         theirs = said.pop("defaultMode", None)
         return Permissions(**{"mode": theirs, **said})  # pyright: ignore[reportArgumentType] (as above)
 
     return read
 
 
-def _rules(reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
+def _rules(yaml_reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
     kept: list[str] = []
-    for item in reader.items(node):
-        text = reader.string(item)
+    for item in yaml_reader.items(node):
+        text = yaml_reader.string(item)
         try:
             parse_rule(text, behavior=behavior)
         except InvalidInput as error:
             if behavior != "allow":  # without it something would be permitted that should not be
                 raise YamlValueError(item, f"has a rule that is wrong: {error}") from error
-            reader.note("warning", item, f"allow: {error}; it allows nothing")
+            yaml_reader.note("warning", item, f"allow: {error}; it allows nothing")
             continue
         kept.append(text)
     return kept
 
 
-def _subagent_rules(reader: YamlReader) -> Callable[[Node], SubagentRules]:
-    count = reader.number(int, "a whole number")
-    known: FieldReaders = {"names": reader.strings, "max_depth": count, "max_parallel": count}
+def _subagent_rules(yaml_reader: YamlReader) -> Callable[[Node], SubagentRules]:
+    count = yaml_reader.number(int, "a whole number")
+    known: FieldReaders = {"names": yaml_reader.strings, "max_depth": count, "max_parallel": count}
 
     def read(node: Node) -> SubagentRules:
-        if reader.is_list(node):
-            return SubagentRules(names=reader.strings(node))
-        return SubagentRules(**reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+        if yaml_reader.is_list(node):
+            return SubagentRules(names=yaml_reader.strings(node))
+        return SubagentRules(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
 
     return read
 
 
-def _schedule(reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
+def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
     def cron(node: Node) -> str:
-        text = reader.string(node)
+        text = yaml_reader.string(node)
         if len(text.split()) != _CRON_FIELDS:
             raise YamlValueError(
                 node, f"must have {_CRON_FIELDS} fields, as in '0 9 * * 1-5', not {text!r}"
@@ -263,7 +263,7 @@ def _schedule(reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
         return text
 
     def timezone(node: Node) -> str:
-        name = reader.string(node)
+        name = yaml_reader.string(node)
         try:
             return zoneinfo.ZoneInfo(name).key
         except (KeyError, ValueError, OSError) as error:
@@ -271,10 +271,10 @@ def _schedule(reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
                 node, f"must be a time zone such as Europe/Vienna, not {name!r}"
             ) from error
 
-    known: FieldReaders = {"cron": cron, "timezone": timezone, "message": reader.string}
-    return lambda node: ManifestSchedule(**reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+    known: FieldReaders = {"cron": cron, "timezone": timezone, "message": yaml_reader.string}
+    return lambda node: ManifestSchedule(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
 
 
-def _outcome(reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
-    known: FieldReaders = {"description": reader.string, "rubric": reader.string}
-    return lambda node: ManifestOutcome(**reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
+    known: FieldReaders = {"description": yaml_reader.string, "rubric": yaml_reader.string}
+    return lambda node: ManifestOutcome(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)

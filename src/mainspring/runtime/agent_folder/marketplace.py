@@ -76,14 +76,14 @@ def find_offer(root: Path, name: str | None) -> PluginOffer:
     return PluginOffer(name=name, url=url, path=path, manifest=manifest)
 
 
-def offer_folder(root: Path, offer: PluginOffer) -> Path:
+def offer_folder(root: Path, plugin_offer: PluginOffer) -> Path:
     """The plugin's folder.
 
     Raises: InvalidInput.
     """
-    path = root / offer.path
+    path = root / plugin_offer.path
     if not is_inside(path, root) or not path.is_dir():
-        raise InvalidInput(f"{offer.name}: {offer.path} is no folder of what was fetched")
+        raise InvalidInput(f"{plugin_offer.name}: {plugin_offer.path} is no folder of what was fetched")
     return path
 
 

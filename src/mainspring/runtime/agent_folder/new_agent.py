@@ -38,16 +38,16 @@ class NewAgent:
     mode: str | None = None
 
 
-def write_agent(folder: Path, plan: NewAgent) -> list[Path]:
+def write_agent(folder: Path, new_agent: NewAgent) -> list[Path]:
     """Write what is missing; what is there stays as it is. The files that are new.
 
     Raises:
         InvalidInput: there is an agent already, or nothing can be written there.
     """
     check_no_agent(folder)
-    texts = {manifest.FILE: manifest_text(plan)}
+    texts = {manifest.FILE: manifest_text(new_agent)}
     if not any((folder / name).exists() for name in _INSTRUCTION_FILES):
-        texts[INSTRUCTIONS] = _TEXT.format(name=plan.name, purpose=plan.purpose)
+        texts[INSTRUCTIONS] = _TEXT.format(name=new_agent.name, purpose=new_agent.purpose)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [_write_new(folder / name, text) for name, text in texts.items()]
@@ -63,14 +63,14 @@ def check_no_agent(folder: Path) -> None:
         raise taken
 
 
-def manifest_text(plan: NewAgent) -> str:
-    said: dict[str, object] = {"name": plan.name, "description": plan.purpose}
-    if plan.model is not None:
-        said["model"] = plan.model
-    if plan.tools is not None:
-        said["tools"] = list(plan.tools)
-    if plan.mode is not None:
-        said["permissions"] = {"mode": plan.mode}
+def manifest_text(new_agent: NewAgent) -> str:
+    said: dict[str, object] = {"name": new_agent.name, "description": new_agent.purpose}
+    if new_agent.model is not None:
+        said["model"] = new_agent.model
+    if new_agent.tools is not None:
+        said["tools"] = list(new_agent.tools)
+    if new_agent.mode is not None:
+        said["permissions"] = {"mode": new_agent.mode}
     said["limits"] = {"max_turns": 100}
     return _HEAD + yaml.safe_dump(said, sort_keys=False, allow_unicode=True, width=100)
 

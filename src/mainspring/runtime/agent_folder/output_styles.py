@@ -60,7 +60,7 @@ def output_styles(scopes: Scopes) -> Iterator[OutputStyle]:
                 yield OutputStyle(
                     name=fields.text("name") or file.stem,
                     description=fields.text("description"),
-                    text=fields.head.body.strip(),
+                    text=fields.frontmatter.body.strip(),
                     file=str(file),
                 )
     for name, (description, text) in _BUILT_IN.items():

@@ -52,7 +52,7 @@ class PluginCandidate:
 
     plugin: Plugin
     contents: PluginContents
-    report: ScanReport
+    scan_report: ScanReport
     hashes: dict[str, str]
     """Of the whole and of each skill and command, by path: what is vouched for."""
     source: str
@@ -107,7 +107,7 @@ def check_free(place: Path, name: str, *, replaces: bool) -> None:
 
 
 def install(
-    candidate: PluginCandidate, bench: Path, place: Path, scope: Scope, *, replaces: bool = False
+    plugin_candidate: PluginCandidate, bench: Path, place: Path, scope: Scope, *, replaces: bool = False
 ) -> Plugin:
     """Put a plugin in its place, whole or not at all. Blocks.
 
@@ -115,36 +115,36 @@ def install(
         AlreadyThere: there is one of that name, and it is not to be replaced.
         InvalidInput: it cannot be written.
     """
-    name = candidate.plugin.name
+    name = plugin_candidate.plugin.name
     check_free(place, name, replaces=replaces)
-    replace_folder(candidate.plugin.root, place / name, bench)
+    replace_folder(plugin_candidate.plugin.root, place / name, bench)
     shown = f"{'~/' if scope == 'user' else ''}{FOLDER}/{name}"
     return read_plugin(place / name, scope, shown=shown)
 
 
-def trust(candidate: PluginCandidate, kept: Plugin, pins: TrustPins, when: datetime) -> None:
+def trust(plugin_candidate: PluginCandidate, kept: Plugin, trust_pins: TrustPins, when: datetime) -> None:
     """Trust a plugin's skills, commands and hooks as they were when they were looked into.
 
     Raises: InvalidInput.
     """
-    for path, digest in candidate.hashes.items():
+    for path, digest in plugin_candidate.hashes.items():
         pin = TrustPin(
             hash=digest,
             when=when,
-            severity=candidate.report.severity,
-            source=candidate.source,
-            commit=candidate.commit,
+            severity=plugin_candidate.scan_report.severity,
+            source=plugin_candidate.source,
+            commit=plugin_candidate.commit,
         )
-        pins.pin(kept.root / path, pin)
+        trust_pins.pin(kept.root / path, pin)
 
 
-def remove(plugin: Plugin, bench: Path, pins: TrustPins) -> None:
+def remove(plugin: Plugin, bench: Path, trust_pins: TrustPins) -> None:
     """Take a plugin away, and the trust in it; what it has kept for itself stays. Blocks.
 
     Raises: InvalidInput.
     """
     for path in _parts(plugin):
-        pins.unpin(plugin.root / path)
+        trust_pins.unpin(plugin.root / path)
     remove_folder(plugin.root, bench)
 
 
@@ -195,7 +195,7 @@ def _candidate(root: Path, *, source: str, commit: str) -> PluginCandidate:
     return PluginCandidate(
         plugin=plugin,
         contents=plugin_contents(plugin),
-        report=_scan(root, parts),
+        scan_report=_scan(root, parts),
         hashes={path: contents_hash(read_contents(root / path)) for path in parts},
         source=source,
         commit=commit,

@@ -174,10 +174,10 @@ class _PluginReader:
             self.plugin, skills=skills, servers=tuple(servers), findings=tuple(self.findings)
         )
 
-    def vendor(self, manifest: JsonFile | None, kind: PluginKind) -> Plugin:
+    def vendor(self, manifest: JsonFile | None, plugin_kind: PluginKind) -> Plugin:
         if manifest is not None:
             self.check_keys(manifest)
-            self.describe(manifest, kind)
+            self.describe(manifest, plugin_kind)
         file = manifest or JsonFile(self.plugin.shown, "", {})
         skills = tuple(dict.fromkeys(self.skills(file)))
         servers = {server.name: server for server in self.servers(file)}
@@ -195,7 +195,7 @@ class _PluginReader:
     def rejected(self, *findings: Finding) -> Plugin:
         return replace(self.plugin, is_rejected=True, findings=(*self.findings, *findings))
 
-    def describe(self, manifest: JsonFile, kind: PluginKind) -> None:
+    def describe(self, manifest: JsonFile, plugin_kind: PluginKind) -> None:
         fields = manifest.fields
         said = fields.get("name")
         name = plugin_name(said) if isinstance(said, str) and said else self.plugin.name
@@ -203,7 +203,7 @@ class _PluginReader:
             what = f"name must be small letters, digits, - and .: it is called {name}"
             self.findings.append(manifest.finding("warning", what, "name"))
         texts = {key: value for key in _TEXTS if isinstance(value := fields.get(key), str)}
-        self.plugin = replace(self.plugin, kind=kind, manifest=fields, name=name, **texts)
+        self.plugin = replace(self.plugin, kind=plugin_kind, manifest=fields, name=name, **texts)
 
     def check_keys(self, manifest: JsonFile) -> None:
         for key, value in manifest.fields.items():

@@ -32,14 +32,14 @@ class PartLocation:
     plugin: str | None = None
     """Whose it is, if a plugin brings it: its parts are called `plugin:name`."""
     plugin_root: Path | None = None
-    part: PartKind | None = None
+    part_kind: PartKind | None = None
     """What is looked for there, if it is not a plugin's root with everything in its usual place."""
 
-    def for_part(self, part: PartKind) -> PartLocation:
+    def for_part(self, part_kind: PartKind) -> PartLocation:
         """Where a plugin has its parts of one kind."""
-        if self.part is not None:
+        if self.part_kind is not None:
             return self
-        return PartLocation(self.path / part, self.scope, self.plugin, self.path)
+        return PartLocation(self.path / part_kind, self.scope, self.plugin, self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +54,19 @@ class Scopes:
     disabled_skills: frozenset[str] = frozenset()
     """Names of skills and commands that the user has switched off."""
 
-    def places(self, part: PartKind) -> Iterator[PartLocation]:
+    def places(self, part_kind: PartKind) -> Iterator[PartLocation]:
         """In order of precedence: the first one that has a name has it."""
         if self.managed is not None:
-            yield PartLocation(self.managed / part, "managed")
+            yield PartLocation(self.managed / part_kind, "managed")
         if self.home is not None:
             for name in (_OWN_ROOT, *_FOREIGN_ROOTS):
-                yield PartLocation(self.home / name / part, "user")
-        yield PartLocation(self.folder / part, "project")
-        if part == "agents":
+                yield PartLocation(self.home / name / part_kind, "user")
+        yield PartLocation(self.folder / part_kind, "project")
+        if part_kind == "agents":
             yield PartLocation(self.folder / "subagents", "project")
         for name in (_OWN_ROOT, *_FOREIGN_ROOTS):
-            yield PartLocation(self.folder / name / part, "project")
-        yield from (each.for_part(part) for each in self.plugins if each.part in (None, part))
+            yield PartLocation(self.folder / name / part_kind, "project")
+        yield from (each.for_part(part_kind) for each in self.plugins if each.part_kind in (None, part_kind))
 
     def display_path(self, path: Path) -> str:
         """A path as people are told of it: the same on every machine."""
@@ -98,20 +98,20 @@ class PartWalk:
     _folders: int = 0
 
     def files(
-        self, place: PartLocation, choose: FileSelector, *, max_depth: int = MAX_DEPTH
+        self, part_location: PartLocation, file_selector: FileSelector, *, max_depth: int = MAX_DEPTH
     ) -> Iterator[Path]:
         """In order. No link leads out of the project, or out of a plugin."""
-        below = _FolderWalk(self, self._root(place), choose, max_depth)
+        below = _FolderWalk(self, self._root(part_location), file_selector, max_depth)
         self._folders = 0
-        real = os.path.realpath(place.path)
+        real = os.path.realpath(part_location.path)
         if not os.path.exists(real):
             return
         if not below.is_inside(real):
-            self.warn(place.path, "leads out of its root: not read")
+            self.warn(part_location.path, "leads out of its root: not read")
         elif os.path.isdir(real):
-            yield from below.folder(str(place.path), real, 0)
+            yield from below.folder(str(part_location.path), real, 0)
         else:
-            yield place.path
+            yield part_location.path
 
     def shadowed(self, path: Path, name: str, by: str) -> None:
         what = f"is not used: {self.scopes.display_path(Path(by))} is called {name}, too, and comes first"
@@ -126,9 +126,9 @@ class PartWalk:
             Finding(level="warning", file=self.scopes.display_path(path), what=what)
         )
 
-    def is_new(self, real: str, choose: FileSelector) -> bool:
+    def is_new(self, real: str, file_selector: FileSelector) -> bool:
         before = len(self._seen)
-        self._seen.add((real, choose))
+        self._seen.add((real, file_selector))
         return len(self._seen) > before
 
     def is_enough(self, path: Path) -> bool:
@@ -137,35 +137,35 @@ class PartWalk:
             self.warn(path, f"it and what follows is not read: more than {MAX_FOLDERS} folders")
         return self._folders > MAX_FOLDERS
 
-    def _root(self, place: PartLocation) -> str | None:
+    def _root(self, part_location: PartLocation) -> str | None:
         """What the user or whoever runs the machine has linked is theirs to link."""
-        if place.plugin is not None:
-            return os.path.realpath(place.plugin_root or place.path)
-        return os.path.realpath(self.scopes.folder) if place.scope == "project" else None
+        if part_location.plugin is not None:
+            return os.path.realpath(part_location.plugin_root or part_location.path)
+        return os.path.realpath(self.scopes.folder) if part_location.scope == "project" else None
 
 
 @dataclass(slots=True)
 class _FolderWalk:
-    walk: PartWalk
+    part_walk: PartWalk
     root: str | None
-    choose: FileSelector
+    file_selector: FileSelector
     max_depth: int
 
     def is_inside(self, real: str) -> bool:
         return self.root is None or Path(real).is_relative_to(self.root)
 
     def folder(self, path: str, real: str, depth: int) -> Iterator[Path]:
-        if not self.walk.is_new(real, self.choose) or self.walk.is_enough(Path(path)):
+        if not self.part_walk.is_new(real, self.file_selector) or self.part_walk.is_enough(Path(path)):
             return
         try:
             # A name with a line break in it, or bytes that are no text, would end up in a prompt.
             proper = [entry for entry in os.scandir(path) if entry.name.isprintable()]
             entries = sorted(proper, key=lambda entry: entry.name)
         except OSError as error:
-            self.walk.warn(Path(path), f"cannot be read: {error.strerror}")
+            self.part_walk.warn(Path(path), f"cannot be read: {error.strerror}")
             return
         files = {entry.name: entry for entry in entries if _try_is(entry.is_file)}
-        wanted, goes_deeper = self.choose(tuple(files), depth)
+        wanted, goes_deeper = self.file_selector(tuple(files), depth)
         for name in wanted:
             if self._real(files[name], real) is not None:
                 yield Path(files[name].path)
@@ -182,7 +182,7 @@ class _FolderWalk:
         real = os.path.realpath(entry.path)
         if self.is_inside(real):
             return real
-        self.walk.warn(Path(entry.path), "leads out of its root: not read")
+        self.part_walk.warn(Path(entry.path), "leads out of its root: not read")
         return None
 
 

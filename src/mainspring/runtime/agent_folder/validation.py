@@ -107,12 +107,12 @@ class IgnoredItem:
 class PartReport:
     name: str
     supported: tuple[str, ...] = ()
-    ignored: tuple[IgnoredItem, ...] = ()
+    ignored_item: tuple[IgnoredItem, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.supported or self.ignored or self.findings)
+        return not (self.supported or self.ignored_item or self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +159,9 @@ def check_folder(
         _styles(folder),
         _servers(servers),
         _plugins(plugins, found.agent, is_pinned),
-        _service_only(found.manifest),
+        _service_only(found.agent_manifest),
         _marketplace(folder, skills),
-        PartReport(name="other files", ignored=tuple(_unread_files(folder))),
+        PartReport(name="other files", ignored_item=tuple(_unread_files(folder))),
     ]
 
 
@@ -170,7 +170,7 @@ def _with_level(findings: Iterable[Finding], level: str) -> list[Finding]:
 
 
 def _manifest(folder: Path, found: AgentFolder) -> PartReport:
-    agent, said = found.agent, found.manifest
+    agent, said = found.agent, found.agent_manifest
     honoured: list[str] = []
     if (folder / manifest.FILE).is_file():
         model = said.model or "whichever there is"
@@ -199,7 +199,7 @@ def _skills(name: str, skills: Iterable[Skill], findings: Iterable[Finding]) -> 
     return PartReport(
         name=name,
         supported=tuple(_label(each.name, each.description) for each in known),
-        ignored=tuple(ignored for each in known for ignored in _untrusted_fields(each)),
+        ignored_item=tuple(ignored for each in known for ignored in _untrusted_fields(each)),
         findings=tuple(findings),
     )
 
@@ -218,7 +218,7 @@ def _subagents(found: AgentFolder, plugins: InstalledPlugins) -> PartReport:
     return PartReport(
         name="subagents",
         supported=(*(_label(each.name, each.description) for each in callable_), *own),
-        ignored=tuple(
+        ignored_item=tuple(
             ignored for each in callable_ for ignored in _unsupported_fields(each, plugins)
         ),
         findings=found.findings_by_source["subagents"],
@@ -247,7 +247,7 @@ def _servers(found: McpServers) -> PartReport:
     why = "it is read; MCP servers are not connected yet"
     return PartReport(
         name="MCP servers",
-        ignored=tuple(IgnoredItem(_server(each), why) for each in found.servers),
+        ignored_item=tuple(IgnoredItem(_server(each), why) for each in found.servers),
         findings=tuple(each for each in found.findings if each.level != "note"),
     )
 
@@ -263,7 +263,7 @@ def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> Part
     return PartReport(
         name="plugins",
         supported=tuple(_plugin(each, agent) for each in used),
-        ignored=tuple(
+        ignored_item=tuple(
             IgnoredItem(f"{each.name}: hooks", _UNTRUSTED.format(each.root)) for each in idle
         ),
         findings=found.findings,
@@ -291,12 +291,12 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
     """What holds in the service only, and what waits for a version that does it."""
     honoured: tuple[str, ...] = ()
     waiting: tuple[IgnoredItem, ...] = ()
-    if said.schedule is not None:
+    if said.manifest_schedule is not None:
         where = "runs in `mainspring serve` from here, once this folder is trusted"
-        honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
-    if said.outcome is not None:
-        waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
-    return PartReport(name=PLANNED, supported=honoured, ignored=waiting)
+        honoured = (f"schedule {said.manifest_schedule.cron} {said.manifest_schedule.timezone}: {where}",)
+    if said.manifest_outcome is not None:
+        waiting = (IgnoredItem(f"outcome {_cut(said.manifest_outcome.description)}", _NOT_YET_SUPPORTED),)
+    return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
 
 
 def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:

@@ -65,36 +65,36 @@ class ClaudeCodeLines:
         """The uuids of calls whose results have not been written."""
 
     def write(
-        self, entry: ExportedEntry, conversation: ConversationFold, media: Mapping[str, bytes]
+        self, exported_entry: ExportedEntry, conversation_fold: ConversationFold, media: Mapping[str, bytes]
     ) -> list[TranscriptLine]:
-        match entry:
+        match exported_entry:
             case ExportedTitle(text=text):
                 title = {"type": "custom-title", "customTitle": text}
-                return [self._bare(entry.at, {**title, "sessionId": self._session_name})]
+                return [self._bare(exported_entry.at, {**title, "sessionId": self._session_name})]
             case ExportedCompaction():
-                bodies = self._compacted(entry)
+                bodies = self._compacted(exported_entry)
             case ExportedNotice(text=text):
                 bodies = [_system("informational", text, level="error")]
             case ExportedMessage():
-                bodies = [_message_body(entry, media)]
+                bodies = [_message_body(exported_entry, media)]
             case ExportedToolResult():
-                bodies = [self._returned(entry, conversation, media)]
+                bodies = [self._returned(exported_entry, conversation_fold, media)]
             case ExportedText() | ExportedThinking() | ExportedToolUse():
-                bodies = [_reply_body(entry.reply, _part(entry, media))]
+                bodies = [_reply_body(exported_entry.exported_reply, _part(exported_entry, media))]
         lines = [
-            self._chained(entry, conversation.workspace, body, index)
+            self._chained(exported_entry, conversation_fold.workspace, body, index)
             for index, body in enumerate(bodies)
         ]
-        if isinstance(entry, ExportedToolUse):
-            self._calls[entry.id] = self._last[entry.at.thread_id]
+        if isinstance(exported_entry, ExportedToolUse):
+            self._calls[exported_entry.id] = self._last[exported_entry.at.thread_id]
         return lines
 
     def _chained(
-        self, entry: ExportedEntry, workspace: str, body: Mapping[str, object], index: int
+        self, exported_entry: ExportedEntry, workspace: str, body: Mapping[str, object], index: int
     ) -> TranscriptLine:
-        at = entry.at
-        kind = type(entry).__name__
-        name = entry.tool_use_id if isinstance(entry, ExportedToolResult) else at.event_id
+        at = exported_entry.at
+        kind = type(exported_entry).__name__
+        name = exported_entry.tool_use_id if isinstance(exported_entry, ExportedToolResult) else at.event_id
         uuid = _uuid(self._session_name, kind, name, str(index))
         is_side = at.thread_id != self._main_thread
         line: dict[str, object] = {
@@ -136,7 +136,7 @@ class ClaudeCodeLines:
         return [boundary, summary]
 
     def _returned(
-        self, entry: ExportedToolResult, conversation: ConversationFold, media: Mapping[str, bytes]
+        self, entry: ExportedToolResult, conversation_fold: ConversationFold, media: Mapping[str, bytes]
     ) -> dict[str, object]:
         result: dict[str, object] = {
             "tool_use_id": entry.tool_use_id,
@@ -145,7 +145,7 @@ class ClaudeCodeLines:
         }
         if entry.is_error:
             result["is_error"] = True
-        agent = conversation.started_by.get(entry.tool_use_id)
+        agent = conversation_fold.started_by.get(entry.tool_use_id)
         return {
             "type": "user",
             "message": {"role": "user", "content": [result]},
@@ -179,21 +179,21 @@ def _part(
             ]
 
 
-def _reply_body(reply: ExportedReply, content: Sequence[dict[str, object]]) -> dict[str, object]:
-    stop = reply.stop_reason if reply.stop_reason in _STOP_REASONS else None
+def _reply_body(exported_reply: ExportedReply, content: Sequence[dict[str, object]]) -> dict[str, object]:
+    stop = exported_reply.stop_reason if exported_reply.stop_reason in _STOP_REASONS else None
     message: dict[str, object] = {
-        "model": _model(reply.model),
-        "id": f"msg_{_uuid(reply.id).replace('-', '')}",
+        "model": _model(exported_reply.model),
+        "id": f"msg_{_uuid(exported_reply.id).replace('-', '')}",
         "type": "message",
         "role": "assistant",
         "content": content,
         "stop_reason": stop,
         "stop_sequence": None,
-        "usage": _usage(reply.usage),
+        "usage": _usage(exported_reply.usage),
     }
     return {
         "message": message,
-        **({"requestId": reply.request_id} if reply.request_id else {}),
+        **({"requestId": exported_reply.request_id} if exported_reply.request_id else {}),
         "type": "assistant",
     }
 

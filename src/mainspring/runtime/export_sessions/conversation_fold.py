@@ -54,14 +54,14 @@ class ExportedReply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedText:
     at: Position
-    reply: ExportedReply
+    exported_reply: ExportedReply
     content: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedThinking:
     at: Position
-    reply: ExportedReply
+    exported_reply: ExportedReply
     text: str
     signature: str | None
 
@@ -69,7 +69,7 @@ class ExportedThinking:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedToolUse:
     at: Position
-    reply: ExportedReply
+    exported_reply: ExportedReply
     name: str
     input: dict[str, object]
 
@@ -275,14 +275,14 @@ class ConversationFold:
         return []
 
 
-def _message(at: Position, told: _MessagePayload) -> ExportedMessage:
+def _message(at: Position, message_payload: _MessagePayload) -> ExportedMessage:
     author: Author = "user"
     content: tuple[Block, ...]
-    match told:
+    match message_payload:
         case events.UserMessage(content=content):
             pass
         case events.UserDefineOutcome():
-            content = (TextBlock(outcome_prompt(told)),)
+            content = (TextBlock(outcome_prompt(message_payload)),)
         case events.UserInterrupt():
             content = (TextBlock("[Request interrupted by user]"),)
         case events.ThreadMessageReceived(content=content):
@@ -318,24 +318,24 @@ def _reply_entries(
 
 
 def _part_entry(
-    at: Position, part: _PartPayload, reply: ExportedReply
+    at: Position, part_payload: _PartPayload, exported_reply: ExportedReply
 ) -> ExportedText | ExportedThinking | ExportedToolUse:
-    match part:
+    match part_payload:
         case events.AgentMessage(content=content):
-            return ExportedText(at=at, reply=reply, content=content)
+            return ExportedText(at=at, exported_reply=exported_reply, content=content)
         case events.AgentThinking(text=text, signature=signature):
-            return ExportedThinking(at=at, reply=reply, text=text, signature=signature)
+            return ExportedThinking(at=at, exported_reply=exported_reply, text=text, signature=signature)
         case (
             events.AgentToolUse(name=name, input=given)
             | events.AgentMcpToolUse(name=name, input=given)
             | events.AgentCustomToolUse(name=name, input=given)
         ):
-            return ExportedToolUse(at=at, reply=reply, name=name, input=given)
+            return ExportedToolUse(at=at, exported_reply=exported_reply, name=name, input=given)
 
 
-def _result_entries(thread: _Thread, at: Position, result: _ResultPayload) -> list[ExportedEntry]:
+def _result_entries(thread: _Thread, at: Position, result_payload: _ResultPayload) -> list[ExportedEntry]:
     """Only the first result of a call counts, and only if there was such a call."""
-    match result:
+    match result_payload:
         case events.AgentMcpToolResult(mcp_tool_use_id=call_id):
             pass
         case events.UserCustomToolResult(custom_tool_use_id=call_id):
@@ -347,7 +347,7 @@ def _result_entries(thread: _Thread, at: Position, result: _ResultPayload) -> li
     if thread.open_calls.pop(call_id, None) is None:
         return []
     returned = ExportedToolResult(
-        at=at, tool_use_id=call_id, content=result.content, is_error=result.is_error
+        at=at, tool_use_id=call_id, content=result_payload.content, is_error=result_payload.is_error
     )
     return [returned]
 

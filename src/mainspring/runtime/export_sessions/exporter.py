@@ -74,14 +74,14 @@ async def _document(
 
 
 async def _entries(
-    log: SessionLog, session_id: str, conversation: ConversationFold
+    log: SessionLog, session_id: str, conversation_fold: ConversationFold
 ) -> AsyncGenerator[ExportedEntry, None]:
     """Of all events, inherited ones included."""
     after = 0
     while page := await log.read(session_id, after=after, limit=_PAGE):
         for event in page:
-            for entry in conversation.take(event):
+            for entry in conversation_fold.take(event):
                 yield entry
         after = page[-1].seq
-    for entry in conversation.close():
+    for entry in conversation_fold.close():
         yield entry

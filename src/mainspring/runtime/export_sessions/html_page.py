@@ -52,10 +52,10 @@ class HtmlPage:
     def __init__(
         self,
         entries: Iterable[ExportedEntry],
-        conversation: ConversationFold,
+        conversation_fold: ConversationFold,
         media: Mapping[str, bytes],
     ) -> None:
-        self._conversation = conversation
+        self._conversation_fold = conversation_fold
         self._media = media
         self._threads: dict[str, list[ExportedEntry]] = {}
         self._results: dict[str, ExportedToolResult] = {}
@@ -79,26 +79,26 @@ class HtmlPage:
                 yield self._subagent(thread_id)
         yield page_end(f"Exported by Mainspring {version}")
 
-    def _entry(self, entry: ExportedEntry) -> Markup:
-        match entry:
+    def _entry(self, exported_entry: ExportedEntry) -> Markup:
+        match exported_entry:
             case ExportedMessage(author=author):
                 kind = "user" if author == "user" else "note"
-                return _article(kind, _AUTHORS[author], entry, self._content(entry.content))
+                return _article(kind, _AUTHORS[author], exported_entry, self._content(exported_entry.content))
             case ExportedText():
-                model = entry.reply.model
+                model = exported_entry.exported_reply.model
                 name = f"Agent ({model})" if model else "Agent"
-                return _article("agent", name, entry, self._content(entry.content))
+                return _article("agent", name, exported_entry, self._content(exported_entry.content))
             case ExportedThinking(text=text):
                 return _article(
-                    "thinking", "Thinking", entry, _details(_cut_line(text), _format_text(text))
+                    "thinking", "Thinking", exported_entry, _details(_cut_line(text), _format_text(text))
                 )
             case ExportedToolUse():
-                return self._call(entry)
+                return self._call(exported_entry)
             case ExportedCompaction(summary=summary):
                 folded = _details("Summary of the earlier conversation", _format_text(summary))
-                return _article("note", "Compaction", entry, folded)
+                return _article("note", "Compaction", exported_entry, folded)
             case ExportedNotice(text=text):
-                return _article("error", "Problem", entry, _format_text(text))
+                return _article("error", "Problem", exported_entry, _format_text(text))
             case ExportedToolResult() | ExportedTitle():
                 return Markup("")  # a result stands with its call
 
@@ -109,7 +109,7 @@ class HtmlPage:
         parts = [_code(shown)]
         if result is not None:
             parts.append(self._result(result))
-        if (agent := self._conversation.started_by.get(entry.id)) in self._threads:
+        if (agent := self._conversation_fold.started_by.get(entry.id)) in self._threads:
             parts.append(self._subagent(agent or ""))
         summary = Markup(f"<b>{escape(entry.name)}</b> <code>{escape(_call_summary(entry))}</code>")
         body = Markup(f"<details><summary>{summary}</summary>{join_markup(parts)}</details>")
@@ -125,7 +125,7 @@ class HtmlPage:
         if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # then at the end of the page
             return Markup("")
         self._shown.add(thread_id)
-        agent = self._conversation.subagents.get(thread_id)
+        agent = self._conversation_fold.subagents.get(thread_id)
         name = thread_id if agent is None else agent.name
         task = f": {agent.description}" if agent and agent.description else ""
         self._depth += 1
@@ -148,8 +148,8 @@ class HtmlPage:
         return Markup(f'<p><img alt="image" src="data:{found[0]};base64,{found[1]}"></p>')
 
 
-def _article(kind: str, name: str, entry: ExportedEntry, body: Markup) -> Markup:
-    moment = f"{entry.at.time:%Y-%m-%d %H:%M:%S}"
+def _article(kind: str, name: str, exported_entry: ExportedEntry, body: Markup) -> Markup:
+    moment = f"{exported_entry.at.time:%Y-%m-%d %H:%M:%S}"
     head = f"<header><b>{escape(name)}</b><time>{escape(moment)}</time></header>"
     return Markup(f'<article class="{kind}">{head}{body}</article>\n')
 

@@ -75,11 +75,11 @@ class ClaudeCodeEntry:
         return [mapping(each) for each in sequence(content)]
 
 
-def result_ids(entry: ClaudeCodeEntry) -> set[str]:
+def result_ids(claude_code_entry: ClaudeCodeEntry) -> set[str]:
     """Ids of the calls whose results an entry has."""
-    if entry.type != "user":
+    if claude_code_entry.type != "user":
         return set()
-    return {string(b.get("tool_use_id")) for b in entry.blocks if b.get("type") == "tool_result"}
+    return {string(b.get("tool_use_id")) for b in claude_code_entry.blocks if b.get("type") == "tool_result"}
 
 
 def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> SourceThread:
@@ -99,22 +99,22 @@ def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> Sour
 def _add_reply(
     thread: SourceThread,
     replies: dict[str, SourceReply],
-    entry: ClaudeCodeEntry,
+    claude_code_entry: ClaudeCodeEntry,
     session: SourceSession,
 ) -> None:
-    message = entry.message
+    message = claude_code_entry.message
     model = string(message.get("model"))
-    if model == _SYNTHETIC or entry.value.get("isApiErrorMessage") is True:
+    if model == _SYNTHETIC or claude_code_entry.value.get("isApiErrorMessage") is True:
         session.left_out["api error"] += 1
         return
-    reply = replies.get(entry.message_id)
+    reply = replies.get(claude_code_entry.message_id)
     if reply is None:
-        reply = replies[entry.message_id] = SourceReply(id=entry.message_id, time=entry.time)
+        reply = replies[claude_code_entry.message_id] = SourceReply(id=claude_code_entry.message_id, time=claude_code_entry.time)
         thread.items.append(reply)
     reply.model = model or reply.model
     reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
     reply.usage = _max_usage(reply.usage, mapping(message.get("usage")))
-    for block in entry.blocks:
+    for block in claude_code_entry.blocks:
         reply.parts += reply_part(block, call_type="tool_use", input_key="input")
 
 
@@ -132,14 +132,14 @@ def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
     )
 
 
-def _add_user(thread: SourceThread, entry: ClaudeCodeEntry, session: SourceSession) -> None:
+def _add_user(thread: SourceThread, claude_code_entry: ClaudeCodeEntry, session: SourceSession) -> None:
     content: tuple[Block, ...] = ()
-    for block in entry.blocks:
+    for block in claude_code_entry.blocks:
         if block.get("type") == "tool_result":
             call_id = string(block.get("tool_use_id"))
             result = SourceCallResult(
-                id=f"{entry.uuid}:{call_id}",
-                time=entry.time,
+                id=f"{claude_code_entry.uuid}:{call_id}",
+                time=claude_code_entry.time,
                 content=_content(block.get("content")),
                 is_error=block.get("is_error") is True,
             )
@@ -148,24 +148,24 @@ def _add_user(thread: SourceThread, entry: ClaudeCodeEntry, session: SourceSessi
             content += _content([block])
     if not content:
         return
-    if entry.value.get("isCompactSummary") is True:
+    if claude_code_entry.value.get("isCompactSummary") is True:
         thread.items.append(
-            SourceCompaction(id=entry.uuid, time=entry.time, summary=plain_text(content))
+            SourceCompaction(id=claude_code_entry.uuid, time=claude_code_entry.time, summary=plain_text(content))
         )
-    elif entry.value.get("isVisibleInTranscriptOnly") is True:
+    elif claude_code_entry.value.get("isVisibleInTranscriptOnly") is True:
         session.left_out["shown to the user only"] += 1
     else:
-        thread.items.append(_prompt(entry, content))
+        thread.items.append(_prompt(claude_code_entry, content))
 
 
-def _prompt(entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
+def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
     text = plain_text(content)
     if command := _COMMAND.search(text):
         given = _COMMAND_ARGUMENTS.search(text)
         content = text_block(f"/{command[1]} {given[1] if given else ''}".strip())
         text = ""
-    is_tool = entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
-    return SourcePrompt(id=entry.uuid, time=entry.time, content=content, is_person=not is_tool)
+    is_tool = claude_code_entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
+    return SourcePrompt(id=claude_code_entry.uuid, time=claude_code_entry.time, content=content, is_person=not is_tool)
 
 
 def _content(value: object) -> tuple[Block, ...]:

@@ -109,7 +109,7 @@ class ClaudeCodeReader:
         agent_id = path.stem.removeprefix(_AGENT_FILE)
         name = string(known.get("agentType"))
         description = string(known.get("description")) or None
-        session.subagents.append(
+        session.source_subagents.append(
             SourceSubagent(
                 id=agent_id,
                 name=name,
@@ -163,23 +163,23 @@ def _read_entries(lines: JsonLines, session: SourceSession) -> _File:
     return file
 
 
-def _entry(line: JsonLine, uuid: str) -> ClaudeCodeEntry:
-    parent = line.value.get("parentUuid") or line.value.get("logicalParentUuid")
-    return ClaudeCodeEntry(line.number, uuid, string(parent) or None, line.value)
+def _entry(json_line: JsonLine, uuid: str) -> ClaudeCodeEntry:
+    parent = json_line.value.get("parentUuid") or json_line.value.get("logicalParentUuid")
+    return ClaudeCodeEntry(json_line.number, uuid, string(parent) or None, json_line.value)
 
 
-def _take_other(file: _File, session: SourceSession, lines: JsonLines, line: JsonLine) -> None:
-    kind = string(line.value.get("type"))
+def _take_other(file: _File, session: SourceSession, lines: JsonLines, json_line: JsonLine) -> None:
+    kind = string(json_line.value.get("type"))
     match kind:
         case "custom-title":
-            file.title, file.is_titled = string(line.value.get("customTitle")) or None, True
+            file.title, file.is_titled = string(json_line.value.get("customTitle")) or None, True
         case "summary" | "ai-title" if not file.is_titled:
-            title = line.value.get("summary") or line.value.get("aiTitle")
+            title = json_line.value.get("summary") or json_line.value.get("aiTitle")
             file.title = string(title) or file.title
         case "user" | "assistant":
-            lines.add_finding(line.number, f"a {kind} entry without uuid; it was left out")
+            lines.add_finding(json_line.number, f"a {kind} entry without uuid; it was left out")
         case "":
-            lines.add_finding(line.number, "has no type; the line was left out")
+            lines.add_finding(json_line.number, "has no type; the line was left out")
         case _:
             session.left_out[kind] += 1
 
@@ -225,7 +225,7 @@ def _add_inline_subagents(session: SourceSession, side: list[ClaudeCodeEntry]) -
         groups[root].append(entry)
     for root, entries in groups.items():
         thread = conversation(entries, session)
-        session.subagents.append(SourceSubagent(id=root, name="", call_id=None, thread=thread))
+        session.source_subagents.append(SourceSubagent(id=root, name="", call_id=None, thread=thread))
 
 
 def _started_agents(entries: list[ClaudeCodeEntry]) -> dict[str, str]:
@@ -240,7 +240,7 @@ def _started_agents(entries: list[ClaudeCodeEntry]) -> dict[str, str]:
 
 def _link_calls(session: SourceSession, started: dict[str, str]) -> None:
     """Say which call started which subagent: by the id in its result, else by its prompt."""
-    threads = [session.main, *(each.thread for each in session.subagents)]
+    threads = [session.main, *(each.thread for each in session.source_subagents)]
     calls = {
         part.id: part
         for thread in threads
@@ -250,7 +250,7 @@ def _link_calls(session: SourceSession, started: dict[str, str]) -> None:
         if isinstance(part, SourceCall) and "prompt" in part.input
     }
     by_prompt = {string(call.input["prompt"]).strip(): call.id for call in calls.values()}
-    for subagent in session.subagents:
+    for subagent in session.source_subagents:
         first = next((i for i in subagent.thread.items if isinstance(i, SourcePrompt)), None)
         prompt = plain_text(first.content).strip() if first else ""
         subagent.call_id = started.get(subagent.id) or by_prompt.get(prompt)

@@ -95,7 +95,7 @@ def read(path: Path) -> SourceSession:
 class _CodexReader:
     session: SourceSession
     model: str | None = None
-    reply: SourceReply | None = None
+    source_reply: SourceReply | None = None
     """The one that further items belong to."""
     last: SourceReply | None = None
     """The one that a count of tokens belongs to."""
@@ -111,8 +111,8 @@ class _CodexReader:
             if i < first and isinstance(prompt := items[i], SourcePrompt):
                 items[i] = replace(prompt, is_person=False)
 
-    def take(self, line: JsonLine, lines: JsonLines) -> None:
-        value = line.value
+    def take(self, json_line: JsonLine, lines: JsonLines) -> None:
+        value = json_line.value
         time = timestamp(value.get("timestamp"))
         payload = mapping(value.get("payload"))
         match value.get("type"):
@@ -121,25 +121,25 @@ class _CodexReader:
             case "turn_context":
                 self.model = string(payload.get("model")) or self.model
             case "response_item":
-                self._item(payload, line.number, time)
+                self._item(payload, json_line.number, time)
             case "compacted":
-                self._compacted(payload, line.number, time)
+                self._compacted(payload, json_line.number, time)
             case "event_msg":
                 self._event(payload)
             case _:
-                self._bare(line, time, lines)
+                self._bare(json_line, time, lines)
 
-    def _bare(self, line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
+    def _bare(self, json_line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
         """As the first versions wrote it, or of a kind that is not known."""
-        kind = string(line.value.get("type"))
+        kind = string(json_line.value.get("type"))
         if kind in _ITEM_TYPES:
-            self._item(line.value, line.number, time)
-        elif kind or "record_type" in line.value:
+            self._item(json_line.value, json_line.number, time)
+        elif kind or "record_type" in json_line.value:
             self.session.left_out[kind or "state"] += 1
-        elif "id" in line.value:
-            self._describe(line.value, time)
+        elif "id" in json_line.value:
+            self._describe(json_line.value, time)
         else:
-            lines.add_finding(line.number, "has no type; the line was left out")
+            lines.add_finding(json_line.number, "has no type; the line was left out")
 
     def _describe(self, meta: dict[str, object], time: datetime | None) -> None:
         if self.session.id:
@@ -170,17 +170,17 @@ class _CodexReader:
             case _:
                 self.session.left_out[kind or "item"] += 1
 
-    def _say(self, number: int, time: datetime | None, part: SourcePart) -> None:
-        if self.reply is None:
-            self.reply = self.last = SourceReply(id=str(number), time=time, model=self.model)
-            self.session.main.items.append(self.reply)
-        self.reply.parts.append(part)
+    def _say(self, number: int, time: datetime | None, source_part: SourcePart) -> None:
+        if self.source_reply is None:
+            self.source_reply = self.last = SourceReply(id=str(number), time=time, model=self.model)
+            self.session.main.items.append(self.source_reply)
+        self.source_reply.parts.append(source_part)
 
     def _prompt(self, item: dict[str, object], number: int, time: datetime | None) -> None:
         content = _content(item.get("content"))
         if not content:
             return
-        self.reply = None
+        self.source_reply = None
         is_tool = item.get("role") != "user" or plain_text(content).startswith(_TOOL_TEXT_PREFIXES)
         self.session.main.items.append(
             SourcePrompt(id=str(number), time=time, content=content, is_person=not is_tool)
@@ -203,13 +203,13 @@ class _CodexReader:
         self._say(number, time, SourceCall(id=call_id, name=name, input=arguments(given)))
 
     def _result(self, item: dict[str, object], number: int, time: datetime | None) -> None:
-        self.reply = None
+        self.source_reply = None
         content, is_error = _output(item.get("output"))
         result = SourceCallResult(id=str(number), time=time, content=content, is_error=is_error)
         self.session.main.results.setdefault(string(item.get("call_id")), result)
 
     def _compacted(self, payload: dict[str, object], number: int, time: datetime | None) -> None:
-        self.reply = None
+        self.source_reply = None
         summary = string(payload.get("message")) or "\n\n".join(
             plain_text(_content(mapping(each).get("content")))
             for each in sequence(payload.get("replacement_history"))
@@ -243,7 +243,7 @@ class _CodexReader:
             at = asked[-min(turns, len(asked))]
             self.session.left_out["rolled back"] += len(items) - at
             del items[at:]
-        self.reply = self.last = None
+        self.source_reply = self.last = None
 
 
 def _content(value: object) -> tuple[Block, ...]:
@@ -261,8 +261,8 @@ def _content(value: object) -> tuple[Block, ...]:
     return found
 
 
-def _text(item: SourceItem) -> str:
-    return plain_text(item.content).strip() if isinstance(item, SourcePrompt) else ""
+def _text(source_item: SourceItem) -> str:
+    return plain_text(source_item.content).strip() if isinstance(source_item, SourcePrompt) else ""
 
 
 def _thought(item: dict[str, object]) -> str:

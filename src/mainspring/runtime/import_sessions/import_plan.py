@@ -127,7 +127,7 @@ class _Planner:
     used: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def begin(self) -> None:
-        for subagent in self.source.subagents:
+        for subagent in self.source.source_subagents:
             self.by_call.setdefault(subagent.call_id or "", []).append(subagent)
         origin = Origin(type="import", id=f"{self.source.format}:{self.source.id}")
         created = SessionCreated(title=self.source.title, origin=origin)
@@ -135,7 +135,7 @@ class _Planner:
 
     def end(self) -> None:
         """Subagents of which no call is known, or which are too deep to stand where it is."""
-        for subagent in self.source.subagents:
+        for subagent in self.source.source_subagents:
             if subagent.id not in self.done:
                 self.subagent(subagent, self.planned.thread_id, None)
 
@@ -167,8 +167,8 @@ class _Planner:
     def thread(self, thread: SourceThread, thread_id: str) -> None:
         _ThreadPlanner(self, thread, thread_id).write()
 
-    def subagent(self, subagent: SourceSubagent, parent: str, call: str | None) -> None:
-        if subagent.id in self.done or not subagent.thread.items:
+    def subagent(self, source_subagent: SourceSubagent, parent: str, call: str | None) -> None:
+        if source_subagent.id in self.done or not source_subagent.thread.items:
             return
         if self.depth >= MAX_SUBAGENT_DEPTH:
             self.find(
@@ -176,23 +176,23 @@ class _Planner:
                 " the session's own"
             )
             return
-        self.done.add(subagent.id)
-        thread_id = ids.stable_id(ids.THREAD, self.planned.session_id, subagent.id)
-        name = subagent.name or "subagent"
+        self.done.add(source_subagent.id)
+        thread_id = ids.stable_id(ids.THREAD, self.planned.session_id, source_subagent.id)
+        name = source_subagent.name or "subagent"
         created = ThreadCreated(
             session_thread_id=thread_id,
             agent_name=name,
             parent_thread_id=parent,
             tool_use_id=call,
             mode="foreground",
-            description=subagent.description,
+            description=source_subagent.description,
         )
-        self.add(f"subagent:{subagent.id}", parent, None, created)
+        self.add(f"subagent:{source_subagent.id}", parent, None, created)
         self.depth += 1
-        self.thread(subagent.thread, thread_id)
+        self.thread(source_subagent.thread, thread_id)
         self.depth -= 1
         ended = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=name)
-        self.add(f"subagent-ended:{subagent.id}:{self.planned.events[-1].id}", parent, None, ended)
+        self.add(f"subagent-ended:{source_subagent.id}:{self.planned.events[-1].id}", parent, None, ended)
 
     def is_full(self) -> bool:
         if len(self.planned.events) < MAX_EVENTS:

@@ -40,7 +40,7 @@ _OWNER = "import"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
     session_id: str
-    outcome: ImportStatus
+    import_status: ImportStatus
     events: int
     """How many were added."""
     parent_id: str | None = None
@@ -69,7 +69,7 @@ async def store_session(
     except SessionNotFound:
         await writing.create(planned.session_id, Head(0, GENESIS), None, planned.events, {})
         return ImportResult(
-            session_id=planned.session_id, outcome="new", events=len(planned.events) + 1
+            session_id=planned.session_id, import_status="new", events=len(planned.events) + 1
         )
     return await writing.extend(existing)
 
@@ -91,11 +91,11 @@ class _ImportWriter:
         same = _common_prefix([each for each, _ in seqs], [each.id for each in self.planned.events])
         rest = self.planned.events[same:]
         if not rest:
-            return ImportResult(session_id=existing.id, outcome="unchanged", events=0)
+            return ImportResult(session_id=existing.id, import_status="unchanged", events=0)
         known = dict(seqs[:same])
         if same == len(seqs):
             await self._append(existing, rest, known)
-            return ImportResult(session_id=existing.id, outcome="grown", events=len(rest) + 1)
+            return ImportResult(session_id=existing.id, import_status="grown", events=len(rest) + 1)
         return await self._fork(existing, rest, known, at=seqs[same - 1][1] if same else 0)
 
     async def _append(
@@ -121,13 +121,13 @@ class _ImportWriter:
         try:
             await self.log.session(fork_id)
             return ImportResult(
-                session_id=fork_id, outcome="unchanged", events=0, parent_id=existing.id
+                session_id=fork_id, import_status="unchanged", events=0, parent_id=existing.id
             )
         except SessionNotFound:
             pass
         if not at:
             await self.create(fork_id, Head(0, GENESIS), None, rest, known)
-            return ImportResult(session_id=fork_id, outcome="new", events=len(rest) + 1)
+            return ImportResult(session_id=fork_id, import_status="new", events=len(rest) + 1)
         [last] = await self.log.read(existing.id, after=at - 1, limit=1)
         forked = SessionForked(parent_session_id=existing.id, parent_seq=at)
         first = PlannedEvent(
@@ -140,7 +140,7 @@ class _ImportWriter:
         base = Head(at, last.digest())
         await self.create(fork_id, base, last.session_id, [first, *rest], known)
         return ImportResult(
-            session_id=fork_id, outcome="forked", events=len(rest) + 1, parent_id=existing.id
+            session_id=fork_id, import_status="forked", events=len(rest) + 1, parent_id=existing.id
         )
 
     async def create(

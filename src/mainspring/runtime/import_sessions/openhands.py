@@ -320,14 +320,14 @@ class _OpenHandsReader:
         )
 
     def _say(
-        self, response: str, event_id: str, time: datetime | None, part: SourcePart
+        self, response: str, event_id: str, time: datetime | None, source_part: SourcePart
     ) -> SourceReply:
         reply = self.replies.get(response)
         if reply is None:
             reply = self.replies[response] = SourceReply(id=response, time=time, model=self.model)
             self.session.main.items.append(reply)
         self.item_of[event_id] = response
-        reply.parts.append(part)
+        reply.parts.append(source_part)
         return reply
 
     def _response(self, event: dict[str, object]) -> str:

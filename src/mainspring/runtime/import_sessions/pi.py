@@ -88,12 +88,12 @@ def _describe(session: SourceSession, header: dict[str, object]) -> None:
     session.metadata.update({key: each for key, each in found.items() if each})
 
 
-def _entry(line: JsonLine, before: list[_Entry]) -> _Entry:
-    entry_id = string(line.value.get("id"))
-    if entry_id and "parentId" in line.value:
-        return _Entry(line.number, entry_id, string(line.value["parentId"]) or None, line.value)
+def _entry(json_line: JsonLine, before: list[_Entry]) -> _Entry:
+    entry_id = string(json_line.value.get("id"))
+    if entry_id and "parentId" in json_line.value:
+        return _Entry(json_line.number, entry_id, string(json_line.value["parentId"]) or None, json_line.value)
     parent = before[-1].id if before else None
-    return _Entry(line.number, entry_id or f"line-{line.number}", parent, line.value)
+    return _Entry(json_line.number, entry_id or f"line-{json_line.number}", parent, json_line.value)
 
 
 def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> list[_Entry]:

@@ -132,7 +132,7 @@ class SourceSession:
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     """Where it ran and with which version of the tool, as far as the file says."""
     main: SourceThread = field(default_factory=SourceThread)
-    subagents: list[SourceSubagent] = field(default_factory=list[SourceSubagent])
+    source_subagents: list[SourceSubagent] = field(default_factory=list[SourceSubagent])
     sha256: str = ""
     findings: list[ImportFinding] = field(default_factory=list[ImportFinding])
     left_out: Counter[str] = field(default_factory=Counter[str])

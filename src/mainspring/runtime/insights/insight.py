@@ -72,9 +72,9 @@ class InsightGroup:
             for session_id, seqs in self.places.items()
         )
 
-    def insight(self, kind: InsightKind, topic: str, *, title: str, action: str) -> Insight:
+    def insight(self, insight_kind: InsightKind, topic: str, *, title: str, action: str) -> Insight:
         return Insight(
-            kind=kind,
+            kind=insight_kind,
             topic=topic,
             title=title,
             count=self.count,

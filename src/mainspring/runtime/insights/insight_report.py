@@ -92,12 +92,12 @@ def error_signature(text: str) -> str:
     return shorten(line, 120)
 
 
-def _is_repeated(group: InsightGroup) -> bool:
-    return group.sessions >= _MIN_SESSIONS or group.count >= _MIN_FAILURES
+def _is_repeated(insight_group: InsightGroup) -> bool:
+    return insight_group.sessions >= _MIN_SESSIONS or insight_group.count >= _MIN_FAILURES
 
 
-def _failure_insight(group: InsightGroup, topic: str, title: str, action: str) -> Insight:
-    return group.insight(
+def _failure_insight(insight_group: InsightGroup, topic: str, title: str, action: str) -> Insight:
+    return insight_group.insight(
         "failure",
         topic,
         title=title,

@@ -55,7 +55,7 @@ class _Correction:
     words: frozenset[str]
     text: str
     """The shortest way in which it was said."""
-    group: InsightGroup = field(default_factory=InsightGroup)
+    insight_group: InsightGroup = field(default_factory=InsightGroup)
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class RuleDetector:
                 continue
             seen.add(at)
             found = self.corrections[at]
-            found.group.add(event.session_id, event.seq)
+            found.insight_group.add(event.session_id, event.seq)
             found.text = min(found.text or sentence, sentence, key=len)
 
     def _alike(self, words: frozenset[str]) -> int | None:
@@ -109,14 +109,14 @@ class RuleDetector:
 
     def _corrected(self) -> list[Insight]:
         return [
-            each.group.insight(
+            each.insight_group.insight(
                 "missing_rule",
                 "correction",
                 title=f"said repeatedly: {shorten(each.text)}",
                 action=f"add to AGENTS.md: - {shorten(each.text)}",
             )
             for each in self.corrections
-            if each.group.sessions >= _MIN_SESSIONS or each.group.count >= _MIN_TIMES
+            if each.insight_group.sessions >= _MIN_SESSIONS or each.insight_group.count >= _MIN_TIMES
         ]
 
     def _allowed(self) -> list[Insight]:
@@ -148,8 +148,8 @@ def _meaning(sentence: str) -> frozenset[str]:
     return words | {_NEGATION_MARK} if words and _NEGATION.search(sentence) else words
 
 
-def _permission(topic: str, what: str, rule: str, group: InsightGroup, behavior: str) -> Insight:
-    return group.insight(
+def _permission(topic: str, what: str, rule: str, insight_group: InsightGroup, behavior: str) -> Insight:
+    return insight_group.insight(
         "missing_rule",
         topic,
         title=f"{what}: {rule}",

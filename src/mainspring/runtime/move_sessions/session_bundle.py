@@ -61,34 +61,34 @@ class BundleSource:
     """Paths below the workspace that stay."""
 
 
-async def write_bundle(log: SessionLog, source: BundleSource, folder: Path) -> Path:
+async def write_bundle(log: SessionLog, bundle_source: BundleSource, folder: Path) -> Path:
     """A private file in this folder.
 
     Raises: OSError.
     """
     await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
-    lines, bundle = folder / f"{source.transfer_id}.log", folder / f"{source.transfer_id}.tar"
+    lines, bundle = folder / f"{bundle_source.transfer_id}.log", folder / f"{bundle_source.transfer_id}.tar"
     with _new_file(lines) as file:
-        async with aclosing(export_lines(log, source.session_id)) as exported:
+        async with aclosing(export_lines(log, bundle_source.session_id)) as exported:
             async for line in exported:
                 await to_thread.run_sync(file.writelines, (line, b"\n"))
     try:
-        await to_thread.run_sync(partial(_write, source, lines, bundle))
+        await to_thread.run_sync(partial(_write, bundle_source, lines, bundle))
     finally:
         lines.unlink()
     return bundle
 
 
-def _write(source: BundleSource, lines: Path, bundle: Path) -> None:
+def _write(bundle_source: BundleSource, lines: Path, bundle: Path) -> None:
     with _new_file(bundle) as file, tarfile.open(fileobj=file, mode="w") as archive:
         packed = PackResult()
-        if source.workspace is not None:
-            packed = pack(archive, source.workspace, hidden=source.hidden)
+        if bundle_source.workspace is not None:
+            packed = pack(archive, bundle_source.workspace, hidden=bundle_source.hidden)
         _add(archive, lines, LOG)
         manifest = BundleManifest(
             format=FORMAT,
-            session_id=source.session_id,
-            transfer_id=source.transfer_id,
+            session_id=bundle_source.session_id,
+            transfer_id=bundle_source.transfer_id,
             log=_digest(lines),
             files=packed.files,
             left_out=tuple(packed.left_out),
@@ -123,9 +123,9 @@ def _digest(path: Path) -> str:
 class SessionBundle:
     """A bundle that has arrived. Nothing in it is believed until it was compared."""
 
-    def __init__(self, archive: tarfile.TarFile, manifest: BundleManifest) -> None:
+    def __init__(self, archive: tarfile.TarFile, bundle_manifest: BundleManifest) -> None:
         self._archive = archive
-        self.manifest = manifest
+        self.bundle_manifest = bundle_manifest
 
     @classmethod
     def read(cls, archive: tarfile.TarFile, *, session_id: str, transfer_id: str) -> SessionBundle:
@@ -159,7 +159,7 @@ class SessionBundle:
             match line := decode(raw):
                 case SessionLine(session_id=found, parent_id=parent):
                     count += 1
-                    if found != self.manifest.session_id or parent is not None or count > 1:
+                    if found != self.bundle_manifest.session_id or parent is not None or count > 1:
                         raise InvalidInput("the bundle has other sessions than the one that moves")
                 case EventLine():
                     last = line
@@ -167,9 +167,9 @@ class SessionBundle:
                     raise InvalidInput("the session has messages that it has not read")
                 case _:
                     pass
-        if digest.hexdigest() != self.manifest.log:
+        if digest.hexdigest() != self.bundle_manifest.log:
             raise InvalidInput("the log in the bundle is not the one that was sent")
-        moved = SessionMoved(transfer_id=self.manifest.transfer_id)
+        moved = SessionMoved(transfer_id=self.bundle_manifest.transfer_id)
         if last is None or read_line(last).payload != moved:
             raise InvalidInput("the session was not ended for this transfer where it comes from")
         return last.seq
@@ -200,7 +200,7 @@ class SessionBundle:
 
     def unpack_workspace(self, folder: Path, *, hidden: Collection[str] = ()) -> None:
         """Raises: InvalidInput, TooLarge, OSError."""
-        unpack(self._archive, folder, self.manifest.files, hidden=hidden)
+        unpack(self._archive, folder, self.bundle_manifest.files, hidden=hidden)
 
     def _raw_lines(self) -> Generator[bytes, None, None]:
         file = self._archive.extractfile(_member(self._archive, LOG))

@@ -90,7 +90,7 @@ async def receive(
     try:
         with open_checked(file, _LIMITS) as archive:
             bundle = SessionBundle.read(archive, session_id=session_id, transfer_id=transfer_id)
-            left_out = bundle.manifest.left_out
+            left_out = bundle.bundle_manifest.left_out
             sent = await to_thread.run_sync(bundle.check_log)
             if await _is_received(log, session_id, transfer_id, sent=sent):
                 return left_out
@@ -130,10 +130,10 @@ async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, se
     return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
 
 
-def _place_workspace(bundle: SessionBundle, workspace: Path, hidden: Collection[str]) -> None:
+def _place_workspace(session_bundle: SessionBundle, workspace: Path, hidden: Collection[str]) -> None:
     if workspace.exists():
         return
-    beside = workspace.with_name(f".{workspace.name}.{bundle.manifest.transfer_id}")
+    beside = workspace.with_name(f".{workspace.name}.{session_bundle.bundle_manifest.transfer_id}")
     shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
-    bundle.unpack_workspace(beside, hidden=hidden)
+    session_bundle.unpack_workspace(beside, hidden=hidden)
     beside.rename(workspace)

@@ -65,7 +65,7 @@ class _Reader:
     source: SourceSession = field(
         default_factory=lambda: SourceSession(format="mainspring", path="")
     )
-    reply: SourceReply | None = None
+    source_reply: SourceReply | None = None
     """The reply that is being received."""
     seqs: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Of each item: its place in the client's log, and its id."""
@@ -81,12 +81,12 @@ class _Reader:
             case facts.SessionCreated(title=title) | events.SessionUpdated(title=title):
                 self.source.title = title[:MAX_TITLE] if title else self.source.title
             case events.ModelRequestStarted(purpose=None):
-                self.reply = None
+                self.source_reply = None
                 self._reply(event)
             case events.ModelRequestEnded(purpose=None, is_error=is_error):
-                if is_error and self.reply is not None:
-                    self.failed.add(self.reply.id)
-                self.reply = None
+                if is_error and self.source_reply is not None:
+                    self.failed.add(self.source_reply.id)
+                self.source_reply = None
             case events.StatusIdle(stop_reason=stop):
                 self.is_waiting = stop.type == "requires_action"
             case facts.ToolCallStarted(tool_use_id=call_id):
@@ -151,16 +151,16 @@ class _Reader:
         self._reply(event).parts.append(call)
 
     def _prompt(self, event: Event, content: tuple[Block, ...], *, is_person: bool) -> None:
-        self.reply = None
+        self.source_reply = None
         if blocks := self._content(content):
             prompt = SourcePrompt(id=event.id, time=event.time, content=blocks, is_person=is_person)
             self._add(event, prompt)
 
     def _reply(self, event: Event) -> SourceReply:
-        if self.reply is None:
-            self.reply = SourceReply(id=event.id, time=event.time)
-            self._add(event, self.reply)
-        return self.reply
+        if self.source_reply is None:
+            self.source_reply = SourceReply(id=event.id, time=event.time)
+            self._add(event, self.source_reply)
+        return self.source_reply
 
     def _add(
         self,
@@ -187,8 +187,8 @@ class _Reader:
             thread.open_calls = frozenset((calls & self.callable_ids) - self.started)
         return self.source
 
-    def _is_kept(self, part: SourcePart) -> bool:
-        return not isinstance(part, SourceCall) or part.id in self.source.main.results
+    def _is_kept(self, source_part: SourcePart) -> bool:
+        return not isinstance(source_part, SourceCall) or source_part.id in self.source.main.results
 
     def _content(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         return tuple(ours for block in blocks for ours in self._block(block))

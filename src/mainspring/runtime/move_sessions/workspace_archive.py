@@ -115,29 +115,29 @@ def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) 
 
 
 def _pack_folder(
-    archive: tarfile.TarFile, folder: int, above: str, hidden: frozenset[str], packed: PackResult
+    archive: tarfile.TarFile, folder: int, above: str, hidden: frozenset[str], pack_result: PackResult
 ) -> None:
     for name in sorted(os.listdir(folder)):
         path = f"{above}{name}"
         if path in hidden:
             continue
         if not _is_valid_path(path):
-            packed.leave_out(path)
+            pack_result.leave_out(path)
             continue
         try:
-            inner = _pack_entry(archive, folder, name, path, packed)
+            inner = _pack_entry(archive, folder, name, path, pack_result)
         except (PermissionError, TooLarge):
-            packed.leave_out(path)
+            pack_result.leave_out(path)
             continue
         if inner is not None:
             try:
-                _pack_folder(archive, inner, f"{path}/", hidden, packed)
+                _pack_folder(archive, inner, f"{path}/", hidden, pack_result)
             finally:
                 os.close(inner)
 
 
 def _pack_entry(
-    archive: tarfile.TarFile, folder: int, name: str, path: str, packed: PackResult
+    archive: tarfile.TarFile, folder: int, name: str, path: str, pack_result: PackResult
 ) -> int | None:
     """If it is a folder, it is given back open."""
     state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -145,39 +145,39 @@ def _pack_entry(
     entry.mode = stat.S_IMODE(state.st_mode) & 0o755
     entry.mtime = min(max(int(state.st_mtime), 0), _MAX_TIME)
     if stat.S_ISDIR(state.st_mode):
-        packed.total.add(path, 0)
+        pack_result.total.add(path, 0)
         opened = os.open(name, _FOLDER, dir_fd=folder)
         entry.type = tarfile.DIRTYPE
         archive.addfile(entry)
         return opened
     if stat.S_ISREG(state.st_mode):
-        _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), packed)
+        _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), pack_result)
     elif stat.S_ISLNK(state.st_mode) and _stays_inside(
         path, target := os.readlink(name, dir_fd=folder)
     ):
-        packed.total.add(path, 0)
+        pack_result.total.add(path, 0)
         entry.type, entry.linkname = tarfile.SYMTYPE, target
         archive.addfile(entry)
-        packed.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
+        pack_result.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
     else:
-        packed.leave_out(path)
+        pack_result.leave_out(path)
     return None
 
 
 def _pack_file(
-    archive: tarfile.TarFile, entry: tarfile.TarInfo, opened: int, packed: PackResult
+    archive: tarfile.TarFile, entry: tarfile.TarInfo, opened: int, pack_result: PackResult
 ) -> None:
     with os.fdopen(opened, "rb") as file:
         state = os.fstat(file.fileno())
         path = entry.name.removeprefix(PREFIX)
         if not stat.S_ISREG(state.st_mode):
-            packed.leave_out(path)
+            pack_result.leave_out(path)
             return
-        packed.total.add(path, state.st_size)
+        pack_result.total.add(path, state.st_size)
         entry.size = state.st_size
         hashed = _HashingReader(file)
         archive.addfile(entry, hashed)  # pyright: ignore[reportArgumentType] (all it does is read)
-        packed.files[path] = hashed.digest.hexdigest()
+        pack_result.files[path] = hashed.digest.hexdigest()
 
 
 class _HashingReader:

@@ -35,7 +35,7 @@ class RecordedCall:
     """How often what it would do had changed when a person approved it."""
     loaded: tuple[facts.ToolsLoaded, ...] = ()
     """What it gave the model besides its result."""
-    fates: list[CallEnding] = field(default_factory=list[CallEnding])
+    call_endings: list[CallEnding] = field(default_factory=list[CallEnding])
     policy: InDoubtPolicy | None = None
     is_parallel: bool = False
     content: tuple[Block, ...] | None = None
@@ -44,7 +44,7 @@ class RecordedCall:
     def judge(self, said: facts.ToolCallAuthorized) -> None:
         decision = Decision(
             decision=said.decision,
-            gate=said.gate,
+            decision_source=said.gate,
             rule=said.rule,
             reason=said.reason,
             updated_input=said.updated_input,
@@ -66,7 +66,7 @@ class RecordedCall:
     @property
     def is_refused(self) -> bool:
         """Settled without having been judged or run: its input was wrong, or out of place."""
-        is_untouched = self.decision is None and not self.fates and self.policy is None
+        is_untouched = self.decision is None and not self.call_endings and self.policy is None
         is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED_TEXT
         return is_untouched and self.content is not None and not is_dropped
 

@@ -90,7 +90,7 @@ class SideCall:
 
 @dataclass(slots=True)
 class Recording:
-    shots: Sequence[ModelCall]
+    model_calls: Sequence[ModelCall]
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     places: dict[str, int] = field(default_factory=dict[str, int])
     """Of calls, by their ids."""
@@ -122,27 +122,27 @@ class Recording:
 
     def specs(self) -> list[ToolSpec]:
         """Definitions that the model had at any time; of each tool the last one."""
-        named = {spec.name: spec for shot in self.shots for spec in shot.request.tools}
+        named = {spec.name: spec for shot in self.model_calls for spec in shot.request.tools}
         return list(named.values())
 
-    def reply(self, shot: ModelCall) -> Reply:
+    def reply(self, model_call: ModelCall) -> Reply:
         """What to say again; nothing, if there was no reply or it was thrown away."""
-        if shot.reply is not None:
-            return shot.reply
-        end = shot.end
+        if model_call.reply is not None:
+            return model_call.reply
+        end = model_call.end
         return Reply(
             content=(),
             usage=events.Usage() if end is None else end.model_usage,
             reason="max_tokens",
-            model=(end.model if end is not None else None) or shot.request.model,
+            model=(end.model if end is not None else None) or model_call.request.model,
         )
 
 
 def read_recording(
-    log: Sequence[Event], *, thread_id: str, shots: Sequence[ModelCall]
+    log: Sequence[Event], *, thread_id: str, model_calls: Sequence[ModelCall]
 ) -> Recording:
     """Pure. Events of other threads are left out."""
-    recording = Recording(shots)
+    recording = Recording(model_calls)
     own = [event for event in log if event.thread_id == thread_id]
     progress = ReplayProgress()
     for at, event in enumerate(own):
@@ -151,36 +151,36 @@ def read_recording(
     return recording
 
 
-def advance(progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
+def advance(replay_progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
     match payload:
         case events.ModelRequestEnded(purpose=purpose) if purpose != JUDGEMENT:
-            return progress._replace(ended=progress.ended + 1)
+            return replay_progress._replace(ended=replay_progress.ended + 1)
         case events.StatusIdle():
-            return progress._replace(idle=progress.idle + 1)
+            return replay_progress._replace(idle=replay_progress.idle + 1)
         case _ if isinstance(payload, RESULT_EVENTS):
-            return progress._replace(settled=progress.settled + 1)
+            return replay_progress._replace(settled=replay_progress.settled + 1)
         case _:
-            return progress
+            return replay_progress
 
 
-def _read(recording: Recording, log: Sequence[Event], at: int, progress: ReplayProgress) -> None:
+def _read(recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress) -> None:
     payload = log[at].payload
     if isinstance(payload, (*CLIENT_EVENTS, facts.ContextStatus)):
         recording.inputs.append(
             ExternalInput(
                 payload=payload,
-                due=progress,
+                due=replay_progress,
                 stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
             )
         )
-    _read_hooks(recording, log[at], progress)
+    _read_hooks(recording, log[at], replay_progress)
     match payload:
         case events.ModelRequestStarted(purpose=str()):
             recording.sides.append(_side(log, at))
         case events.StatusIdle(reason=reason):
-            recording.ends.append((progress, reason))
+            recording.ends.append((replay_progress, reason))
         case facts.LoopContinued(reason=reason) if reason in FEEDBACK_REASONS:
-            recording.feedback.append((progress, payload))
+            recording.feedback.append((replay_progress, payload))
         case facts.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
             switch = FailedOver(from_model=one, to_model=other, reason=reason)
             recording.switches.setdefault(_turns(log, at), []).append(switch)
@@ -190,7 +190,7 @@ def _read(recording: Recording, log: Sequence[Event], at: int, progress: ReplayP
             _read_call(recording, log, at)
 
 
-def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) -> None:
+def _read_hooks(recording: Recording, event: Event, replay_progress: ReplayProgress) -> None:
     match event.payload:
         case events.UserMessage():
             recording.messages.append(event.id)
@@ -199,7 +199,7 @@ def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) ->
         case facts.ContextAdded():
             heard = len(recording.messages)
             recording.hook_context.append(
-                HookContext(due=progress, heard=heard, payload=event.payload)
+                HookContext(due=replay_progress, heard=heard, payload=event.payload)
             )
         case _:
             pass
@@ -241,7 +241,7 @@ def _read_step(
         case facts.ToolCallAuthorized():
             call.judge(payload)
         case facts.ToolCallStarted():
-            call.fates.append(_fate(log, at, call.id))
+            call.call_endings.append(_fate(log, at, call.id))
             call.is_parallel = call.is_parallel or _is_parallel(log, at)
         case facts.ToolCallInDoubt(policy=policy):
             call.policy = policy

@@ -59,7 +59,7 @@ class ReplayCursor:
     """Sends an interrupt to the session that is played."""
     tells_status: bool
     """The recorded words on the budget are given again; else the limits are the agent's own."""
-    progress: ReplayProgress = field(default_factory=ReplayProgress)
+    replay_progress: ReplayProgress = field(default_factory=ReplayProgress)
     begun: int = 0
     sides: int = 0
     inputs_sent: int = 0
@@ -79,7 +79,7 @@ class ReplayCursor:
 
     def restart(self, log: Iterable[Event]) -> None:
         """As if all that happened so far were in this log only."""
-        self.progress, self.begun, self.sides, self.inputs_sent, self.added = (
+        self.replay_progress, self.begun, self.sides, self.inputs_sent, self.added = (
             ReplayProgress(),
             0,
             0,
@@ -94,7 +94,7 @@ class ReplayCursor:
 
     def observe(self, event: Event) -> None:
         payload = event.payload
-        self.progress = advance(self.progress, payload)
+        self.replay_progress = advance(self.replay_progress, payload)
         self._observe_call(event)
         if isinstance(payload, facts.ContextAdded):
             self.added += 1
@@ -128,7 +128,7 @@ class ReplayCursor:
         ]
         found: list[KnownPayload] = []
         for cue in cues[self.inputs_sent :]:
-            if cue.stops or not self.progress.has_reached(cue.due):
+            if cue.stops or not self.replay_progress.has_reached(cue.due):
                 break
             found.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
         return found
@@ -137,35 +137,35 @@ class ReplayCursor:
         """What hooks added to what this run has behind it, so that none is told of it again."""
         found: list[facts.ContextAdded] = []
         for added in self.recording.hook_context[self.added :]:
-            is_ahead = not self.progress.has_reached(added.due) or (
-                self.progress == added.due and self._will_be_told(added)
+            is_ahead = not self.replay_progress.has_reached(added.due) or (
+                self.replay_progress == added.due and self._will_be_told(added)
             )
             if is_ahead:
                 break
             found.append(added.payload)
         return found
 
-    def _will_be_told(self, added: HookContext) -> bool:
-        if added.event == "UserPromptSubmit":
-            return added.heard > self.prompts
-        return added.event == "PostCompact"
+    def _will_be_told(self, hook_context: HookContext) -> bool:
+        if hook_context.event == "UserPromptSubmit":
+            return hook_context.heard > self.prompts
+        return hook_context.event == "PostCompact"
 
-    def context(self, occasion: HookEvent) -> tuple[str, ...]:
+    def context(self, hook_event: HookEvent) -> tuple[str, ...]:
         """What hooks wanted the model to know when they were told this."""
         found: list[str] = []
         for added in self.recording.hook_context[self.added :]:
-            if (added.due, added.event) != (self.progress, occasion.event):
+            if (added.due, added.event) != (self.replay_progress, hook_event.event):
                 break
             found.append(added.payload.text)
         return tuple(found)
 
-    def prompt(self, occasion: HookEvent) -> HookResult:
+    def prompt(self, hook_event: HookEvent) -> HookResult:
         """What hooks said to the next of the user's messages."""
         messages, withheld = self.recording.messages, self.recording.withheld
         event_id = messages[self.prompts] if self.prompts < len(messages) else None
         self.prompts += 1
         return HookResult(
-            context=self.context(occasion),
+            context=self.context(hook_event),
             blocked=event_id in withheld,
             reason=None if event_id is None else withheld.get(event_id),
             stop=HOOK_STOPPED if self.end_reason() == HOOK_STOPPED else None,
@@ -173,10 +173,10 @@ class ReplayCursor:
 
     def end_reason(self) -> str | None:
         """Why the recorded run ended here, if it did."""
-        return next((why for due, why in self.recording.ends if due == self.progress), None)
+        return next((why for due, why in self.recording.ends if due == self.replay_progress), None)
 
     def shot(self) -> ModelCall | None:
-        shots = self.recording.shots
+        shots = self.recording.model_calls
         return shots[self.begun - 1] if 0 < self.begun <= len(shots) else None
 
     def matching_call(self, name: str, given: Mapping[str, object]) -> RecordedCall | None:

@@ -62,36 +62,36 @@ def definition_of(agent: Agent) -> AgentDefinition:
     )
 
 
-def agent_of(definition: AgentDefinition) -> Agent:
+def agent_of(agent_definition: AgentDefinition) -> Agent:
     return Agent(
-        name=definition.name,
-        description=definition.description,
-        instructions=definition.instructions,
-        model=definition.model,
-        effort=definition.effort,
-        built_ins=definition.tools,
-        rules=definition.rules,
-        limits=definition.limits,
-        subagents=definition.subagents,
-        skills=definition.skills,
-        max_depth=definition.max_depth,
-        max_at_once=definition.max_at_once,
-        is_coordinator=definition.is_coordinator,
-        version=definition.version,
+        name=agent_definition.name,
+        description=agent_definition.description,
+        instructions=agent_definition.instructions,
+        model=agent_definition.model,
+        effort=agent_definition.effort,
+        built_ins=agent_definition.tools,
+        rules=agent_definition.rules,
+        limits=agent_definition.limits,
+        subagents=agent_definition.subagents,
+        skills=agent_definition.skills,
+        max_depth=agent_definition.max_depth,
+        max_at_once=agent_definition.max_at_once,
+        is_coordinator=agent_definition.is_coordinator,
+        version=agent_definition.version,
     )
 
 
 async def pin_agent(
-    opening: SetupRequest, *, window: int
+    setup: SetupRequest, *, window: int
 ) -> tuple[Agent, tuple[KnownPayload, ...]]:
     """Who the agent is in this session, and what the log has to know of it.
 
     Model, limits and tools that are code are the caller's word each time; all else is kept.
     `window` is the model's, in tokens: of many skills, only some are listed.
     """
-    given, known = opening.agent, opening.thread.session_state.definition
+    given, known = setup.agent, setup.thread.session_state.definition
     if known is not None:
-        definition = msgspec.json.decode(await opening.log.blob(known), type=AgentDefinition)
+        definition = msgspec.json.decode(await setup.log.blob(known), type=AgentDefinition)
         kept = replace(
             agent_of(definition),
             model=given.model,
@@ -103,18 +103,18 @@ async def pin_agent(
     if given.version is None:
         return replace(given, skills=fit_to_window(given.skills, window=window)), ()
     if exceeds_window(given.skills, window=window):
-        counts = {name: use.uses for name, use in (await read_skill_usage(opening.log)).items()}
-        query = await _first_message(opening)
+        counts = {name: use.uses for name, use in (await read_skill_usage(setup.log)).items()}
+        query = await _first_message(setup)
         listed = fit_to_window(given.skills, window=window, uses=counts, query=query)
         given = replace(given, skills=listed)
     content = msgspec.json.encode(definition_of(given))
-    blob = await opening.writer.put_blob(content, media_type="application/json")
+    blob = await setup.writer.put_blob(content, media_type="application/json")
     return given, (AgentAdopted(definition=blob.hash, version=given.version),)
 
 
-async def _first_message(opening: SetupRequest) -> str:
+async def _first_message(setup: SetupRequest) -> str:
     """What the session begins with, if that waits in its inbox."""
     types = frozenset((str(UserMessage.__struct_config__.tag),))
-    session_id = opening.writer.session_id
-    items = await opening.log.store.pending(session_id, types=types, limit=1)
+    session_id = setup.writer.session_id
+    items = await setup.log.store.pending(session_id, types=types, limit=1)
     return "".join(message_text(read_payload(i.type, i.body, i.version)) for i in items)

@@ -122,48 +122,48 @@ class RestorePoint:
 
 
 async def preview_restore(
-    log: SessionLog, past: RewindHistory, back: RestorePoint | None
+    log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint | None
 ) -> list[FileChange]:
     """What going back would do to the workspace as it is; nothing, where there is no way.
 
     Raises:
         LeaseHeld: the session runs, so that nothing will stay as it is.
     """
-    async with hold_session(log, past.session_id):
-        since = [] if back is None else await back.snapshots.diff(back.checkpoint.snapshot)
+    async with hold_session(log, rewind_history.session_id):
+        since = [] if restore_point is None else await restore_point.snapshots.diff(restore_point.checkpoint.snapshot)
     return [_reverse_change(each) for each in since]
 
 
-def _reverse_change(changed: FileChange) -> FileChange:
-    match changed.change:
+def _reverse_change(file_change: FileChange) -> FileChange:
+    match file_change.file_change_kind:
         case "added":
-            return FileChange(changed.path, "removed")
+            return FileChange(file_change.path, "removed")
         case "removed":
-            return FileChange(changed.path, "added")
+            return FileChange(file_change.path, "added")
         case "modified":
-            return changed
+            return file_change
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
     left: int
     """The event after which the workspace was as it was left: going there undoes this."""
-    changed: tuple[FileChange, ...]
+    file_change: tuple[FileChange, ...]
 
 
-async def restore(log: SessionLog, past: RewindHistory, back: RestorePoint) -> RestoreResult:
+async def restore(log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint) -> RestoreResult:
     """Keep the workspace as it is, then make it what it was.
 
     Raises:
         LeaseHeld: the session runs.
         InvalidInput: it has run since its past was read; nothing was done.
     """
-    snapshot, snapshots = back.checkpoint.snapshot, back.snapshots
-    async with hold_session(log, past.session_id) as writer:
-        if writer.head.seq != past.head:
-            raise InvalidInput(f"session {past.session_id} has gone on meanwhile: look again")
+    snapshot, snapshots = restore_point.checkpoint.snapshot, restore_point.snapshots
+    async with hold_session(log, rewind_history.session_id) as writer:
+        if writer.head.seq != rewind_history.head:
+            raise InvalidInput(f"session {rewind_history.session_id} has gone on meanwhile: look again")
         present, files = await snapshots.take()
-        last = past.checkpoint_at(past.head)
+        last = rewind_history.checkpoint_at(rewind_history.head)
         if last is None or last.snapshot != present:
             # in the log before anything is touched: whatever happens, it can be found again
             await writer.append(facts.WorkspaceSnapshotted(snapshot=present, files=files))

@@ -88,8 +88,8 @@ class Runtime:
         log: SessionLog,
         models: Models,
         *,
-        outfit: ToolboxFactory | None = None,
-        purse: Budget | None = None,
+        toolbox_factory: ToolboxFactory | None = None,
+        budget: Budget | None = None,
         sender: Sender = PROGRAM,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
@@ -97,8 +97,8 @@ class Runtime:
         self.log = log
         self.sender = sender
         self.models = models
-        self.outfit = outfit or toolbox_without_tools(AllowAll())
-        self.purse = purse or Budget()
+        self.outfit = toolbox_factory or toolbox_without_tools(AllowAll())
+        self.purse = budget or Budget()
         self.new_id = new_id
 
     async def start(
@@ -151,7 +151,7 @@ class Runtime:
 class FoldedLog:
     """A log folded up to `seq`, kept between runs so that the next one only reads on."""
 
-    ensemble: ThreadTree
+    thread_tree: ThreadTree
     seq: int
 
 
@@ -293,39 +293,39 @@ class Session:
             reason=ended.reason,
             text=await self._final_text(begun, main.id),
             turns=main.thread.turns,
-            usage=main.account.usage,
-            cost_usd=main.account.spent.cost_usd,
+            usage=main.spend_account.usage,
+            cost_usd=main.spend_account.spending.cost_usd,
             detail=ended.detail,
             waiting_for=ended.waiting_for,
         )
 
-    async def _fold_new_events(self, writer: Writer, known: FoldedLog | None) -> ThreadTree:
+    async def _fold_new_events(self, writer: Writer, folded_log: FoldedLog | None) -> ThreadTree:
         """Fold what this object has not seen yet: a log is only ever added to."""
-        ensemble, seq = (known.ensemble, known.seq) if known else (ThreadTree(writer.thread_id), 0)
+        ensemble, seq = (folded_log.thread_tree, folded_log.seq) if folded_log else (ThreadTree(writer.thread_id), 0)
         for event in await self._log.read(self.id, after=seq):
             ensemble.apply(event)
         return ensemble
 
-    async def _begin(self, desk: ThreadContext) -> None:
+    async def _begin(self, context: ThreadContext) -> None:
         """Once for every process that has to do with it."""
         if not self._is_begun:
             self._is_begun = True
-            source = "resume" if desk.thread.turns else "startup"
-            await desk.run_hooks(hook_events.session_started(source, self.agent.model))
+            source = "resume" if context.thread.turns else "startup"
+            await context.run_hooks(hook_events.session_started(source, self.agent.model))
 
-    def _thread_factory(self, agent: Agent, record: EventSink, kit: Toolbox) -> ThreadFactory:
+    def _thread_factory(self, agent: Agent, sink: EventSink, toolbox: Toolbox) -> ThreadFactory:
         runtime = self._runtime
         office = SessionContext(
             log=self._log,
             models=runtime.models,
-            event_sink=record,
+            event_sink=sink,
             budget=replace(runtime.purse, agent=self.agent.name),
             new_id=runtime.new_id,
         )
-        return ThreadFactory(session_context=office, agent=agent, toolbox=kit, extras=_extra_tools)
+        return ThreadFactory(session_context=office, agent=agent, toolbox=toolbox, extra_tools=_extra_tools)
 
-    def _main_context(self, crew: SubagentSupervisor) -> ThreadContext:
-        return crew.main_context()
+    def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
+        return supervisor.main_context()
 
     async def _final_text(self, after: int, thread_id: str) -> str:
         """What the agent said last in the run that began after an event."""
@@ -341,6 +341,6 @@ class Session:
         return "\n\n".join(words)
 
 
-def _extra_tools(crew: SubagentSupervisor, member: ThreadNode, agent: Agent) -> list[Tool]:
+def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
     """What a thread can do besides what its agent and its kit bring."""
-    return [*subagent_tools(crew, member, agent), *skill_tools(crew, member, agent)]
+    return [*subagent_tools(supervisor, node, agent), *skill_tools(supervisor, node, agent)]

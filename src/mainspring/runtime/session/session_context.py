@@ -76,37 +76,37 @@ class ThreadSpec:
     """Besides those of the agent and of its kit."""
     siblings: SiblingThreads = field(default_factory=NoSiblings)
     parent_tiers: Sequence[BudgetTier] = ()
-    prefix: PromptPrefix | None = None
+    prompt_prefix: PromptPrefix | None = None
     """Another thread's, which this one begins with, byte for byte."""
     emit: Callable[[Delta], None] = ignore_delta
 
 
-def build_thread_context(office: SessionContext, seat: ThreadSpec) -> ThreadContext:
+def build_thread_context(session_context: SessionContext, thread_spec: ThreadSpec) -> ThreadContext:
     """
     Raises:
         InvalidInput: two tools have the same name.
     """
-    agent, kit = seat.agent, seat.toolbox
+    agent, kit = thread_spec.agent, thread_spec.toolbox
     if agent.is_coordinator:
         agent, kit = replace(agent, tools=(), client_tools=()), _without_tools(kit)
     brought = [tool for tool in agent.tools if tool.spec.name not in kit.denied]
     tools = tools_of(
-        replace(agent, tools=brought), *kit.tools, *_history_tools(office, agent), *seat.tools
+        replace(agent, tools=brought), *kit.tools, *_history_tools(session_context, agent), *thread_spec.tools
     )
     client_tools = [*agent.client_tools, *kit.client_tools]
     at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
     environment = kit.environment
 
     def open_model(wanted: str) -> NamedModel:
-        name = office.models.related(wanted, agent.model)
-        return NamedModel(name, office.models.open(name), office.models.facts(name))
+        name = session_context.models.related(wanted, agent.model)
+        return NamedModel(name, session_context.models.open(name), session_context.models.facts(name))
 
     desk = ThreadContext(
-        event_sink=office.event_sink,
-        thread=seat.node.thread,
-        model=office.models.open(agent.model),
-        facts=office.models.facts(agent.model),
-        prefix=seat.prefix or prefix_of(agent, [*at_once, *client_tools], environment=environment),
+        event_sink=session_context.event_sink,
+        thread=thread_spec.node.thread,
+        model=session_context.models.open(agent.model),
+        facts=session_context.models.facts(agent.model),
+        prompt_prefix=thread_spec.prompt_prefix or prefix_of(agent, [*at_once, *client_tools], environment=environment),
         tools=tools,
         custom_tools=frozenset(spec.name for spec in client_tools),
         deferred=kit.deferred,
@@ -115,31 +115,31 @@ def build_thread_context(office: SessionContext, seat: ThreadSpec) -> ThreadCont
         snapshots=kit.snapshots,
         pending_facts=kit.pending_facts,
         limits=agent.limits,
-        parent_tiers=seat.parent_tiers,
+        parent_tiers=thread_spec.parent_tiers,
         authorizer=kit.authorizer,
-        budget=office.budget,
-        new_id=office.new_id,
-        price=office.models.cost,
-        emit=seat.emit,
-        siblings=seat.siblings,
-        subagent=seat.node.name,
+        budget=session_context.budget,
+        new_id=session_context.new_id,
+        price=session_context.models.cost,
+        emit=thread_spec.emit,
+        siblings=thread_spec.siblings,
+        subagent=thread_spec.node.name,
         open_model=open_model,
         before_idle=kit.before_idle,
     )
-    desk.load(seat.node.thread.session_state.loaded_tools)
+    desk.load(thread_spec.node.thread.session_state.loaded_tools)
     return desk
 
 
-def _without_tools(kit: Toolbox) -> Toolbox:
+def _without_tools(toolbox: Toolbox) -> Toolbox:
     """Who coordinates does nothing itself."""
-    return replace(kit, tools=(), client_tools=(), deferred=frozenset(), aliases={})
+    return replace(toolbox, tools=(), client_tools=(), deferred=frozenset(), aliases={})
 
 
-def _history_tools(office: SessionContext, agent: Agent) -> tuple[Tool, ...]:
+def _history_tools(session_context: SessionContext, agent: Agent) -> tuple[Tool, ...]:
     """What finds and reads again what a compaction or a cap took out of sight."""
     if agent.is_coordinator:
         return ()
-    log, session_id = office.log, office.session_id
+    log, session_id = session_context.log, session_context.session_id
 
     async def kept(digest: str) -> bytes:
         """A blob of this session's; those of others are not to be had."""

@@ -101,7 +101,7 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
         reason=thread.last_reason,
         turns=thread.turns,
         usage=account.usage,
-        cost_usd=account.spent.cost_usd,
+        cost_usd=account.spending.cost_usd,
         created=from_micros(session.created),
         updated=from_micros(session.updated),
         holder=session.owner,
@@ -148,10 +148,10 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
     ]
 
 
-def _path(ensemble: ThreadTree, member: ThreadNode) -> tuple[str, ...]:
+def _path(thread_tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
     names = [
         each.name or each.id
-        for each in ensemble.with_ancestors(member)
+        for each in thread_tree.with_ancestors(node)
         if each.created_event is not None
     ]
     return tuple(reversed(names))
@@ -207,18 +207,18 @@ class SummaryFact:
     value: str
 
 
-def summary_facts(outline: SessionSummary) -> list[SummaryFact]:
-    usage = outline.usage
+def summary_facts(session_summary: SessionSummary) -> list[SummaryFact]:
+    usage = session_summary.usage
     read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
     known = (
-        ("Session", outline.id),
-        ("Agent", outline.agent),
-        ("Model", outline.model),
-        ("Created", f"{outline.created:%Y-%m-%d %H:%M} UTC"),
-        ("Last change", f"{outline.updated:%Y-%m-%d %H:%M} UTC"),
-        ("Status", outline.reason or outline.status),
-        ("Turns", str(outline.turns)),
+        ("Session", session_summary.id),
+        ("Agent", session_summary.agent),
+        ("Model", session_summary.model),
+        ("Created", f"{session_summary.created:%Y-%m-%d %H:%M} UTC"),
+        ("Last change", f"{session_summary.updated:%Y-%m-%d %H:%M} UTC"),
+        ("Status", session_summary.reason or session_summary.status),
+        ("Turns", str(session_summary.turns)),
         ("Tokens", f"{read:,} in, {usage.output_tokens:,} out"),
-        ("Cost", f"${outline.cost_usd:.4f}"),
+        ("Cost", f"${session_summary.cost_usd:.4f}"),
     )
     return [SummaryFact(name, value) for name, value in known if value]

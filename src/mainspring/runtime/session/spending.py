@@ -107,11 +107,11 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
     return found
 
 
-def group_charges(found: Iterable[ModelCharge], by: GroupBy) -> list[Bill]:
+def group_charges(found: Iterable[ModelCharge], group_by: GroupBy) -> list[Bill]:
     """The dearest first; days in their order."""
     bills: dict[str, Bill] = {}
     for charge in found:
-        key = _key(charge, by)
+        key = _key(charge, group_by)
         bills[key] = bills.get(key, Bill(key=key)).plus(
             Bill(
                 key=key,
@@ -121,7 +121,7 @@ def group_charges(found: Iterable[ModelCharge], by: GroupBy) -> list[Bill]:
                 cost_usd=charge.cost_usd,
             )
         )
-    if by == "day":
+    if group_by == "day":
         return [bills[key] for key in sorted(bills)]
     return sorted(bills.values(), key=lambda bill: (-bill.cost_usd, -bill.calls, bill.key))
 
@@ -130,13 +130,13 @@ def total(bills: Iterable[Bill]) -> Bill:
     return reduce(Bill.plus, bills, Bill(key="total"))
 
 
-def _key(charge: ModelCharge, by: GroupBy) -> str:
-    match by:
+def _key(model_charge: ModelCharge, group_by: GroupBy) -> str:
+    match group_by:
         case "agent":
-            return charge.agent
+            return model_charge.agent
         case "session":
-            return charge.session_id
+            return model_charge.session_id
         case "model":
-            return charge.model
+            return model_charge.model
         case "day":
-            return charge.time.date().isoformat()
+            return model_charge.time.date().isoformat()

@@ -109,11 +109,11 @@ class Worktrees(Protocol):
         ...
 
 
-def toolbox_without_tools(gates: Authorizer) -> ToolboxFactory:
+def toolbox_without_tools(authorizer: Authorizer) -> ToolboxFactory:
     """Nothing but the gates: for agents whose tools their caller has chosen one by one."""
 
     @asynccontextmanager
-    async def outfit(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        yield Toolbox(authorizer=gates)
+    async def outfit(_setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        yield Toolbox(authorizer=authorizer)
 
     return outfit

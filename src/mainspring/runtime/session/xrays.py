@@ -58,24 +58,24 @@ async def read_shots(log: SessionLog, session: SessionRow) -> list[ModelCall]:
     )
 
 
-def previous_shot(taken: Sequence[ModelCall], shot: ModelCall) -> ModelCall | None:
-    return taken[shot.number - 2] if shot.number > 1 else None
+def previous_shot(taken: Sequence[ModelCall], model_call: ModelCall) -> ModelCall | None:
+    return taken[model_call.number - 2] if model_call.number > 1 else None
 
 
-def shot_view(taken: Sequence[ModelCall], shot: ModelCall, *, with_request: bool) -> ShotView:
+def shot_view(taken: Sequence[ModelCall], model_call: ModelCall, *, with_request: bool) -> ShotView:
     """`taken`: all calls of its session."""
-    found = token_breakdown(shot)
+    found = token_breakdown(model_call)
     return ShotView(
-        call=shot.number,
-        seq=shot.started.seq,
-        model=shot.request.model,
-        request_id=shot.start.request_id,
+        call=model_call.number,
+        seq=model_call.started.seq,
+        model=model_call.request.model,
+        request_id=model_call.start.request_id,
         parts=found,
         tokens_are_measured=found.is_measured,
-        usage=None if shot.end is None else shot.end.model_usage,
-        cache_break=shot.start.cache_break,
-        messages=len(shot.request.messages),
-        kept_messages=request_diff(shot, previous_shot(taken, shot)).kept_messages,
-        stop_reason=None if shot.end is None else shot.end.stop_reason,
-        request=shot.request if with_request else None,
+        usage=None if model_call.end is None else model_call.end.model_usage,
+        cache_break=model_call.start.cache_break,
+        messages=len(model_call.request.messages),
+        kept_messages=request_diff(model_call, previous_shot(taken, model_call)).kept_messages,
+        stop_reason=None if model_call.end is None else model_call.end.stop_reason,
+        request=model_call.request if with_request else None,
     )

@@ -119,7 +119,7 @@ def _path_hint(skill: Skill) -> str:
 
 
 _MAX_RESULTS = 10
-_SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt="retry")
+_SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt_policy="retry")
 _SEARCH_SPEC = ToolSpec(
     name="skill_search",
     description=(

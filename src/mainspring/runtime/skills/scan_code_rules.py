@@ -278,9 +278,9 @@ PAIR_RULES: tuple[tuple[ScanRule, RegexPattern], ...] = (
             "danger",
             None,
             "It reads where secrets are kept and talks to the network: it could carry them away.",
-            SECRET_FILES.pattern,
+            SECRET_FILES.regex_pattern,
         ),
-        NETWORK.pattern,
+        NETWORK.regex_pattern,
     ),
     (
         ScanRule(
@@ -289,7 +289,7 @@ PAIR_RULES: tuple[tuple[ScanRule, RegexPattern], ...] = (
             "danger",
             None,
             "It decodes something and runs code that it makes up: nobody can read what it does.",
-            DYNAMIC.pattern,
+            DYNAMIC.regex_pattern,
         ),
         _DECODING,
     ),
@@ -305,7 +305,7 @@ BLOB = ScanRule(
     compile_pattern(r"(?:[a-z0-9+/]{40}[a-z0-9+/]*\n?)+[a-z0-9+/]*={0,2}"),
 )
 LONG_LINE = ScanRule(
-    "long-line", "hidden", "caution", "note", "A line too long for anybody to read.", BLOB.pattern
+    "long-line", "hidden", "caution", "note", "A line too long for anybody to read.", BLOB.regex_pattern
 )
 LIFECYCLE = ScanRule(
     "runs-at-install",

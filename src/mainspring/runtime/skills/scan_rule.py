@@ -57,7 +57,7 @@ class ScanRule:
     prose: Severity | None
     """What it means in what a model or a person reads."""
     why: str
-    pattern: RegexPattern
+    regex_pattern: RegexPattern
 
 
 @dataclass(frozen=True, slots=True)

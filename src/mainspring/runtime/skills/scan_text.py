@@ -89,7 +89,7 @@ class ScannedText:
         number = bisect_right(self._starts, offset)
         return self.numbers[number - 1] if self.numbers else number
 
-    def match(self, rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
+    def match(self, scan_rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
         start = span[0]
         while start < span[1] - 1 and self.text[start : start + 1].isspace():
             start += 1
@@ -97,7 +97,7 @@ class ScannedText:
         last = self.text.find(b"\n", start, start + 240)
         shown = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
         excerpt = self.told + make_visible(shown)
-        return ScanMatch(rule.name, rule.topic, severity, self.line(start), excerpt, rule.why)
+        return ScanMatch(scan_rule.name, scan_rule.topic, severity, self.line(start), excerpt, scan_rule.why)
 
 
 def scanned_text(path: str, text: str, *, is_script: bool, is_prose: bool) -> ScannedText:
@@ -145,7 +145,7 @@ def _rule_matches(
         full = rule.script if is_script else rule.prose
         if full is None:
             continue
-        for count, match in enumerate(rule.pattern.finditer(page.text), 1):
+        for count, match in enumerate(rule.regex_pattern.finditer(page.text), 1):
             # Past that many nobody looks whether each is one of the harmless ones.
             is_last = count > _MAX_MATCHES
             yield page.match(
@@ -155,15 +155,15 @@ def _rule_matches(
                 break
 
 
-def _severity(page: ScannedText, rule: ScanRule, full: Severity, match: RegexMatch) -> Severity:
-    start, end = match.span()
+def _severity(page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: RegexMatch) -> Severity:
+    start, end = regex_match.span()
     if page.is_script and _is_comment(page.text, start):
-        full = "caution" if rule is PIPED_TO_SHELL else rule.prose or "note"
+        full = "caution" if scan_rule is PIPED_TO_SHELL else scan_rule.prose or "note"
     if full == "danger" and page.written and _is_mention(page.written, start, end):
         return "caution"
-    if rule is HIDDEN_STYLE and _is_seen(page, start):
+    if scan_rule is HIDDEN_STYLE and _is_seen(page, start):
         return "note"
-    if rule is not PIPED_TO_SHELL:
+    if scan_rule is not PIPED_TO_SHELL:
         return full
     command = page.text[start:end]
     is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1
@@ -206,14 +206,14 @@ def _is_quoted(text: bytes, start: int, end: int) -> bool:
 def _pairs(page: ScannedText) -> Iterator[ScanMatch]:
     """What is worse together than each half of it; in one script only."""
     for rule, second in PAIR_RULES if page.is_script else ():
-        match = rule.pattern.search(page.text)
+        match = rule.regex_pattern.search(page.text)
         if match is not None and second.search(page.text) is not None:
             yield page.match(rule, "danger", match.span())
 
 
 def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
     """Encoded text is read too; one level deep."""
-    for match in islice(BLOB.pattern.finditer(page.text), _MAX_MATCHES):
+    for match in islice(BLOB.regex_pattern.finditer(page.text), _MAX_MATCHES):
         start, end = match.span()
         said = _decode(page.text[start : min(end, start + _MAX_DECODED)])
         if said is not None:
@@ -258,7 +258,7 @@ def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:
 
 def _comments(page: ScannedText) -> Iterator[ScanMatch]:
     """Those that read as if they were for the model; what rules find in them counts anyway."""
-    spans = [match.span() for match in islice(COMMENT.pattern.finditer(page.text), _MAX_MATCHES)]
+    spans = [match.span() for match in islice(COMMENT.regex_pattern.finditer(page.text), _MAX_MATCHES)]
     start = page.text.find(b"<!--")
     while start >= 0 and len(spans) < 2 * _MAX_MATCHES:
         end = page.text.find(b"-->", start)
@@ -271,7 +271,7 @@ def _comments(page: ScannedText) -> Iterator[ScanMatch]:
 
 
 def _links(page: ScannedText) -> Iterator[ScanMatch]:
-    for match in islice(LINK.pattern.finditer(page.text), _MAX_MATCHES):
+    for match in islice(LINK.regex_pattern.finditer(page.text), _MAX_MATCHES):
         start, end = match.span()
         target = page.text[start:end].decode("utf-8", "replace")[2:-1].strip()
         where = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), target))
@@ -281,7 +281,7 @@ def _links(page: ScannedText) -> Iterator[ScanMatch]:
 
 def _run_at_once(page: ScannedText) -> Iterator[ScanMatch]:
     commands: list[tuple[int, str]] = []
-    for match in islice(AT_ONCE.pattern.finditer(page.text), _MAX_MATCHES):
+    for match in islice(AT_ONCE.regex_pattern.finditer(page.text), _MAX_MATCHES):
         yield page.match(AT_ONCE, "caution", match.span())
         start, end = match.span()
         command = page.text[start:end].strip().strip(b"!`").decode("utf-8", "replace")

@@ -76,25 +76,25 @@ def has_commands(body: str) -> bool:
     return any(piece.command for piece in split_commands(body))
 
 
-async def run_embedded_commands(body: str, filling: SkillSubstitution, run: RunCommand) -> str:
+async def run_embedded_commands(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
     """The text with its arguments, and with what its commands print; one that cannot be run stays
     as it is, with the reason."""
     done: list[str] = []
     commands = 0
     for piece in split_commands(body):
         if not piece.command:
-            done.append(filling.fill(piece.text))
+            done.append(skill_substitution.fill(piece.text))
             continue
         commands += 1
         if commands > MAX_COMMANDS:
             done.append(
-                _not_run_note(filling.fill(piece.text), f"more than {MAX_COMMANDS} commands")
+                _not_run_note(skill_substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands")
             )
             continue
         try:
-            done.append(_truncate_output(await run(filling.fill(piece.command))))
+            done.append(_truncate_output(await run(skill_substitution.fill(piece.command))))
         except MainspringError as error:
-            done.append(_not_run_note(filling.fill(piece.text), str(error)))
+            done.append(_not_run_note(skill_substitution.fill(piece.text), str(error)))
     return "".join(done)
 
 
@@ -105,18 +105,18 @@ def refusing_runner(why: str) -> RunCommand:
     return refuse
 
 
-def bash_runner(desk: ThreadContext, call: Call) -> RunCommand:
+def bash_runner(context: ThreadContext, call: Call) -> RunCommand:
     """As if the model had called `bash`: the same gates, hooks and sandbox. What a person would
     have to be asked about is not run; the model can still ask for it itself."""
 
     async def run(command: str) -> str:
-        tool = find_tool(desk, "bash")
+        tool = find_tool(context, "bash")
         given = {"command": command}
         if tool is None or tool.traits(given).by_client:
             raise ToolEnvironmentError("there is no shell here")
-        asked = new_call(desk, call.id, "bash", given)
-        decision = await authorize_call(desk, asked, tool)
-        desk.note(*decision.facts)
+        asked = new_call(context, call.id, "bash", given)
+        decision = await authorize_call(context, asked, tool)
+        context.note(*decision.facts)
         if decision.decision != "allow":
             raise InvalidInput(decision.reason or "the permission rules do not allow it")
         if decision.updated_input is not None:
@@ -165,10 +165,10 @@ async def load_body(skill: Skill) -> str:
     return await to_thread.run_sync(read_body, skill)
 
 
-async def render_body(body: str, filling: SkillSubstitution, run: RunCommand) -> str:
+async def render_body(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
     """A skill's text with what it is called with, and what else there is in its folder."""
-    skill = filling.skill
-    text = (await run_embedded_commands(body, filling, run)).strip() + filling.rest()
+    skill = skill_substitution.skill
+    text = (await run_embedded_commands(body, skill_substitution, run)).strip() + skill_substitution.rest()
     return skill_section(skill, text, await to_thread.run_sync(_files, skill))
 
 

@@ -53,12 +53,12 @@ class SkillFileCache:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
 
-    def read(self, file: Path, place: PartLocation, shown: str, read: SkillReader) -> ParsedSkill:
-        key, stamp = (str(file), shown, place), _stamp(file)
+    def read(self, file: Path, part_location: PartLocation, shown: str, skill_reader: SkillReader) -> ParsedSkill:
+        key, stamp = (str(file), shown, part_location), _stamp(file)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == stamp:
             return kept[1]
-        parsed = read(file, place, shown)
+        parsed = skill_reader(file, part_location, shown)
         if stamp is not None:
             if len(self._kept) >= _MAX_CACHED:
                 self._kept.clear()
@@ -67,10 +67,10 @@ class SkillFileCache:
 
 
 def discover(
-    scopes: Scopes, *, is_pinned: IsPinned, cache: SkillFileCache | None = None
+    scopes: Scopes, *, is_pinned: IsPinned, skill_file_cache: SkillFileCache | None = None
 ) -> DiscoveredSkills:
     """Look into all places, those of the widest scope first. Call it in a worker thread."""
-    kept = SkillFileCache() if cache is None else cache
+    kept = SkillFileCache() if skill_file_cache is None else skill_file_cache
     walk = PartWalk(scopes)
     taken: dict[str, Skill] = {}
     for part, place in _places(scopes):
@@ -111,11 +111,11 @@ def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
     return sorted(both, key=lambda each: _WIDEST_FIRST.index(each[1].scope))
 
 
-def _with_trust(skill: Skill, place: PartLocation, is_pinned: IsPinned) -> Skill:
+def _with_trust(skill: Skill, part_location: PartLocation, is_pinned: IsPinned) -> Skill:
     """What the user or whoever runs the machine has put there themselves needs nobody's word; but
     if it was vouched for when it was installed, it must still be that."""
     vouched = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
-    is_their_own = place.plugin is None and place.scope != "project"
+    is_their_own = part_location.plugin is None and part_location.scope != "project"
     is_trusted = bool(vouched) or (vouched is None and is_their_own)
     contents = vouched if isinstance(vouched, str) and skill.kind == "skill" else ""
     return structs.replace(skill, is_trusted=is_trusted, contents=contents)

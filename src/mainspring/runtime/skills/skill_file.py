@@ -33,45 +33,45 @@ _CONTEXTS = ("fork", "inline", "inherit")
 @dataclass(frozen=True, slots=True)
 class _Source:
     file: Path
-    place: PartLocation
+    part_location: PartLocation
     text: str
     fields: Fields
 
     def called(self, name: str) -> str:
-        return name if self.place.plugin is None else f"{self.place.plugin}:{name}"
+        return name if self.part_location.plugin is None else f"{self.part_location.plugin}:{name}"
 
 
-def read_skill(file: Path, place: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
+def read_skill(file: Path, part_location: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
     """A `SKILL.md`; none if it has no head that can be read, or does not say what it is for."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
         return None, [text]
     fields = Fields(read_frontmatter(text), shown)
-    if not fields.head.is_there:
+    if not fields.frontmatter.is_there:
         fields.fail("has no frontmatter that can be read: skipped", "begin it with --- and name:")
         return None, fields.findings
     name = " ".join(fields.text("name").split())[:_MAX_NAME] or file.parent.name
     description = fields.text("description")
     _check(fields, name, file.parent.name, description)
-    skill = _skill(_Source(file, place, text, fields), name, description, "skill")
+    skill = _skill(_Source(file, part_location, text, fields), name, description, "skill")
     if not description:
         fields.fail("has no description: skipped", "say what it does and when to use it")
         return None, fields.findings
     return skill, fields.findings
 
 
-def read_command(file: Path, place: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
+def read_command(file: Path, part_location: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
     """A file of `commands/`. It may do without a head; the folders on its way are in its name."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
         return None, [text]
     fields = Fields(read_frontmatter(text), shown)
-    inside = Path(file.name) if file == place.path else file.relative_to(place.path)
+    inside = Path(file.name) if file == part_location.path else file.relative_to(part_location.path)
     name = ":".join(inside.with_suffix("").parts)
     if fields.text("name") not in ("", name, file.stem):
         fields.note(f"a command is called by its file: {name}", "name")
-    description = fields.text("description") or first_paragraph(fields.head.body)
-    skill = _skill(_Source(file, place, text, fields), name, description, "command")
+    description = fields.text("description") or first_paragraph(fields.frontmatter.body)
+    skill = _skill(_Source(file, part_location, text, fields), name, description, "command")
     return skill, fields.findings
 
 
@@ -86,7 +86,7 @@ def _check(fields: Fields, name: str, folder: str, description: str) -> None:
         fields.warn(what, "description", "every session pays for it")
 
 
-def _skill(source: _Source, name: str, description: str, kind: SkillKind) -> Skill:
+def _skill(source: _Source, name: str, description: str, skill_kind: SkillKind) -> Skill:
     fields = source.fields
     model = fields.text("model")
     if fields.text("shell") not in ("", "bash"):
@@ -97,8 +97,8 @@ def _skill(source: _Source, name: str, description: str, kind: SkillKind) -> Ski
         file=str(source.file),
         folder=str(source.file.parent),
         hash=hashlib.sha256(source.text.encode()).hexdigest(),
-        scope=source.place.scope,
-        kind=kind,
+        scope=source.part_location.scope,
+        kind=skill_kind,
         for_model=not fields.flag("disable-model-invocation"),
         for_user=fields.flag("user-invocable", default=True),
         argument_hint=_argument_hint(fields),

@@ -48,7 +48,7 @@ class SkillCandidate:
 
     skill: Skill
     folder: Path
-    report: ScanReport
+    scan_report: ScanReport
     source: str
     commit: str
     """Of the repository that it is from; empty otherwise."""
@@ -81,7 +81,7 @@ class SkillOffer:
     others: tuple[str, ...]
 
 
-def fetch(source: str, bench: Path, choice: SkillChoice = DEFAULT_CHOICE) -> SkillOffer:
+def fetch(source: str, bench: Path, skill_choice: SkillChoice = DEFAULT_CHOICE) -> SkillOffer:
     """Get skills from a folder, an archive or a git repository, and scan them. Blocks.
 
     Raises:
@@ -98,7 +98,7 @@ def fetch(source: str, bench: Path, choice: SkillChoice = DEFAULT_CHOICE) -> Ski
         fetch_source(source, into)
     shown = without_login(source)
     skills = _skills_in(into, shown)
-    chosen = _choose(skills, into, shown, choice)
+    chosen = _choose(skills, into, shown, skill_choice)
     return SkillOffer(
         candidates=tuple(_scan_candidate(skill, shown, commit) for skill in chosen),
         others=tuple(sorted({skill.name for skill in skills} - {skill.name for skill in chosen})),
@@ -110,7 +110,7 @@ def _scan_candidate(skill: Skill, source: str, commit: str) -> SkillCandidate:
     report = scan(folder)
     if refused := next((hit for hit in report.hits if hit.rule in _REFUSED), None):
         raise InvalidInput(f"{refused.excerpt}: {refused.why} It is not installed.")
-    return SkillCandidate(skill=skill, folder=folder, report=report, source=source, commit=commit)
+    return SkillCandidate(skill=skill, folder=folder, scan_report=report, source=source, commit=commit)
 
 
 def check_free(base: Path, name: str, *, replaces: bool) -> None:
@@ -121,17 +121,17 @@ def check_free(base: Path, name: str, *, replaces: bool) -> None:
         raise taken
 
 
-def install(candidate: SkillCandidate, bench: Path, base: Path, *, replaces: bool = False) -> Path:
+def install(skill_candidate: SkillCandidate, bench: Path, base: Path, *, replaces: bool = False) -> Path:
     """Put a skill in its place: all of it or, whatever happens, what was there before. Blocks.
 
     Raises:
         AlreadyThere: there is one of that name, and it is not to be replaced.
         InvalidInput: it cannot be written.
     """
-    name = candidate.skill.name
+    name = skill_candidate.skill.name
     target = base / FOLDER / name
     check_free(base, name, replaces=replaces)
-    whole_folders.replace_folder(candidate.folder, target, bench)
+    whole_folders.replace_folder(skill_candidate.folder, target, bench)
     return target
 
 
@@ -139,27 +139,27 @@ def is_installed(base: Path, name: str) -> bool:
     return os.path.lexists(base / FOLDER / name)
 
 
-def trust(candidate: SkillCandidate, kept: Path, pins: TrustPins, when: datetime) -> None:
+def trust(skill_candidate: SkillCandidate, kept: Path, trust_pins: TrustPins, when: datetime) -> None:
     """Trust an installed skill as it was when it was looked into.
 
     Raises: InvalidInput.
     """
     pin = TrustPin(
-        hash=candidate.report.hash,
+        hash=skill_candidate.scan_report.hash,
         when=when,
-        severity=candidate.report.severity,
-        source=candidate.source,
-        commit=candidate.commit,
+        severity=skill_candidate.scan_report.severity,
+        source=skill_candidate.source,
+        commit=skill_candidate.commit,
     )
-    pins.pin(kept, pin)
+    trust_pins.pin(kept, pin)
 
 
-def remove(folder: Path, bench: Path, pins: TrustPins) -> None:
+def remove(folder: Path, bench: Path, trust_pins: TrustPins) -> None:
     """Take a skill away, and the trust in it. Of a link, only the link. Blocks.
 
     Raises: InvalidInput.
     """
-    pins.unpin(folder)
+    trust_pins.unpin(folder)
     whole_folders.remove_folder(folder, bench)
 
 
@@ -215,16 +215,16 @@ def _rank(file: Path, root: Path) -> int:
     return next((at for at, own in enumerate(_OWN, 1) if file.is_relative_to(root / own)), 9)
 
 
-def _choose(skills: Sequence[Skill], root: Path, source: str, choice: SkillChoice) -> list[Skill]:
+def _choose(skills: Sequence[Skill], root: Path, source: str, skill_choice: SkillChoice) -> list[Skill]:
     names = {name: skill for skill in skills for name in (Path(skill.folder).name, skill.name)}
-    if unknown := sorted(choice.names - set(names)):
+    if unknown := sorted(skill_choice.names - set(names)):
         missing = InvalidInput(f"{source}: there is no skill {unknown[0]} in it")
         missing.add_note(f"there are {_join_names(skills)}")
         raise missing
-    if choice.takes_all:
+    if skill_choice.takes_all:
         chosen = [skill for skill in skills if Path(skill.folder) != root or len(skills) == 1]
-    elif choice.names:
-        chosen = [skill for skill in skills if skill in [names[name] for name in choice.names]]
+    elif skill_choice.names:
+        chosen = [skill for skill in skills if skill in [names[name] for name in skill_choice.names]]
     elif len(skills) == 1 or Path(skills[0].folder) == root:
         chosen = [skills[0]]
     else:

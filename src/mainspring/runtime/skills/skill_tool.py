@@ -47,7 +47,7 @@ from mainspring.runtime.subagents.subagent import GENERAL
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
 _COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
-_READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
+_READING = Traits(read_only=True, concurrent=True, in_doubt_policy="retry", max_chars=2 * MAX_CHARS)
 _RUNNING = Traits(max_chars=2 * MAX_CHARS)
 _UNTRUSTED = "nobody has vouched for this skill as it is now"
 _FORK_NOTE = (
@@ -73,16 +73,16 @@ _SPEC = ToolSpec(
 )
 
 
-def skill_tools(crew: SubagentSupervisor, member: ThreadNode, agent: Agent) -> list[Tool]:
+def skill_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
     """The tool `skill`, for a thread that has any to use; `skill_search`, if not all are listed."""
     if agent.is_coordinator or not any(map(_is_for_tool, agent.skills)):
         return []
     unlisted = [each for each in agent.skills if is_in_catalogue(each) and not each.is_listed]
-    return [_skill_tool(crew, member, agent), *([skill_search_tool(unlisted)] if unlisted else [])]
+    return [_skill_tool(supervisor, node, agent), *([skill_search_tool(unlisted)] if unlisted else [])]
 
 
 async def expand_command(
-    text: str, *, skills: Sequence[Skill], facts: SkillFacts
+    text: str, *, skills: Sequence[Skill], skill_facts: SkillFacts
 ) -> tuple[tuple[Block, ...], SkillUsed] | None:
     """What a user's `/name arguments` is to the model, and the fact of it; `None` if a text is no
     command.
@@ -97,12 +97,12 @@ async def expand_command(
     if not skill.for_user:
         raise InvalidInput(f"{skill.name} is for the agent to use by itself")
     named = skill_call_block(skill.name, arguments)
-    fact = user_skill_fact(skill, facts)
+    fact = user_skill_fact(skill, skill_facts)
     if skill.context == "fork":
         return (named, TextBlock(_FORK_NOTE.format(name=skill.name))), fact
     body = await load_body(skill)
     text = await render_body(
-        body, SkillSubstitution(arguments, skill, facts), refusing_runner(_RUN_IT_YOURSELF)
+        body, SkillSubstitution(arguments, skill, skill_facts), refusing_runner(_RUN_IT_YOURSELF)
     )
     return (named, TextBlock(text)), fact
 
@@ -119,11 +119,11 @@ def skill_call_lookup(
     return fact
 
 
-def user_skill_fact(skill: Skill, facts: SkillFacts) -> SkillUsed:
+def user_skill_fact(skill: Skill, skill_facts: SkillFacts) -> SkillUsed:
     """By a user; what a skill allows that runs apart, it allows there and not here."""
     if skill.context == "fork":
         return SkillUsed(name=skill.name, hash=skill.hash, by="user")
-    return skill_used_fact(skill, facts, by="user")
+    return skill_used_fact(skill, skill_facts, by="user")
 
 
 def skill_folders(agent: Agent) -> list[Path]:
@@ -144,7 +144,7 @@ def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
 
 def skill_used_fact(
     skill: Skill,
-    facts: SkillFacts,
+    skill_facts: SkillFacts,
     *,
     by: Literal["model", "user"],
     tool_use_id: str | None = None,
@@ -157,7 +157,7 @@ def skill_used_fact(
         hash=skill.hash,
         by=by,
         tool_use_id=tool_use_id,
-        allowed_tools=tuple(substitute_facts(rule, skill, facts) for rule in allowed),
+        allowed_tools=tuple(substitute_facts(rule, skill, skill_facts) for rule in allowed),
         disallowed_tools=tuple(rule for rule in skill.disallowed_tools if _is_rule(rule)),
         model=skill.model if skill.is_trusted else None,
         effort=skill.effort if skill.is_trusted else None,
@@ -168,20 +168,20 @@ def skill_used_fact(
 class _SkillCall:
     """One call of the tool."""
 
-    crew: SubagentSupervisor
-    member: ThreadNode
+    supervisor: SubagentSupervisor
+    node: ThreadNode
     agent: Agent
     call: Call
 
     async def of(self, skill: Skill) -> ToolResult:
-        facts = _facts_of(self.call.session_id, self.crew.thread_tree.main.thread, self.agent)
+        facts = _facts_of(self.call.session_id, self.supervisor.thread_tree.main.thread, self.agent)
         arguments = str(self.call.input.get("arguments") or "")
         fact = skill_used_fact(skill, facts, by="model", tool_use_id=self.call.id)
         filling = SkillSubstitution(arguments, skill, facts)
         if skill.context == "fork":
             return await self._by_another(skill, filling, fact)
         body = await load_body(skill)
-        desk = self.crew.context_of(self.member)
+        desk = self.supervisor.context_of(self.node)
         if desk is None or not skill.is_trusted or not has_commands(body):
             text = await render_body(body, filling, refusing_runner(_UNTRUSTED))
             return ToolResult((TextBlock(text),), facts=(fact,))
@@ -189,15 +189,15 @@ class _SkillCall:
         return ToolResult.text(await render_body(body, filling, bash_runner(desk, self.call)))
 
     async def _by_another(
-        self, skill: Skill, filling: SkillSubstitution, fact: SkillUsed
+        self, skill: Skill, skill_substitution: SkillSubstitution, fact: SkillUsed
     ) -> ToolResult:
         """Its text is a subagent's task, and what it allows is for that one."""
-        is_called = self.crew.thread_tree.created_by(self.call.id) is not None
+        is_called = self.supervisor.thread_tree.created_by(self.call.id) is not None
         text = (
             ""
             if is_called
             else await render_body(
-                await load_body(skill), filling, refusing_runner(_RUN_IT_YOURSELF)
+                await load_body(skill), skill_substitution, refusing_runner(_RUN_IT_YOURSELF)
             )
         )
         wanted = DelegationRequest(
@@ -207,7 +207,7 @@ class _SkillCall:
             model=skill.model,
             is_background=skill.is_background,
         )
-        return await delegate(self.crew, self.member, self.call, wanted, fact)
+        return await delegate(self.supervisor, self.node, self.call, wanted, fact)
 
 
 def _facts_of(session_id: str, main: Thread, agent: Agent) -> SkillFacts:
@@ -226,18 +226,18 @@ def _subagent_type(skill: Skill, agent: Agent) -> str:
     return known.get(named, GENERAL.name)
 
 
-def _skill_tool(crew: SubagentSupervisor, member: ThreadNode, agent: Agent) -> Tool:
+def _skill_tool(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> Tool:
     skills = {skill.name: skill for skill in agent.skills}
 
     async def run(call: Call) -> ToolResult:
         skill = skills[_name(call.input)]
-        if not skill.for_model and not _is_called_for(member, skill):
+        if not skill.for_model and not _is_called_for(node, skill):
             return refuse(
                 f"{skill.name} is for the user to call, as /{skill.name}. Do not do what it says"
                 " by other means; say that they can call it."
             )
         try:
-            return await _SkillCall(crew, member, agent, call).of(skill)
+            return await _SkillCall(supervisor, node, agent, call).of(skill)
         except InvalidInput as error:
             return refuse(f"Not used: {error}.")
 
@@ -260,10 +260,10 @@ def _is_for_tool(skill: Skill) -> bool:
     return skill.for_model or (skill.for_user and skill.context == "fork")
 
 
-def _is_called_for(member: ThreadNode, skill: Skill) -> bool:
+def _is_called_for(node: ThreadNode, skill: Skill) -> bool:
     """The user has called it in this run, and it takes a subagent to do it."""
     return any(
-        each.name == skill.name and each.by == "user" for each in member.thread.session_state.skills
+        each.name == skill.name and each.by == "user" for each in node.thread.session_state.skills
     )
 
 

@@ -27,15 +27,15 @@ class SkillFacts:
     effort: str = "none"
 
 
-def substitute_arguments(body: str, arguments: str, skill: Skill, facts: SkillFacts) -> str:
+def substitute_arguments(body: str, arguments: str, skill: Skill, skill_facts: SkillFacts) -> str:
     """Arguments that the text does not ask for come at its end."""
-    filling = SkillSubstitution(arguments, skill, facts)
+    filling = SkillSubstitution(arguments, skill, skill_facts)
     return filling.fill(body) + filling.rest()
 
 
-def substitute_facts(text: str, skill: Skill, facts: SkillFacts) -> str:
+def substitute_facts(text: str, skill: Skill, skill_facts: SkillFacts) -> str:
     """For what takes no arguments: permission rules."""
-    return SkillSubstitution("", skill, facts).only_facts(text)
+    return SkillSubstitution("", skill, skill_facts).only_facts(text)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class SkillSubstitution:
 
     arguments: str
     skill: Skill
-    facts: SkillFacts
+    skill_facts: SkillFacts
     _is_asked_for: bool = field(default=False, init=False)
 
     def fill(self, text: str) -> str:
@@ -103,10 +103,10 @@ class SkillSubstitution:
 
     def _fact(self, name: str) -> str:
         return {
-            "SESSION_ID": self.facts.session_id,
+            "SESSION_ID": self.skill_facts.session_id,
             "SKILL_DIR": self.skill.folder,
-            "PROJECT_DIR": self.facts.project,
-            "EFFORT": self.facts.effort,
+            "PROJECT_DIR": self.skill_facts.project,
+            "EFFORT": self.skill_facts.effort,
         }[name]
 
 

@@ -79,9 +79,9 @@ class TrustPins:
         known = self.of(place)
         return None if known is None else self.status(place) == "trusted" and known.hash
 
-    def pin(self, place: Path, pin: TrustPin) -> None:
+    def pin(self, place: Path, trust_pin: TrustPin) -> None:
         """Raises: InvalidInput."""
-        self._save({**self._load(), os.path.realpath(place): pin})
+        self._save({**self._load(), os.path.realpath(place): trust_pin})
 
     def unpin(self, place: Path) -> bool:
         """Take it back; False if there was nothing to take back.

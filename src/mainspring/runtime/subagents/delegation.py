@@ -17,7 +17,7 @@ from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.runtime.subagents.thread_report import report_result
 
-DELEGATION_TRAITS = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
+DELEGATION_TRAITS = Traits(concurrent=True, in_doubt_policy="retry", max_chars=60_000)
 _STARTED_MESSAGE = (
     "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
     " else, or stop and wait. send_message reaches it, stop_agent ends it."
@@ -37,36 +37,36 @@ class DelegationRequest:
 
 
 async def delegate(
-    crew: SubagentSupervisor,
-    member: ThreadNode,
+    supervisor: SubagentSupervisor,
+    node: ThreadNode,
     call: Call,
-    wanted: DelegationRequest,
+    delegation_request: DelegationRequest,
     *facts: KnownPayload,
 ) -> ToolResult:
     """Have it done by a new thread, whose log begins with `facts`; by the same one if the call is
     made again."""
-    child = crew.thread_tree.created_by(call.id)
-    if child is None and member.depth >= crew.main_agent.max_depth:
+    child = supervisor.thread_tree.created_by(call.id)
+    if child is None and node.depth >= supervisor.main_agent.max_depth:
         return refuse("Subagents of subagents cannot call others: do it yourself.")
-    if child is None and crew.is_full:
-        return limit_reached(crew)
+    if child is None and supervisor.is_full:
+        return limit_reached(supervisor)
     try:
-        birth = _created_event(call, member, wanted)
-        child = child or await crew.spawn(member, birth, wanted.prompt, *facts)
+        birth = _created_event(call, node, delegation_request)
+        child = child or await supervisor.spawn(node, birth, delegation_request.prompt, *facts)
     except ToolEnvironmentError as error:
         return refuse(str(error))
     if child.created_event is not None and child.created_event.mode == "background":
-        crew.start_in_background(child)
-        return ToolResult.text(_STARTED_MESSAGE.format(name=wanted.kind, thread_id=child.id))
-    await crew.wait_for(child)
-    if waiting := crew.pending_calls_of(child):
+        supervisor.start_in_background(child)
+        return ToolResult.text(_STARTED_MESSAGE.format(name=delegation_request.kind, thread_id=child.id))
+    await supervisor.wait_for(child)
+    if waiting := supervisor.pending_calls_of(child):
         return ToolResult((), waits_for=tuple(waiting))
-    return report_result(child, crew.worktrees.describe(child))
+    return report_result(child, supervisor.worktrees.describe(child))
 
 
-def limit_reached(crew: SubagentSupervisor) -> ToolResult:
+def limit_reached(supervisor: SubagentSupervisor) -> ToolResult:
     """Nobody more may be set to work for now."""
-    most = crew.main_agent.max_at_once
+    most = supervisor.main_agent.max_at_once
     return refuse(
         f"{most} subagents are at work already: wait until one has ended, or do it yourself."
     )
@@ -76,17 +76,17 @@ def refuse(why: str) -> ToolResult:
     return ToolResult.text(why, ok=False, error="failed")
 
 
-def _created_event(call: Call, parent: ThreadNode, wanted: DelegationRequest) -> ThreadCreated:
+def _created_event(call: Call, parent: ThreadNode, delegation_request: DelegationRequest) -> ThreadCreated:
     return ThreadCreated(
         session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
-        agent_name=wanted.kind,
+        agent_name=delegation_request.kind,
         parent_thread_id=parent.id,
         tool_use_id=call.id,
-        mode="background" if wanted.is_background else "foreground",
-        is_fork=wanted.kind == FORK,
-        model=wanted.model,
-        isolation="worktree" if wanted.is_in_worktree else "shared",
-        description=wanted.description or None,
+        mode="background" if delegation_request.is_background else "foreground",
+        is_fork=delegation_request.kind == FORK,
+        model=delegation_request.model,
+        isolation="worktree" if delegation_request.is_in_worktree else "shared",
+        description=delegation_request.description or None,
     )
 
 
@@ -102,13 +102,13 @@ def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
 
 
 def find_agent(
-    crew: SubagentSupervisor, member: ThreadNode, given: Mapping[str, object]
+    supervisor: SubagentSupervisor, node: ThreadNode, given: Mapping[str, object]
 ) -> ThreadNode | ToolResult:
     """Who it is, or that it is nobody."""
     wanted = str(given.get("to") or "")
     if not wanted:
         return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
-    below = crew.thread_tree.children(member.id)
+    below = supervisor.thread_tree.children(node.id)
     meant = [each for each in below if wanted in (each.id, each.name)]
     if any(each.is_terminated for each in meant):
         return refuse(f"{wanted!r} was put away by a user, and is not to be reached any more.")

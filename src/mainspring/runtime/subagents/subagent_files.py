@@ -57,7 +57,7 @@ def discover_subagents(scopes: Scopes) -> SubagentDiscovery:
 
 
 def read_subagent(
-    file: Path, place: PartLocation, shown: str
+    file: Path, part_location: PartLocation, shown: str
 ) -> tuple[Subagent | None, list[Finding]]:
     """A Markdown file as Claude Code has them, or the `agent.json` of a LangChain deep agent."""
     text = read_text(file, shown)
@@ -73,7 +73,7 @@ def read_subagent(
         return None, fields.findings
     if file.name == _DESCRIPTION_FILE and file.with_name(_TOOLS_FILE).exists():
         fields.note(f"{_TOOLS_FILE} beside it does nothing: `tools` says what it may use")
-    return _subagent(fields, file, place), fields.findings
+    return _subagent(fields, file, part_location), fields.findings
 
 
 def _definitions(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
@@ -95,12 +95,12 @@ def _of_folder(file: Path, text: str) -> Frontmatter:
     return Frontmatter(body=prompt, fields={**named, **fields}, is_there=True)
 
 
-def _subagent(fields: Fields, file: Path, place: PartLocation) -> Subagent:
+def _subagent(fields: Fields, file: Path, part_location: PartLocation) -> Subagent:
     model = fields.text("model")
     return Subagent(
-        name=_name(fields, file, place),
+        name=_name(fields, file, part_location),
         description=_description(fields),
-        prompt=fields.head.body.strip(),
+        prompt=fields.frontmatter.body.strip(),
         tools=_tools(fields),
         disallowed_tools=_renamed(fields.words("disallowedTools") or ()),
         model=None if model in ("", "inherit") else model,
@@ -116,20 +116,20 @@ def _subagent(fields: Fields, file: Path, place: PartLocation) -> Subagent:
         isolation="worktree" if fields.choice("isolation", _ISOLATIONS) == "worktree" else "shared",
         initial_prompt=fields.text("initialPrompt"),
         color=fields.text("color") or None,
-        scope=place.scope,
+        scope=part_location.scope,
         file=str(file),
         extra=fields.extra(),
     )
 
 
-def _name(fields: Fields, file: Path, place: PartLocation) -> str:
+def _name(fields: Fields, file: Path, part_location: PartLocation) -> str:
     name = " ".join(fields.text("name").split())[:MAX_NAME]
     if not name:
         fields.warn(f"has no name: called {file.stem}, as its file", fix="give it a `name`")
     elif ":" in name:
         fields.warn(f"the name {name} has a colon, which is for plugins", "name", "use a hyphen")
     name = name or file.stem
-    return name if place.plugin is None else f"{place.plugin}:{name}"
+    return name if part_location.plugin is None else f"{part_location.plugin}:{name}"
 
 
 def _description(fields: Fields) -> str:
@@ -137,7 +137,7 @@ def _description(fields: Fields) -> str:
     if not description:
         what = "has no description, so that nobody knows when to call it: its first lines stand in"
         fields.warn(what, fix="say when to call it")
-    return description or first_paragraph(fields.head.body)
+    return description or first_paragraph(fields.frontmatter.body)
 
 
 def _tools(fields: Fields) -> tuple[str, ...] | None:

@@ -27,14 +27,14 @@ from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, join_paths
 
-_CLOSE_TRAITS = Traits(in_doubt="retry", on_interrupt="block")
+_CLOSE_TRAITS = Traits(in_doubt_policy="retry", on_interrupt="block")
 _UNKNOWN_PATHS = (".",)
 """What is judged when nobody has looked: the whole workspace."""
 _MAX_SHOWN_PATHS = 200
 
 
-def close_worktree_tool(crew: SubagentSupervisor, member: ThreadNode) -> Tool:
-    closing = _CloseWorktree(crew, member)
+def close_worktree_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
+    closing = _CloseWorktree(supervisor, node)
     return Tool(
         spec=_CLOSE_SPEC,
         run=closing.run,
@@ -48,19 +48,19 @@ def close_worktree_tool(crew: SubagentSupervisor, member: ThreadNode) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class _CloseWorktree:
-    crew: SubagentSupervisor
-    member: ThreadNode
+    supervisor: SubagentSupervisor
+    node: ThreadNode
     """Who closes."""
 
     @property
     def worktrees(self) -> ThreadWorktrees:
-        return self.crew.worktrees
+        return self.supervisor.worktrees
 
     async def run(self, call: Call) -> ToolResult:
-        to = find_agent(self.crew, self.member, call.input)
+        to = find_agent(self.supervisor, self.node, call.input)
         if isinstance(to, ToolResult):
             return to
-        if self.crew.is_live(to.id) or self.crew.has_others_below(to):
+        if self.supervisor.is_live(to.id) or self.supervisor.has_others_below(to):
             return refuse(f"{to.name} {to.id} is still at work: wait for it, or stop_agent.")
         is_merge, judged = _is_merge(call.input), self.worktrees.changed.get(to.id, ())
         try:
@@ -79,7 +79,7 @@ class _CloseWorktree:
         return None
 
     def judged(self, given: Mapping[str, object]) -> Mapping[str, object]:
-        to = find_agent(self.crew, self.member, given)
+        to = find_agent(self.supervisor, self.node, given)
         if isinstance(to, ToolResult) or not _is_merge(given):
             return given
         return {**given, "paths": [*self.worktrees.changed.get(to.id, _UNKNOWN_PATHS)]}
@@ -96,7 +96,7 @@ class _CloseWorktree:
         )
 
     async def _changed_paths(self, given: Mapping[str, object]) -> tuple[str, ...]:
-        to = find_agent(self.crew, self.member, given)
+        to = find_agent(self.supervisor, self.node, given)
         if isinstance(to, ToolResult) or not _is_merge(given):
             return ()
         return await self.worktrees.changed_paths(to)
@@ -112,17 +112,17 @@ def _close_input_error(given: Mapping[str, object]) -> str | None:
     return None
 
 
-def _closed_result(to: ThreadNode, closed: ClosedWorktree | None) -> ToolResult:
-    if closed is None:
+def _closed_result(to: ThreadNode, closed_worktree: ClosedWorktree | None) -> ToolResult:
+    if closed_worktree is None:
         return refuse(f"{to.name} {to.id} has no worktree that is open.")
-    match closed.outcome:
+    match closed_worktree.outcome:
         case "merged":
-            return ToolResult.text(f"Merged into the workspace, as {closed.commit}.")
+            return ToolResult.text(f"Merged into the workspace, as {closed_worktree.commit}.")
         case "discarded":
-            return ToolResult.text(f"Discarded{f': {closed.reason}' if closed.reason else ''}.")
+            return ToolResult.text(f"Discarded{f': {closed_worktree.reason}' if closed_worktree.reason else ''}.")
         case "kept":
             return refuse(
-                f"Not merged, and nothing was changed: {closed.reason} When what is in the way is"
+                f"Not merged, and nothing was changed: {closed_worktree.reason} When what is in the way is"
                 " out of the way, close it again: commit what is uncommitted; what conflicts, merge"
                 " yourself with git. Or discard it."
             )
@@ -139,7 +139,7 @@ _CLOSE_SPEC = ToolSpec(
 )
 
 
-_MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
+_MESSAGE_TRAITS = Traits(concurrent=True, in_doubt_policy="report")
 _MAX_DESCRIPTIONS = 24_000
 """Characters, of all types together: they are in every request."""
 _SHORTEST = 40
@@ -153,18 +153,18 @@ _ISOLATION: Mapping[str, object] = {
 }
 
 
-def subagent_tools(crew: SubagentSupervisor, member: ThreadNode, agent: Agent) -> list[Tool]:
+def subagent_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
     """What a thread may do with others; nothing, if there are none for it."""
-    is_deep = member.depth >= crew.main_agent.max_depth
-    is_too_deep = is_deep and member.name != FORK  # whose tools are its parent's
+    is_deep = node.depth >= supervisor.main_agent.max_depth
+    is_too_deep = is_deep and node.name != FORK  # whose tools are its parent's
     if not agent.subagents or is_too_deep:
         return []
     tools = [
-        _agent_tool(crew, member, agent.subagents),
-        _send_message_tool(crew, member),
-        _stop_tool(crew, member),
+        _agent_tool(supervisor, node, agent.subagents),
+        _send_message_tool(supervisor, node),
+        _stop_tool(supervisor, node),
     ]
-    return [*tools, close_worktree_tool(crew, member)] if crew.worktrees.worktrees else tools
+    return [*tools, close_worktree_tool(supervisor, node)] if supervisor.worktrees.worktrees else tools
 
 
 def _delegation_request(
@@ -184,18 +184,18 @@ def _delegation_request(
 
 
 def _agent_tool(
-    crew: SubagentSupervisor, member: ThreadNode, subagents: Sequence[Subagent]
+    supervisor: SubagentSupervisor, node: ThreadNode, subagents: Sequence[Subagent]
 ) -> Tool:
     kinds = {each.name: each for each in subagents}
 
     async def run(call: Call) -> ToolResult:
-        return await delegate(crew, member, call, _delegation_request(call.input, kinds))
+        return await delegate(supervisor, node, call, _delegation_request(call.input, kinds))
 
     return Tool(
         spec=_agent_spec(
             kinds,
-            is_fork_shown=member.depth == 0,
-            has_worktrees=crew.worktrees.worktrees is not None,
+            is_fork_shown=node.depth == 0,
+            has_worktrees=supervisor.worktrees.worktrees is not None,
         ),
         run=run,
         traits=lambda _: DELEGATION_TRAITS,
@@ -271,14 +271,14 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit].rstrip()}…"
 
 
-def _send_message_tool(crew: SubagentSupervisor, member: ThreadNode) -> Tool:
+def _send_message_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
     async def run(call: Call) -> ToolResult:
-        to = find_agent(crew, member, call.input)
+        to = find_agent(supervisor, node, call.input)
         if isinstance(to, ToolResult):
             return to
-        if crew.is_full and not crew.is_live(to.id):  # it would be woken
-            return limit_reached(crew)
-        crew.send(member, to, str(call.input.get("message", "")))
+        if supervisor.is_full and not supervisor.is_live(to.id):  # it would be woken
+            return limit_reached(supervisor)
+        supervisor.send(node, to, str(call.input.get("message", "")))
         return ToolResult.text(f"Sent. {to.name} {to.id} reads it when it has finished its turn.")
 
     return Tool(
@@ -295,12 +295,12 @@ def _send_message_tool(crew: SubagentSupervisor, member: ThreadNode) -> Tool:
     )
 
 
-def _stop_tool(crew: SubagentSupervisor, member: ThreadNode) -> Tool:
+def _stop_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
     async def run(call: Call) -> ToolResult:
-        to = find_agent(crew, member, call.input)
+        to = find_agent(supervisor, node, call.input)
         if isinstance(to, ToolResult):
             return to
-        await crew.stop(to, member)
+        await supervisor.stop(to, node)
         return ToolResult.text(f"{to.name} {to.id} has stopped. send_message would wake it again.")
 
     return Tool(

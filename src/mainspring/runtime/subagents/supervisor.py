@@ -35,16 +35,16 @@ from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, with_
 class _RunningThread:
     """A thread that is run in this process, or is about to be."""
 
-    desk: ThreadContext | None = None
+    context: ThreadContext | None = None
     left: anyio.Event | None = None
 
 
 class SubagentSupervisor:
     """`Others` for every desk of the session. Open it with `open_crew`."""
 
-    def __init__(self, seating: ThreadFactory, group: TaskGroup) -> None:
-        self._seating = seating
-        self._record = seating.session_context.event_sink
+    def __init__(self, thread_factory: ThreadFactory, group: TaskGroup) -> None:
+        self._thread_factory = thread_factory
+        self._record = thread_factory.session_context.event_sink
         self._group = group
         self._posts: dict[str, _RunningThread] = {}
         self._expected: set[str] = set()
@@ -53,8 +53,8 @@ class SubagentSupervisor:
         self._has_run = False
         """Whether a thread was run beside the main one."""
         self.worktrees = ThreadWorktrees(
-            worktrees=seating.toolbox.worktrees,
-            session_id=seating.session_context.session_id,
+            worktrees=thread_factory.toolbox.worktrees,
+            session_id=thread_factory.session_context.session_id,
             note=self._note,
         )
 
@@ -63,7 +63,7 @@ class SubagentSupervisor:
         return self._record.thread_tree
 
     def main_context(self) -> ThreadContext:
-        return self._seating.main_context(self)
+        return self._thread_factory.main_context(self)
 
     def is_live(self, thread_id: str) -> bool:
         return thread_id in self._posts
@@ -71,7 +71,7 @@ class SubagentSupervisor:
     @property
     def main_agent(self) -> Agent:
         """The main thread's agent."""
-        return self._seating.agent
+        return self._thread_factory.agent
 
     @property
     def is_full(self) -> bool:
@@ -95,10 +95,10 @@ class SubagentSupervisor:
         if came:
             self._reschedule()
 
-    def context_of(self, member: ThreadNode) -> ThreadContext | None:
+    def context_of(self, node: ThreadNode) -> ThreadContext | None:
         """Where a thread sits, if it is run in this process."""
-        post = self._posts.get(member.id)
-        return None if post is None else post.desk
+        post = self._posts.get(node.id)
+        return None if post is None else post.context
 
     async def spawn(
         self, parent: ThreadNode, birth: ThreadCreated, prompt: str, *facts: KnownPayload
@@ -117,24 +117,24 @@ class SubagentSupervisor:
             lodging = await self.worktrees.open_for(birth, is_within=self._is_in_worktree(parent))
             self._note(parent.id, birth)
             born = self.thread_tree.nodes[birth.session_thread_id]
-            task = self._seating.task_of(born, parent, with_worktree_note(prompt, lodging))
+            task = self._thread_factory.task_of(born, parent, with_worktree_note(prompt, lodging))
             self._note(born.id, *lodging, task, *facts)
             await self._record.commit()
         finally:
             self._expected.discard(birth.session_thread_id)  # it takes its post now, or never
         return born
 
-    async def wait_for(self, member: ThreadNode) -> None:
+    async def wait_for(self, node: ThreadNode) -> None:
         """Run a thread here and now, until it ends or waits."""
-        self._posts[member.id] = _RunningThread()
-        await self._work(member)
+        self._posts[node.id] = _RunningThread()
+        await self._work(node)
 
-    def start_in_background(self, member: ThreadNode) -> None:
+    def start_in_background(self, node: ThreadNode) -> None:
         """Run a thread beside all others; its parent gets a message when it ends."""
-        if member.id not in self._posts:
-            self._posts[member.id] = _RunningThread()
+        if node.id not in self._posts:
+            self._posts[node.id] = _RunningThread()
             self._has_run = True
-            self._group.start_soon(self._in_background, member)
+            self._group.start_soon(self._in_background, node)
 
     def send(self, sender: ThreadNode, to: ThreadNode, text: str) -> None:
         """Put a message into a thread's mail, and see that it is read."""
@@ -145,32 +145,32 @@ class SubagentSupervisor:
         )
         self._reschedule()
 
-    async def stop(self, member: ThreadNode, by: ThreadNode) -> None:
+    async def stop(self, node: ThreadNode, by: ThreadNode) -> None:
         """End a thread and all below it, as they are; what it was sent, it need not answer."""
-        mail = self.thread_tree.messages_for(member.id)
-        self._note(member.id, *mail, ThreadStopped(by_session_thread_id=by.id))
-        post = self._posts.get(member.id)
+        mail = self.thread_tree.messages_for(node.id)
+        self._note(node.id, *mail, ThreadStopped(by_session_thread_id=by.id))
+        post = self._posts.get(node.id)
         if post is None:
-            self._close(member)
+            self._close(node)
         else:
             post.left = post.left or anyio.Event()
             _cancel(post)
             await post.left.wait()
-        for each in self.thread_tree.children(member.id):
+        for each in self.thread_tree.children(node.id):
             if self.is_live(each.id) or each.thread.unsettled_calls() or self._can_go_on(each):
                 await self.stop(each, by)
         await self._record.commit()
 
-    def pending_calls_of(self, member: ThreadNode) -> list[str]:
+    def pending_calls_of(self, node: ThreadNode) -> list[str]:
         """Calls of a thread, and of all below it, that people must answer."""
         found: list[str] = []
-        for call in member.thread.unsettled_calls():
+        for call in node.thread.unsettled_calls():
             called = self.thread_tree.created_by(call.id)
             if called is not None and self.thread_tree.is_awaited(called):
                 found += self.pending_calls_of(called)
             elif call.wants_answer:
                 found.append(call.id)
-        return [*found, *self.pending_calls_below(member.id)]
+        return [*found, *self.pending_calls_below(node.id)]
 
     def pending_calls_below(self, thread_id: str) -> tuple[str, ...]:
         apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
@@ -205,8 +205,8 @@ class SubagentSupervisor:
 
         def heed(thread_id: str) -> bool:
             post = self._posts.get(thread_id)
-            if post is not None and post.desk is not None and thread_id != self._main:
-                post.desk.interrupt_requested.set()  # it takes the interrupt in itself
+            if post is not None and post.context is not None and thread_id != self._main:
+                post.context.interrupt_requested.set()  # it takes the interrupt in itself
             return False
 
         await self._record.writer.wait_for_inbox("user.interrupt", is_for=heed)
@@ -220,7 +220,7 @@ class SubagentSupervisor:
         one hears for those who do not listen themselves, too."""
         if self.thread_tree.messages_for(own):
             return
-        news, desk = self._news, self._posts[own].desk
+        news, desk = self._news, self._posts[own].context
         hear = partial(
             self._record.writer.wait_for_inbox,
             is_for=lambda each: each == own or not self.is_live(each),
@@ -254,9 +254,9 @@ class SubagentSupervisor:
         await main.note_idle(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
         return whole
 
-    def _runs_in_background(self, member: ThreadNode) -> bool:
+    def _runs_in_background(self, node: ThreadNode) -> bool:
         """Neither the main thread nor one that another's call waits for."""
-        return member.created_event is not None and not self.thread_tree.is_awaited(member)
+        return node.created_event is not None and not self.thread_tree.is_awaited(node)
 
     def _reschedule(self) -> None:
         """Set to work who can go on, and have those report who could not before a crash."""
@@ -268,107 +268,107 @@ class SubagentSupervisor:
             else:
                 self._report(member)
 
-    def _can_go_on(self, member: ThreadNode) -> bool:
-        thread = member.thread
+    def _can_go_on(self, node: ThreadNode) -> bool:
+        thread = node.thread
         is_open = thread.last_reason in (None, "requires_action")  # else it has come to an end
         return (
             thread.interrupted
             or (is_open and not thread.is_answered and not thread.unsettled_calls())
-            or bool(self.thread_tree.messages_for(member.id))
+            or bool(self.thread_tree.messages_for(node.id))
             or any(
                 call.is_answered or self.is_answerable(call) for call in thread.unsettled_calls()
             )
         )
 
-    def _needs_cleanup(self, member: ThreadNode) -> bool:
+    def _needs_cleanup(self, node: ThreadNode) -> bool:
         """Whether nobody has looked yet what it left in its worktree."""
-        is_known = member.worktree is None or member.id in self.worktrees.changed
-        return not is_known and _has_ended(member) and not member.is_reported
+        is_known = node.worktree is None or node.id in self.worktrees.changed
+        return not is_known and _has_ended(node) and not node.is_reported
 
-    async def _in_background(self, member: ThreadNode) -> None:
-        await self._work(member)
-        self._report(member)
+    async def _in_background(self, node: ThreadNode) -> None:
+        await self._work(node)
+        self._report(node)
         await self._record.commit()
         self._news.set()
         self._news = anyio.Event()
 
-    async def _work(self, member: ThreadNode) -> None:
-        post = self._posts[member.id]
+    async def _work(self, node: ThreadNode) -> None:
+        post = self._posts[node.id]
         try:
-            if await self._has_workspace(member):
-                await self._run(member, post)
-                if _has_ended(member) and not self.has_others_below(member):
-                    await self.worktrees.discard_if_unchanged(member)
+            if await self._has_workspace(node):
+                await self._run(node, post)
+                if _has_ended(node) and not self.has_others_below(node):
+                    await self.worktrees.discard_if_unchanged(node)
         finally:
-            self._posts.pop(member.id, None)
+            self._posts.pop(node.id, None)
             if post.left is not None:
                 post.left.set()
 
-    async def _has_workspace(self, member: ThreadNode) -> bool:
+    async def _has_workspace(self, node: ThreadNode) -> bool:
         """Whether it has a place to work in; if not, it ends, and its parent is told why."""
         try:
             await self.worktrees.reopen(
-                member, is_within=self._is_in_worktree(self._parent(member))
+                node, is_within=self._is_in_worktree(self._parent(node))
             )
         except ToolEnvironmentError as error:
-            self._fail(member, error)
+            self._fail(node, error)
             return False
         return True
 
-    async def _run(self, member: ThreadNode, post: _RunningThread) -> None:
-        is_first = not member.thread.running and member.thread.turns == 0
+    async def _run(self, node: ThreadNode, running_thread: _RunningThread) -> None:
+        is_first = not node.thread.running and node.thread.turns == 0
         async with AsyncExitStack() as seat:
             try:
-                desk = await seat.enter_async_context(self._seating.open_context(member, self))
+                desk = await seat.enter_async_context(self._thread_factory.open_context(node, self))
             except (ToolEnvironmentError, InvalidInput) as error:
-                return self._fail(member, error)
-            post.desk = desk
-            if is_first and member.name is not None:
-                await desk.run_hooks(hook_events.subagent_started(member.name))
+                return self._fail(node, error)
+            running_thread.context = desk
+            if is_first and node.name is not None:
+                await desk.run_hooks(hook_events.subagent_started(node.name))
             await run(desk)
 
-    def _fail(self, member: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
+    def _fail(self, node: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
         """There is no desk for a thread: if it had something to do, that ends, and its parent is
         told why."""
-        self._note(member.id, *self.thread_tree.messages_for(member.id))
-        if self._close(member):
-            why = f"{member.name} {member.id} cannot go on: {error}"
-            self.send(member, self._parent(member), why)
+        self._note(node.id, *self.thread_tree.messages_for(node.id))
+        if self._close(node):
+            why = f"{node.name} {node.id} cannot go on: {error}"
+            self.send(node, self._parent(node), why)
 
-    def _is_in_worktree(self, member: ThreadNode) -> bool:
+    def _is_in_worktree(self, node: ThreadNode) -> bool:
         """Whether a thread works in a worktree: its own, or that of who has called it."""
-        return any(each.worktree is not None for each in self.thread_tree.with_ancestors(member))
+        return any(each.worktree is not None for each in self.thread_tree.with_ancestors(node))
 
-    def has_others_below(self, member: ThreadNode) -> bool:
+    def has_others_below(self, node: ThreadNode) -> bool:
         """Whether a thread is at work that this one has called, or one that was called by it."""
-        others = [self.thread_tree.nodes[each] for each in self._posts if each != member.id]
+        others = [self.thread_tree.nodes[each] for each in self._posts if each != node.id]
         return any(
-            each is member for other in others for each in self.thread_tree.with_ancestors(other)
+            each is node for other in others for each in self.thread_tree.with_ancestors(other)
         )
 
-    def _report(self, member: ThreadNode) -> None:
+    def _report(self, node: ThreadNode) -> None:
         """Silence is for those who wait, and for those whom somebody has stopped."""
-        if _has_ended(member) and not member.is_reported and member.parent_id is not None:
-            report = report_text(member, self.worktrees.describe(member))
-            self.send(member, self._parent(member), report)
+        if _has_ended(node) and not node.is_reported and node.parent_id is not None:
+            report = report_text(node, self.worktrees.describe(node))
+            self.send(node, self._parent(node), report)
 
-    def _parent(self, member: ThreadNode) -> ThreadNode:
+    def _parent(self, node: ThreadNode) -> ThreadNode:
         """Who has called a thread that is not the main one."""
-        return self.thread_tree.nodes[member.parent_id or self._main]
+        return self.thread_tree.nodes[node.parent_id or self._main]
 
     def _halt_all(self) -> None:
         for thread_id, post in self._posts.items():
             if thread_id != self._main:
                 _cancel(post)
 
-    def _close(self, member: ThreadNode) -> bool:
+    def _close(self, node: ThreadNode) -> bool:
         """End a thread that nobody runs, in the log; false if it has ended before."""
-        thread = member.thread
+        thread = node.thread
         if not thread.running and thread.is_answered and not thread.unsettled_calls():
             return False
         for call in thread.unsettled_calls():
             self.abandon(call)
-        self._note(member.id, *closing_events(thread))
+        self._note(node.id, *closing_events(thread))
         return True
 
     def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
@@ -376,19 +376,19 @@ class SubagentSupervisor:
             self._record.apply(event)
 
 
-def _has_ended(member: ThreadNode) -> bool:
+def _has_ended(node: ThreadNode) -> bool:
     """Whether its last run has ended, and for nobody to wait for."""
-    return member.thread.last_reason not in (None, "requires_action")
+    return node.thread.last_reason not in (None, "requires_action")
 
 
-def _cancel(post: _RunningThread) -> None:
-    if post.desk is not None and post.desk.thread.interrupted:
-        post.desk.interrupt_requested.set()
+def _cancel(running_thread: _RunningThread) -> None:
+    if running_thread.context is not None and running_thread.context.thread.interrupted:
+        running_thread.context.interrupt_requested.set()
 
 
 @asynccontextmanager
-async def open_supervisor(seating: ThreadFactory) -> AsyncGenerator[SubagentSupervisor, None]:
+async def open_supervisor(thread_factory: ThreadFactory) -> AsyncGenerator[SubagentSupervisor, None]:
     """Threads run beside each other for as long as the block lasts."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
-            yield SubagentSupervisor(seating, group)
+            yield SubagentSupervisor(thread_factory, group)

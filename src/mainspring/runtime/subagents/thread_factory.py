@@ -62,8 +62,8 @@ class MustRunAuthorizer:
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         return self.authorizer.still_forbidden(call, traits)
 
-    async def run_hooks(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        return await self.authorizer.run_hooks(thread, occasion)
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        return await self.authorizer.run_hooks(thread, hook_event)
 
     async def after_round(self, thread: Thread) -> Ended | None:
         return await self.authorizer.after_round(thread)
@@ -177,41 +177,41 @@ class ThreadFactory:
     agent: Agent
     """The main thread's."""
     toolbox: Toolbox
-    extras: ExtraTools
+    extra_tools: ExtraTools
     _agents: dict[str, Agent] = field(default_factory=dict[str, Agent], init=False)
     _prefixes: dict[str, PromptPrefix] = field(default_factory=dict[str, PromptPrefix], init=False)
 
-    def main_context(self, crew: SubagentSupervisor) -> ThreadContext:
+    def main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
         member = self.session_context.event_sink.thread_tree.main
         seat = ThreadSpec(
             node=member,
             agent=self.agent,
             toolbox=self.toolbox,
-            tools=self.extras(crew, member, self.agent),
-            siblings=crew,
+            tools=self.extra_tools(supervisor, member, self.agent),
+            siblings=supervisor,
         )
         return self._remember_prefix(member, build_thread_context(self.session_context, seat))
 
     @asynccontextmanager
     async def open_context(
-        self, member: ThreadNode, crew: SubagentSupervisor
+        self, node: ThreadNode, supervisor: SubagentSupervisor
     ) -> AsyncGenerator[ThreadContext, None]:
-        agent, kind = self.agent_of(member), self.subagent_of(member)
-        is_first = member.thread.turns == 0 and not member.thread.running
+        agent, kind = self.agent_of(node), self.subagent_of(node)
+        is_first = node.thread.turns == 0 and not node.thread.running
         if kind.skills:
             text = await to_thread.run_sync(preloaded_text, kind, self.agent.skills)
             agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
-        async with self._toolbox_for(member, agent) as kit:
+        async with self._toolbox_for(node, agent) as kit:
             seat = ThreadSpec(
-                node=member,
+                node=node,
                 agent=agent,
                 toolbox=replace(
-                    kit, tools=allowed_tools(self._tool_owner(member), kit.tools), client_tools=()
+                    kit, tools=allowed_tools(self._tool_owner(node), kit.tools), client_tools=()
                 ),
-                tools=self.extras(crew, member, agent),
-                siblings=crew,
-                parent_tiers=self._parent_tiers(member),
-                prefix=self._prefixes.get(member.parent_id or "") if kind.name == FORK else None,
+                tools=self.extra_tools(supervisor, node, agent),
+                siblings=supervisor,
+                parent_tiers=self._parent_tiers(node),
+                prompt_prefix=self._prefixes.get(node.parent_id or "") if kind.name == FORK else None,
             )
             desk = build_thread_context(self.session_context, seat)
             desk.is_watched = True
@@ -220,34 +220,34 @@ class ThreadFactory:
                 desk.note(*preload_facts(kind, self.agent.skills))
             if kind.must_run_something:
                 desk.authorizer = MustRunAuthorizer(desk.authorizer)
-            yield self._remember_prefix(member, desk)
+            yield self._remember_prefix(node, desk)
 
-    def agent_of(self, member: ThreadNode) -> Agent:
+    def agent_of(self, node: ThreadNode) -> Agent:
         """Who a thread is, by its type and by who has called it."""
-        if member.created_event is None or member.parent_id is None:
+        if node.created_event is None or node.parent_id is None:
             return self.agent
-        if member.id not in self._agents:
+        if node.id not in self._agents:
             parent = self.agent_of(
-                self.session_context.event_sink.thread_tree.nodes[member.parent_id]
+                self.session_context.event_sink.thread_tree.nodes[node.parent_id]
             )
-            kind = self.subagent_of(member)
+            kind = self.subagent_of(node)
             if kind.name == FORK:
-                self._agents[member.id] = replace(parent, limits=Limits())
+                self._agents[node.id] = replace(parent, limits=Limits())
             else:
-                cast = derive_agent(kind, parent, member.created_event, self.session_context.models)
-                self._agents[member.id] = cast
-        return self._agents[member.id]
+                cast = derive_agent(kind, parent, node.created_event, self.session_context.models)
+                self._agents[node.id] = cast
+        return self._agents[node.id]
 
-    def subagent_of(self, member: ThreadNode) -> Subagent:
+    def subagent_of(self, node: ThreadNode) -> Subagent:
         """The type of a thread that is not the main one."""
-        if member.name == FORK:
+        if node.name == FORK:
             return _FORK_SUBAGENT
         known = {kind.name: kind for kind in self.agent.subagents}
-        return known.get(member.name or "", GENERAL)
+        return known.get(node.name or "", GENERAL)
 
-    def task_of(self, member: ThreadNode, parent: ThreadNode, prompt: str) -> ThreadMessageReceived:
+    def task_of(self, node: ThreadNode, parent: ThreadNode, prompt: str) -> ThreadMessageReceived:
         """The first thing that a thread reads."""
-        kind = self.subagent_of(member)
+        kind = self.subagent_of(node)
         text = "\n\n".join(filter(None, (kind.initial_prompt, prompt)))
         return ThreadMessageReceived(
             from_session_thread_id=parent.id,
@@ -255,38 +255,38 @@ class ThreadFactory:
             content=(TextBlock(text),),
         )
 
-    def _parent_tiers(self, member: ThreadNode) -> list[BudgetTier]:
-        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(member))[1:]
-        return [BudgetTier(each.account, self.agent_of(each).limits) for each in chain]
+    def _parent_tiers(self, node: ThreadNode) -> list[BudgetTier]:
+        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(node))[1:]
+        return [BudgetTier(each.spend_account, self.agent_of(each).limits) for each in chain]
 
-    def _tool_owner(self, member: ThreadNode) -> Subagent:
+    def _tool_owner(self, node: ThreadNode) -> Subagent:
         """Whose tools a thread has: those of a fork are its parent's, whoever that is."""
-        chain = self.session_context.event_sink.thread_tree.with_ancestors(member)
+        chain = self.session_context.event_sink.thread_tree.with_ancestors(node)
         called = (each for each in chain if each.created_event is not None)
         return next(
             (kind for kind in map(self.subagent_of, called) if kind.name != FORK), _FORK_SUBAGENT
         )
 
     def _toolbox_for(
-        self, member: ThreadNode, agent: Agent
+        self, node: ThreadNode, agent: Agent
     ) -> AbstractAsyncContextManager[Toolbox]:
-        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(member))
+        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(node))
         worktree = next((each.worktree for each in chain if each.worktree is not None), None)
         opening = SetupRequest(
             agent=agent,
-            thread=member.thread,
+            thread=node.thread,
             writer=self.session_context.event_sink.writer,
             log=self.session_context.log,
             mode=strictest_mode(
                 self.subagent_of(each) for each in chain if each.created_event is not None
             ),
-            subagent=member.name,
+            subagent=node.name,
             workspace=None if worktree is None else Path(worktree.path),
         )
         outfit = self.toolbox.for_thread or toolbox_without_tools(self.toolbox.authorizer)
         return outfit(opening)
 
-    def _remember_prefix(self, member: ThreadNode, desk: ThreadContext) -> ThreadContext:
+    def _remember_prefix(self, node: ThreadNode, context: ThreadContext) -> ThreadContext:
         """What stands before its messages: forks of it begin with the same bytes."""
-        self._prefixes[member.id] = desk.prefix
-        return desk
+        self._prefixes[node.id] = context.prompt_prefix
+        return context

@@ -21,19 +21,19 @@ _STOP_REASONS = {
 }
 
 
-def report_text(member: ThreadNode, note: str = "") -> str:
+def report_text(node: ThreadNode, note: str = "") -> str:
     """Its last words, how to reach it again, and what else there is to know."""
-    thread = member.thread
+    thread = node.thread
     words = thread.transcript.last_words().strip() or "(it said nothing)"
     why = _STOP_REASONS.get(thread.last_reason or "")
     ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
-    spent = member.account.spent
+    spent = node.spend_account.spending
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
-    told = f"{ended}\n\n[{member.name} {member.id}: {spent.turns} turns{cost}]"
+    told = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
     return f"{told}\n{note}" if note else told
 
 
-def report_result(member: ThreadNode, note: str = "") -> ToolResult:
-    is_done = member.thread.last_reason == "completed"
-    told = report_text(member, note)
+def report_result(node: ThreadNode, note: str = "") -> ToolResult:
+    is_done = node.thread.last_reason == "completed"
+    told = report_text(node, note)
     return ToolResult.text(told, ok=is_done, error=None if is_done else "failed")

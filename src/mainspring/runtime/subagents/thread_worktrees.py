@@ -54,45 +54,45 @@ class ThreadWorktrees:
         opened = await self.worktrees.open(_worktree_name(birth, self.session_id))
         return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
 
-    async def reopen(self, member: ThreadNode, *, is_within: bool) -> None:
+    async def reopen(self, node: ThreadNode, *, is_within: bool) -> None:
         """One that was closed is opened anew for a thread that goes on.
 
         Raises: HandsError.
         """
-        if member.worktree is None and member.created_event is not None:
-            for opened in await self.open_for(member.created_event, is_within=is_within):
-                self.note(member.id, opened)
+        if node.worktree is None and node.created_event is not None:
+            for opened in await self.open_for(node.created_event, is_within=is_within):
+                self.note(node.id, opened)
 
-    async def changed_paths(self, member: ThreadNode) -> tuple[str, ...]:
+    async def changed_paths(self, node: ThreadNode) -> tuple[str, ...]:
         """Paths in the workspace that would change if its worktree were merged.
 
         Raises: HandsError.
         """
-        if self.worktrees is None or member.worktree is None:
+        if self.worktrees is None or node.worktree is None:
             return ()
-        self.changed[member.id] = tuple(await self.worktrees.changes(_worktree(member.worktree)))
-        return self.changed[member.id]
+        self.changed[node.id] = tuple(await self.worktrees.changes(_worktree(node.worktree)))
+        return self.changed[node.id]
 
-    async def discard_if_unchanged(self, member: ThreadNode) -> None:
+    async def discard_if_unchanged(self, node: ThreadNode) -> None:
         """After a run: a worktree in which nothing was changed is not kept."""
         try:
-            if not await self.changed_paths(member):
-                await self.close(member, merge=False)
+            if not await self.changed_paths(node):
+                await self.close(node, merge=False)
         except ToolEnvironmentError:
-            self.changed.pop(member.id, None)  # whoever wants to close it is told what is wrong
+            self.changed.pop(node.id, None)  # whoever wants to close it is told what is wrong
 
-    async def close(self, member: ThreadNode, *, merge: bool) -> ClosedWorktree | None:
+    async def close(self, node: ThreadNode, *, merge: bool) -> ClosedWorktree | None:
         """Bring what was done into the workspace, or throw it away; `None`: it has no worktree.
 
         Raises: HandsError.
         """
-        opened, birth = member.worktree, member.created_event
+        opened, birth = node.worktree, node.created_event
         if self.worktrees is None or opened is None or birth is None:
             return None
         message = birth.description or f"Work of {birth.agent_name}"
         closed = await self.worktrees.close(_worktree(opened), merge=merge, message=message)
         self.note(
-            member.id,
+            node.id,
             WorktreeClosed(
                 path=opened.path,
                 outcome=closed.outcome,
@@ -100,15 +100,15 @@ class ThreadWorktrees:
                 reason=closed.reason,
             ),
         )
-        self.changed.pop(member.id, None)
+        self.changed.pop(node.id, None)
         return closed
 
-    def describe(self, member: ThreadNode) -> str:
+    def describe(self, node: ThreadNode) -> str:
         """What whoever has called a thread is told of its worktree."""
-        if member.worktree is None:
+        if node.worktree is None:
             return ""
-        what = _change_summary(self.changed.get(member.id, ()))
-        return f"[worktree {member.worktree.branch}{what}. close_worktree merges or discards it.]"
+        what = _change_summary(self.changed.get(node.id, ()))
+        return f"[worktree {node.worktree.branch}{what}. close_worktree merges or discards it.]"
 
 
 def join_paths(paths: tuple[str, ...], most: int = _MAX_NAMED_PATHS) -> str:

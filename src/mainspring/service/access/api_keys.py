@@ -117,7 +117,7 @@ class Keys:
         clock: Clock = clocks.now,
         new_secret: Callable[[], str] = lambda: PREFIX + secrets.token_urlsafe(32),
     ) -> None:
-        self._drawer = Repository(records, KIND, _StoredKey, tabs=_index_columns, clock=clock)
+        self._drawer = Repository(records, KIND, _StoredKey, columns=_index_columns, clock=clock)
         self._clock = clock
         self._new_secret = new_secret
 
@@ -139,8 +139,8 @@ class Keys:
         """Raises: NotFound."""
         return (await self._drawer.get(tenant, key_id)).key
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[Key]:
-        found = await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Key]:
+        found = await self._drawer.page(tenant, list_query)
         return Page(data=[kept.key for kept in found.data], next_page=found.next_page)
 
     async def revoke(self, tenant: str, key_id: str) -> Key:
@@ -149,9 +149,9 @@ class Keys:
         Raises: NotFound.
         """
 
-        def change(kept: _StoredKey) -> _StoredKey:
-            moment = kept.key.revoked_at or self._clock()
-            return replace(kept, key=replace(kept.key, revoked_at=moment))
+        def change(stored_key: _StoredKey) -> _StoredKey:
+            moment = stored_key.key.revoked_at or self._clock()
+            return replace(stored_key, key=replace(stored_key.key, revoked_at=moment))
 
         return (await self._drawer.update(tenant, key_id, change)).key
 
@@ -314,5 +314,5 @@ def _check_chosen_secret(secret: str) -> None:
         raise weak
 
 
-def _index_columns(kept: _StoredKey) -> IndexColumns:
-    return IndexColumns(label=kept.key.created_by, is_archived=kept.key.revoked_at is not None)
+def _index_columns(stored_key: _StoredKey) -> IndexColumns:
+    return IndexColumns(label=stored_key.key.created_by, is_archived=stored_key.key.revoked_at is not None)

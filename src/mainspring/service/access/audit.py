@@ -97,7 +97,7 @@ class AuditVerification(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _PendingEntry:
-    act: AuditAction
+    audit_action: AuditAction
     moment: datetime
     error: MainspringError | None = None
 
@@ -112,7 +112,7 @@ class _ChainEnd:
 @dataclass(slots=True)
 class _Chain:
     tenant: str
-    end: _ChainEnd | None = None
+    chain_end: _ChainEnd | None = None
     """As this process knows it."""
 
 
@@ -127,11 +127,11 @@ class Audit:
         self._records = records
         self._clock = clock
         self._new_id = new_id
-        self._drawer = Repository(records, KIND, AuditEntry, tabs=_index_columns, clock=clock)
+        self._drawer = Repository(records, KIND, AuditEntry, columns=_index_columns, clock=clock)
         self._anchors = Repository(records, _ANCHOR, AuditAnchor, clock=clock)
         self._commits: dict[str, GroupCommit[_PendingEntry]] = {}
 
-    async def note(self, tenant: str, act: AuditAction) -> None:
+    async def note(self, tenant: str, audit_action: AuditAction) -> None:
         """Durable when this returns.
 
         Raises: StoreFailed, Stale: others wrote so much that there was no getting in.
@@ -141,13 +141,13 @@ class Audit:
                 self._commits.pop(next(iter(self._commits)))
             commits = GroupCommit(partial(self._commit, _Chain(tenant)))
             self._commits[tenant] = commits
-        job = _PendingEntry(act, self._clock())
+        job = _PendingEntry(audit_action, self._clock())
         await commits.run(job)
         if job.error is not None:
             raise job.error
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[AuditEntry]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[AuditEntry]:
+        return await self._drawer.page(tenant, list_query)
 
     async def entries(self, tenant: str) -> AsyncGenerator[AuditEntry, None]:
         """All of them, from the first."""
@@ -198,45 +198,45 @@ class Audit:
             else:
                 hung = self._anchors.replace_change(kept, anchor)
             try:
-                await self._records.write(hung, *(Remove(record=record) for record in found))
+                await self._records.write(hung, *(Remove(record_row=record) for record in found))
             except ServiceError:  # another process is at it
                 return gone
             gone += len(found)
         return gone
 
-    async def _commit(self, chain: _Chain, jobs: Sequence[_PendingEntry]) -> None:
+    async def _commit(self, chain: _Chain, pending_entries: Sequence[_PendingEntry]) -> None:
         try:
-            await self._extend(chain, jobs)
+            await self._extend(chain, pending_entries)
         except MainspringError as error:
-            chain.end = None
-            for job in jobs:
+            chain.chain_end = None
+            for job in pending_entries:
                 job.error = error
 
-    async def _extend(self, chain: _Chain, jobs: Sequence[_PendingEntry]) -> None:
+    async def _extend(self, chain: _Chain, pending_entries: Sequence[_PendingEntry]) -> None:
         for _ in range(_TRIES):
-            end = chain.end or await self._read_end(chain.tenant)
+            end = chain.chain_end or await self._read_end(chain.tenant)
             puts: list[Put] = []
-            for job in jobs:
+            for job in pending_entries:
                 put, end = self._link(chain.tenant, job, end)
                 puts.append(put)
             try:
                 await self._records.write(*puts)
             except AlreadyExists:  # another process has taken the number
-                chain.end = None
+                chain.chain_end = None
                 continue
-            chain.end = end
+            chain.chain_end = end
             return
         raise StaleVersion("the audit: others kept writing")
 
-    def _link(self, tenant: str, job: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
-        created = max(to_micros(job.moment), end.created + 1)  # lists are in the chain's order
+    def _link(self, tenant: str, pending_entry: _PendingEntry, chain_end: _ChainEnd) -> tuple[Put, _ChainEnd]:
+        created = max(to_micros(pending_entry.moment), chain_end.created + 1)  # lists are in the chain's order
         bare = AuditEntry(
             id=self._new_id("audit"),
-            seq=end.seq + 1,
+            seq=chain_end.seq + 1,
             time=from_micros(created),
             tenant_id=tenant,
-            previous=end.hash,
-            **msgspec.structs.asdict(job.act),
+            previous=chain_end.hash,
+            **msgspec.structs.asdict(pending_entry.audit_action),
         )
         entry = replace(bare, hash=_entry_hash(bare))
         record = RecordRow(
@@ -249,7 +249,7 @@ class Audit:
             name=_index_columns(entry).name,
             label=_index_columns(entry).label,
         )
-        return Put(record=record), _ChainEnd(entry.seq, entry.hash, created)
+        return Put(record_row=record), _ChainEnd(entry.seq, entry.hash, created)
 
     async def _read_end(self, tenant: str) -> _ChainEnd:
         found = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))
@@ -270,12 +270,12 @@ class Audit:
         return found[0] if found else None
 
 
-def attribute_to(act: AuditAction, who: Principal | None) -> AuditAction:
+def attribute_to(audit_action: AuditAction, who: Principal | None) -> AuditAction:
     """With who did it."""
     if who is None or not who.key_id:
-        return act
+        return audit_action
     return replace(
-        act,
+        audit_action,
         key_id=who.key_id,
         key_name=who.name,
         actor="worker" if who.environment_id else "agent" if who.acting_agent else "human",
@@ -283,25 +283,25 @@ def attribute_to(act: AuditAction, who: Principal | None) -> AuditAction:
     )
 
 
-def _index_columns(entry: AuditEntry) -> IndexColumns:
-    return IndexColumns(name=f"{entry.seq:015d}", label=entry.key_id)
+def _index_columns(audit_entry: AuditEntry) -> IndexColumns:
+    return IndexColumns(name=f"{audit_entry.seq:015d}", label=audit_entry.key_id)
 
 
 def _anchor_id(tenant: str) -> str:
     return f"anchor_{tenant}"
 
 
-def _entry_hash(entry: AuditEntry) -> str:
-    told = msgspec.json.encode(replace(entry, hash=""), order="sorted")
+def _entry_hash(audit_entry: AuditEntry) -> str:
+    told = msgspec.json.encode(replace(audit_entry, hash=""), order="sorted")
     return hashlib.sha256(told).hexdigest()
 
 
-def _chain_problems(last: _ChainEnd, entry: AuditEntry) -> list[str]:
+def _chain_problems(last: _ChainEnd, audit_entry: AuditEntry) -> list[str]:
     found: list[str] = []
-    if entry.seq != last.seq + 1:
-        found.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
-    elif entry.previous != last.hash:
-        found.append(f"entry {entry.seq} does not go on from {last.seq}")
-    if entry.hash != _entry_hash(entry):
-        found.append(f"entry {entry.seq} was changed")
+    if audit_entry.seq != last.seq + 1:
+        found.append(f"entry {audit_entry.seq} follows {last.seq}: what was between is gone")
+    elif audit_entry.previous != last.hash:
+        found.append(f"entry {audit_entry.seq} does not go on from {last.seq}")
+    if audit_entry.hash != _entry_hash(audit_entry):
+        found.append(f"entry {audit_entry.seq} was changed")
     return found

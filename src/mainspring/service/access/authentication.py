@@ -127,16 +127,16 @@ class Authenticator:
         self,
         records: Records,
         *,
-        rates: RateLimits | None = None,
-        tokens: TokenVerifier | None = None,
+        rate_limits: RateLimits | None = None,
+        token_verifier: TokenVerifier | None = None,
         clock: Clock = clocks.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
         self._keys = Keys(records, clock=clock)
-        self._rates = rates or RateLimits()
+        self._rates = rate_limits or RateLimits()
         self._scope = KeyScope(records)
-        self._tokens = tokens
+        self._token_verifier = token_verifier
         self._clock = clock
         self._halts = Halts(records, clock=clock, monotonic=monotonic)
         self._known = TtlCache(self._find_key, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
@@ -145,32 +145,32 @@ class Authenticator:
         self._buckets = TokenBuckets(monotonic=monotonic)
         self._strangers = TokenBuckets(monotonic=monotonic)
 
-    async def admit(self, knock: RequestCredentials, route: RoutePolicy) -> AuthenticationResult:
+    async def admit(self, credentials: RequestCredentials, route: RoutePolicy) -> AuthenticationResult:
         """Raises: Unauthenticated, and RateLimited for who was it too often."""
         if route.is_open:
             return AuthenticationResult(who=ANONYMOUS)
-        who, key_rate = await self._identify(knock)
+        who, key_rate = await self._identify(credentials)
         try:
-            who = _with_acting_agent(who, knock.headers)
+            who = _with_acting_agent(who, credentials.headers)
             tenant = await self._tenant(who)
         except (Forbidden, InvalidInput) as error:
             return AuthenticationResult(who=who, refusal=error)
-        if knock.is_inside:
-            return AuthenticationResult(who=who, refusal=await self._refusal(who, knock, route))
+        if credentials.is_inside:
+            return AuthenticationResult(who=who, refusal=await self._refusal(who, credentials, route))
         standing = self._take_tokens(who, key_rate, tenant)
         return AuthenticationResult(
             who=who,
             headers=self._rate_limit_headers(standing),
-            refusal=_rate_limit_error(standing) or await self._refusal(who, knock, route),
+            refusal=_rate_limit_error(standing) or await self._refusal(who, credentials, route),
         )
 
-    async def _identify(self, knock: RequestCredentials) -> tuple[Principal, Rate]:
-        secret, is_bearer = presented_secret(knock.headers)
-        if self._tokens is not None and is_bearer and self._tokens.is_one(secret):
-            return await self._tokens.principal(secret), self._rates.key
+    async def _identify(self, credentials: RequestCredentials) -> tuple[Principal, Rate]:
+        secret, is_bearer = presented_secret(credentials.headers)
+        if self._token_verifier is not None and is_bearer and self._token_verifier.is_one(secret):
+            return await self._token_verifier.principal(secret), self._rates.key
         if not secret.isascii() or len(secret) > MAX_SECRET:
-            raise self._count_failure(knock.address, Unauthenticated("no such API key"))
-        key = await self._key(secret, knock.address)
+            raise self._count_failure(credentials.address, Unauthenticated("no such API key"))
+        key = await self._key(secret, credentials.address)
         rate = key.requests_per_minute
         return _principal(key), self._rates.key if rate is None else Rate(rate)
 
@@ -226,21 +226,21 @@ class Authenticator:
         )
         return shared if shared.wait_seconds > own.wait_seconds else own
 
-    def _rate_limit_headers(self, standing: RateLimitStatus) -> Mapping[str, str]:
-        reset = self._clock() + timedelta(seconds=standing.full_in_seconds)
+    def _rate_limit_headers(self, rate_limit_status: RateLimitStatus) -> Mapping[str, str]:
+        reset = self._clock() + timedelta(seconds=rate_limit_status.full_in_seconds)
         return {
-            "anthropic-ratelimit-requests-limit": str(standing.rate.per_minute),
-            "anthropic-ratelimit-requests-remaining": str(standing.remaining),
+            "anthropic-ratelimit-requests-limit": str(rate_limit_status.rate.per_minute),
+            "anthropic-ratelimit-requests-remaining": str(rate_limit_status.remaining),
             "anthropic-ratelimit-requests-reset": reset.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 
     async def _refusal(
-        self, who: Principal, knock: RequestCredentials, route: RoutePolicy
+        self, who: Principal, credentials: RequestCredentials, route: RoutePolicy
     ) -> MainspringError | None:
         try:
             who.require(route.role)
             if who.agent_id is not None or who.environment_id is not None:
-                await self._scope.check_route(who, route, knock.path)
+                await self._scope.check_route(who, route, credentials.path)
             if who.acting_agent is not None:
                 await self._check_halts(who)
         except MainspringError as error:
@@ -308,12 +308,12 @@ def _with_acting_agent(who: Principal, headers: Mapping[str, str]) -> Principal:
     return replace(who, acting_agent=named.strip())
 
 
-def _rate_limit_error(standing: RateLimitStatus) -> RateLimited | None:
-    if not standing.is_refused:
+def _rate_limit_error(rate_limit_status: RateLimitStatus) -> RateLimited | None:
+    if not rate_limit_status.is_refused:
         return None
     return RateLimited(
-        f"more than {standing.rate.per_minute} requests a minute",
-        retry_after_seconds=standing.wait_seconds,
+        f"more than {rate_limit_status.rate.per_minute} requests a minute",
+        retry_after_seconds=rate_limit_status.wait_seconds,
     )
 
 

@@ -63,7 +63,7 @@ class IdempotentRequests:
             records,
             KIND,
             RequestRecord,
-            tabs=lambda each: IndexColumns(due=each.expires_at),
+            columns=lambda each: IndexColumns(due=each.expires_at),
             clock=clock,
         )
         self._seal = seal
@@ -99,16 +99,16 @@ class IdempotentRequests:
             )
 
     def _take_over(
-        self, known: RequestRecord, new: RequestRecord, asked: _SealedRequest
+        self, known: RequestRecord, new: RequestRecord, sealed_request: _SealedRequest
     ) -> RequestRecord:
         now = new.begun_at
         if known.expires_at <= now:
             return new
         opened = self._seal.unseal(known.sealed_request, _request_context(known))
         before = msgspec.json.decode(opened, type=_SealedRequest)
-        if before.fingerprint != asked.fingerprint:
+        if before.fingerprint != sealed_request.fingerprint:
             raise InvalidInput(_OTHER_BODY)
-        if before.rights != asked.rights:
+        if before.rights != sealed_request.rights:
             raise Forbidden(_OTHER_RIGHTS)
         if known.sealed is None and now - known.begun_at < ABANDONED_AFTER:
             raise StaleVersion(_IN_PROGRESS)
@@ -138,7 +138,7 @@ class IdempotentRequests:
         removed = 0
         for record, _ in await self._drawer.due(self._clock()):
             with suppress(StaleVersion, NotFound):
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
                 removed += 1
         return removed
 

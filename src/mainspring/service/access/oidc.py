@@ -35,10 +35,10 @@ class IssuerKeySet:
     """The public keys of one issuer, fetched when they are needed."""
 
     def __init__(
-        self, issuer: OidcIssuer, fetch: FetchBytes, monotonic: Callable[[], float]
+        self, oidc_issuer: OidcIssuer, fetch_bytes: FetchBytes, monotonic: Callable[[], float]
     ) -> None:
-        self._issuer = issuer
-        self._fetch = fetch
+        self._oidc_issuer = oidc_issuer
+        self._fetch_bytes = fetch_bytes
         self._monotonic = monotonic
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._fetched: float | None = None
@@ -50,7 +50,7 @@ class IssuerKeySet:
         if self._age() > FRESH_SECONDS or self._named(kid) is None:
             await self._refresh()
         if self._age() > STALE_SECONDS:
-            raise Unauthenticated(f"the keys of {self._issuer.issuer} cannot be had now")
+            raise Unauthenticated(f"the keys of {self._oidc_issuer.issuer} cannot be had now")
         if (found := self._named(kid)) is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
         return found
@@ -71,9 +71,9 @@ class IssuerKeySet:
             self._tried = asked
             try:
                 with anyio.fail_after(_FETCH_SECONDS):
-                    keys = _parse_jwks(await self._fetch(self._issuer.jwks_url))
+                    keys = _parse_jwks(await self._fetch_bytes(self._oidc_issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
-                _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
+                _LOG.warning("the keys of %s: %s", self._oidc_issuer.issuer, error)
                 return
             self._keys, self._fetched = keys, asked
 
@@ -83,15 +83,15 @@ class IssuedTokens:
 
     def __init__(
         self,
-        issuers: tuple[OidcIssuer, ...],
-        fetch: FetchBytes,
+        oidc_issuers: tuple[OidcIssuer, ...],
+        fetch_bytes: FetchBytes,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises: InvalidInput."""
-        check_issuers(issuers)
-        self._issuers = {each.issuer: each for each in issuers}
-        self._keys = {each.issuer: IssuerKeySet(each, fetch, monotonic) for each in issuers}
+        check_issuers(oidc_issuers)
+        self._issuers = {each.issuer: each for each in oidc_issuers}
+        self._keys = {each.issuer: IssuerKeySet(each, fetch_bytes, monotonic) for each in oidc_issuers}
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith("eyJ") and secret.count(".") == 2
@@ -148,33 +148,33 @@ def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     return keys
 
 
-def _principal(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
+def _principal(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
     subject = str(claims["sub"])[:256]
-    name = str(_claim(claims, issuer.name_claim) or subject)[:256]
+    name = str(_claim(claims, oidc_issuer.name_claim) or subject)[:256]
     return Principal(
-        tenant=_tenant(issuer, claims),
+        tenant=_tenant(oidc_issuer, claims),
         key_id=f"oidc:{subject}",
         issuer=str(claims["iss"]),
-        role=_role(issuer, claims),
+        role=_role(oidc_issuer, claims),
         name=name,
     )
 
 
-def _tenant(issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
-    if issuer.tenant is not None:
-        return issuer.tenant
-    said = _texts(_claim(claims, issuer.tenant_claim or ""))
-    meant = {issuer.tenants[each] for each in said if each in issuer.tenants}
+def _tenant(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
+    if oidc_issuer.tenant is not None:
+        return oidc_issuer.tenant
+    said = _texts(_claim(claims, oidc_issuer.tenant_claim or ""))
+    meant = {oidc_issuer.tenants[each] for each in said if each in oidc_issuer.tenants}
     if len(meant) != 1:
-        raise Forbidden(f"the claim {issuer.tenant_claim} names no tenant here, or several")
+        raise Forbidden(f"the claim {oidc_issuer.tenant_claim} names no tenant here, or several")
     return meant.pop()
 
 
-def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
-    said = _texts(_claim(claims, issuer.role_claim))
-    meant = [issuer.roles[each] for each in said if each in issuer.roles]
+def _role(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
+    said = _texts(_claim(claims, oidc_issuer.role_claim))
+    meant = [oidc_issuer.roles[each] for each in said if each in oidc_issuer.roles]
     if not meant:
-        raise Forbidden(f"the claim {issuer.role_claim} names no role here")
+        raise Forbidden(f"the claim {oidc_issuer.role_claim} names no role here")
     return ROLES[max(ROLES.index(each) for each in meant)]
 
 

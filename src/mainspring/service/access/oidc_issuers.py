@@ -47,12 +47,12 @@ class OidcIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("tenants: what the values of tenant_claim mean")
 
 
-def check_issuers(issuers: tuple[OidcIssuer, ...]) -> None:
+def check_issuers(oidc_issuers: tuple[OidcIssuer, ...]) -> None:
     """Raises: InvalidInput: their keys would come over a line that anybody can change."""
-    for each in issuers:
+    for each in oidc_issuers:
         parts = urlsplit(each.jwks_url)
         is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
             raise InvalidInput(f"jwks_url: {each.jwks_url} is no https:// address")
-    if len({each.issuer for each in issuers}) != len(issuers):
+    if len({each.issuer for each in oidc_issuers}) != len(oidc_issuers):
         raise InvalidInput("issuer: one is there twice")

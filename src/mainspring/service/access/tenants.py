@@ -125,8 +125,8 @@ class Tenants:
             lambda known: replace(known, disabled_at=None, updated_at=self._clock()),
         )
 
-    async def page(self, listing: ListQuery) -> Page[Tenant]:
-        return await self._drawer.page(PLATFORM_TENANT, listing)
+    async def page(self, list_query: ListQuery) -> Page[Tenant]:
+        return await self._drawer.page(PLATFORM_TENANT, list_query)
 
     def _new_tenant(self, asked: CreateTenant) -> Tenant:
         now = self._clock()

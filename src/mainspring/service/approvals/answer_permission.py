@@ -39,7 +39,7 @@ class SessionSpeakers:
             records,
             SPEAKER_KIND,
             _Speaker,
-            tabs=lambda speaker: IndexColumns(parent=speaker.session_id),
+            columns=lambda speaker: IndexColumns(parent=speaker.session_id),
             clock=clock,
         )
 

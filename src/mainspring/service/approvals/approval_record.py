@@ -86,7 +86,7 @@ def approval_id(session_id: str, call_id: str, asked: int) -> str:
 
 
 def approval_repository(records: Records, clock: Clock) -> Repository[Approval]:
-    return Repository(records, KIND, Approval, tabs=_index_columns, clock=clock)
+    return Repository(records, KIND, Approval, columns=_index_columns, clock=clock)
 
 
 def _index_columns(approval: Approval) -> IndexColumns:

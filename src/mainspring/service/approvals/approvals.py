@@ -78,28 +78,28 @@ class Approvals:
         self,
         log: SessionLog,
         *,
-        wake: WakeSession = no_wake,
+        wake_session: WakeSession = no_wake,
         put: PutJob = no_enqueue,
-        teller: NotificationWriter | None = None,
+        notification_writer: NotificationWriter | None = None,
         digests: Digests | None = None,
         clock: Clock = clocks.now,
     ) -> None:
         """`digests`: those of `Sessions`, to fold each log once in a process."""
-        self.keeper = ApprovalReconciler(log, put=put, teller=teller, digests=digests, clock=clock)
+        self.keeper = ApprovalReconciler(log, put=put, notification_writer=notification_writer, digests=digests, clock=clock)
         self.policies = self.keeper.policies
         self._log = log
-        self._wake = wake
+        self._wake_session = wake_session
         self._clock = clock
         self._drawer = self.keeper.drawer
         self._leave = AnswerPermission(log.store.records, clock=clock)
 
-    async def page(self, who: Principal, listing: ListQuery) -> Page[Approval]:
+    async def page(self, who: Principal, list_query: ListQuery) -> Page[Approval]:
         """What waits; with archived ones, what did too."""
         if who.agent_id is not None:
-            if listing.label not in (None, who.agent_id):
+            if list_query.label not in (None, who.agent_id):
                 return Page(data=[])
-            listing = dataclasses.replace(listing, label=who.agent_id)
-        found = await self._drawer.page(who.tenant, listing)
+            list_query = dataclasses.replace(list_query, label=who.agent_id)
+        found = await self._drawer.page(who.tenant, list_query)
         shown = [await self._with_policy(who.tenant, each) for each in found.data]
         return Page(data=shown, next_page=found.next_page)
 
@@ -128,7 +128,7 @@ class Approvals:
             session = await self.keeper.sessions.get(who.tenant, approval.session_id)
             await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
             if await self._submit(session, approval, said, who.sender, rule):
-                await self._wake(who.tenant, session.id)
+                await self._wake_session(who.tenant, session.id)
             await self.keeper.catch_up(who.tenant, session.id)
             approval = await self._load(who, approval_id)
         _check_same_answer(approval, said)
@@ -177,7 +177,7 @@ class Approvals:
         )
         session = await self.keeper.sessions.get(tenant, approval.session_id)
         if await self._submit(session, approval, said, _EXPIRY_SENDER):
-            await self._wake(tenant, session.id)
+            await self._wake_session(tenant, session.id)
         await self.keeper.catch_up(tenant, session.id)
 
     async def _submit(

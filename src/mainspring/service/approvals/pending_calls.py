@@ -49,7 +49,7 @@ class ApprovalState:
     """A session at one moment, as far as approvals go."""
 
     head: int
-    askings: tuple[PendingCall, ...]
+    pending_calls: tuple[PendingCall, ...]
     """Those that nobody has answered yet."""
     pending: Mapping[str, tuple[InboxItem, events.UserToolConfirmation]]
     """Answers by call that are not in the log yet."""
@@ -75,7 +75,7 @@ async def read_approval_state(
         # what a fork has inherited its parent was asked; it will be asked itself once it runs
         if is_open and call.asked > row.parent_seq and call_id not in pending
     )
-    return ApprovalState(head=digest.seq, askings=tuple(askings), pending=pending)
+    return ApprovalState(head=digest.seq, pending_calls=tuple(askings), pending=pending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class NotificationWriter(Protocol):
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]: ...
 
-    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None: ...
+    async def enqueue_deliveries(self, record_changes: Iterable[RecordChange]) -> None: ...
 
 
 class NoNotifications:
@@ -66,7 +66,7 @@ class NoNotifications:
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         return []
 
-    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
+    async def enqueue_deliveries(self, record_changes: Iterable[RecordChange]) -> None:
         pass
 
 
@@ -76,7 +76,7 @@ class ApprovalReconciler:
         log: SessionLog,
         *,
         put: PutJob = no_enqueue,
-        teller: NotificationWriter | None = None,
+        notification_writer: NotificationWriter | None = None,
         digests: Digests | None = None,
         clock: Clock = clocks.now,
     ) -> None:
@@ -88,7 +88,7 @@ class ApprovalReconciler:
         self.policies = ApprovalPolicies(records, clock=clock)
         self._records = records
         self._put = put
-        self._teller = teller or NoNotifications()
+        self._teller = notification_writer or NoNotifications()
         self._clock = clock
         self._patrolled: dict[str, int] = {}
         self._upto: SessionRow | None = None
@@ -126,14 +126,14 @@ class ApprovalReconciler:
     async def replace(
         self,
         tenant: str,
-        record: RecordRow,
+        record_row: RecordRow,
         approval: Approval,
-        notices: Sequence[Notification] = (),
+        notifications: Sequence[Notification] = (),
     ) -> bool:
         """Write it, and tell of it, once; False if somebody else has changed it before."""
-        telling = await self._teller.prepare_changes(*notices)
+        telling = await self._teller.prepare_changes(*notifications)
         try:
-            await self._records.write(self.drawer.replace_change(record, approval), *telling)
+            await self._records.write(self.drawer.replace_change(record_row, approval), *telling)
         except (StaleVersion, NotFound):
             return False
         await self._teller.enqueue_deliveries(telling)
@@ -146,7 +146,7 @@ class ApprovalReconciler:
             RecordQuery(kind=KIND, tenant=tenant, parent=session.id, is_archived=False, limit=1000)
         )
         known = {record.id for record in open_}
-        waiting = {approval_id(session.id, each.call_id, each.asked): each for each in seen.askings}
+        waiting = {approval_id(session.id, each.call_id, each.asked): each for each in seen.pending_calls}
         new = {id_: asking for id_, asking in waiting.items() if id_ not in known}
         has_changed = await self._begin(tenant, session, new) if new else False
         for record in open_:
@@ -170,12 +170,12 @@ class ApprovalReconciler:
                 has_changed = True
         return has_changed
 
-    async def _close(self, tenant: str, record: RecordRow, seen: ApprovalState) -> bool:
-        known = self.drawer.read(record)
+    async def _close(self, tenant: str, record_row: RecordRow, seen: ApprovalState) -> bool:
+        known = self.drawer.read(record_row)
         given = await find_answer(self.log, known.session_id, known.tool_use_id, known.asked, seen)
         if given is None:
             void = replace(known, status="void", closed_at=self._clock())
-            return await self.replace(tenant, record, void)
+            return await self.replace(tenant, record_row, void)
         said = given.confirmation
         closed = replace(
             known,
@@ -187,7 +187,7 @@ class ApprovalReconciler:
         )
         expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=known.id)
         notices = [expired] if said.answered_by == ANSWERED_BY_EXPIRY else []
-        return await self.replace(tenant, record, closed, notices)
+        return await self.replace(tenant, record_row, closed, notices)
 
     async def _reconcile_recent(self) -> None:
         """A page of the sessions each time, newest first, and then from the beginning."""
@@ -215,33 +215,33 @@ def _job(tenant: str, approval: Approval) -> Job:
 def _new_approval(
     id_: str,
     session: SessionRecord,
-    asking: PendingCall,
-    question: ApprovalQuestion,
+    pending_call: PendingCall,
+    approval_question: ApprovalQuestion,
     policy: ApprovalPolicy,
 ) -> Approval:
-    given, is_cut = shorten_input(question.input)
-    preview = question.preview
+    given, is_cut = shorten_input(approval_question.input)
+    preview = approval_question.preview
     is_long = preview is not None and len(preview) > MAX_PREVIEW_CHARS
     return Approval(
         id=id_,
         session_id=session.id,
-        session_thread_id=asking.thread_id,
+        session_thread_id=pending_call.thread_id,
         agent_id=session.agent.id,
         agent_name=session.agent.name,
-        tool_use_id=asking.call_id,
-        name=question.name,
+        tool_use_id=pending_call.call_id,
+        name=approval_question.name,
         input=given,
         preview=preview and preview[:MAX_PREVIEW_CHARS],
         is_cut=is_cut or is_long,
-        reason=question.reason,
-        asked=asking.asked,
-        asked_at=question.at,
+        reason=approval_question.reason,
+        asked=pending_call.asked,
+        asked_at=approval_question.at,
         may_answer=may_answer(policy, is_escalated=False),
-        expires_at=_deadline(question.at, policy.expires_after_seconds),
+        expires_at=_deadline(approval_question.at, policy.expires_after_seconds),
         is_left=policy.on_expiry == "leave",
-        escalates_at=_deadline(question.at, policy.escalate_after_seconds),
+        escalates_at=_deadline(approval_question.at, policy.escalate_after_seconds),
         escalate_to=policy.escalate_to,
-        subagent=asking.subagent,
+        subagent=pending_call.subagent,
     )
 
 

@@ -55,11 +55,11 @@ class Dispatcher(Protocol):
 
     async def work(
         self,
-        do: JobHandler,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: Event,
-        on_failed: FailureHandler | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
         """Take jobs and do them, so many at once. Once `closing` is set none is taken any more,
         and this returns when those that run are done; cancel it to cancel them, which gives them

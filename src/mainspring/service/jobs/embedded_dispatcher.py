@@ -141,13 +141,13 @@ class EmbeddedDispatcher:
 
     async def work(
         self,
-        do: JobHandler,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: Event,
-        on_failed: FailureHandler | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(self, do, on_failed=on_failed, backoff=self._backoff)
+        lanes = JobExecutor(self, job_handler, failure_handler=failure_handler, backoff=self._backoff)
         async with run_in_background(self._poll_forever, self._renew):
             await lanes.run(concurrency=concurrency, closing=closing)
 
@@ -169,15 +169,15 @@ class EmbeddedDispatcher:
                 return ClaimedJob(job=job, attempt=kept.failures + 1)
         return None
 
-    async def finish(self, taken: ClaimedJob) -> None:
+    async def finish(self, claimed_job: ClaimedJob) -> None:
         try:
-            if self._running.get(taken.job.name):
-                await self._kept.finish(taken.job.name)
+            if self._running.get(claimed_job.job.name):
+                await self._kept.finish(claimed_job.job.name)
         finally:
-            self._is_over(taken.job)  # what could not be told is no longer renewed
+            self._is_over(claimed_job.job)  # what could not be told is no longer renewed
 
-    async def postpone(self, taken: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
-        job = taken.job
+    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+        job = claimed_job.job
         at = self._clock() + timedelta(seconds=seconds)
         try:
             if self._running.get(job.name):  # a reminder is found again by looking

@@ -39,9 +39,9 @@ class JobQueue(Protocol):
         """What is due and whose turn it is."""
         ...
 
-    async def finish(self, taken: ClaimedJob) -> None: ...
+    async def finish(self, claimed_job: ClaimedJob) -> None: ...
 
-    async def postpone(self, taken: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         """Give it back, to be done after so long by whoever takes it."""
         ...
 
@@ -52,11 +52,11 @@ class JobQueue(Protocol):
 
 class JobExecutor:
     def __init__(
-        self, queue: JobQueue, do: JobHandler, *, on_failed: FailureHandler | None, backoff: Backoff
+        self, job_queue: JobQueue, job_handler: JobHandler, *, failure_handler: FailureHandler | None, backoff: Backoff
     ) -> None:
-        self._queue = queue
-        self._do = do
-        self._on_failed = on_failed or _ignore_failure
+        self._job_queue = job_queue
+        self._job_handler = job_handler
+        self._on_failed = failure_handler or _ignore_failure
         self._backoff = backoff
 
     async def run(self, *, concurrency: int, closing: Event) -> None:
@@ -74,14 +74,14 @@ class JobExecutor:
             taken: ClaimedJob | None = None
             try:
                 with CancelScope(shield=True):  # what is taken is not lost on the way here
-                    taken = await self._queue.take()
+                    taken = await self._job_queue.take()
             except StoreFailed as error:
                 _LOG.warning("cannot look for jobs: %s", error)
                 await self._unless_closing(lambda: anyio.sleep(_STORE_SECONDS))
                 continue
             if taken is not None:
                 return taken
-            await self._unless_closing(self._queue.changed)
+            await self._unless_closing(self._job_queue.changed)
         return None
 
     async def _unless_closing(self, wait: Callable[[], Awaitable[None]]) -> None:
@@ -95,48 +95,48 @@ class JobExecutor:
             await wait()
             group.cancel_scope.cancel()
 
-    async def _run_job(self, taken: ClaimedJob) -> None:
+    async def _run_job(self, claimed_job: ClaimedJob) -> None:
         try:
-            await self._attempt(taken)
+            await self._attempt(claimed_job)
         except anyio.get_cancelled_exc_class():
-            await self._settle(lambda: self._postpone(taken, 0.0))
+            await self._settle(lambda: self._postpone(claimed_job, 0.0))
             raise
         finally:
             self._free.release()
 
-    async def _attempt(self, taken: ClaimedJob) -> None:
+    async def _attempt(self, claimed_job: ClaimedJob) -> None:
         try:
-            if taken.attempt > ATTEMPTS:
-                raise WorkersLost(f"{taken.job.name}: its worker died, {ATTEMPTS} times")
+            if claimed_job.attempt > ATTEMPTS:
+                raise WorkersLost(f"{claimed_job.job.name}: its worker died, {ATTEMPTS} times")
             with unwrap_single_error():
-                await self._do(taken.job)
+                await self._job_handler(claimed_job.job)
         except StoreFailed as error:
             if not error.retryable:
-                return await self._failed(taken, error)
-            await self._settle(lambda: self._postpone(taken, _STORE_SECONDS))
+                return await self._failed(claimed_job, error)
+            await self._settle(lambda: self._postpone(claimed_job, _STORE_SECONDS))
         except Exception as error:  # noqa: BLE001 (a job may fail in any way; the worker goes on)
-            await self._failed(taken, error)
+            await self._failed(claimed_job, error)
         else:
-            await self._settle(lambda: self._queue.finish(taken))
+            await self._settle(lambda: self._job_queue.finish(claimed_job))
 
-    async def _failed(self, taken: ClaimedJob, error: Exception) -> None:
+    async def _failed(self, claimed_job: ClaimedJob, error: Exception) -> None:
         _LOG.warning(
-            "%s failed (attempt %d): %s", taken.job.name, taken.attempt, type(error).__name__
+            "%s failed (attempt %d): %s", claimed_job.job.name, claimed_job.attempt, type(error).__name__
         )
-        if taken.attempt < ATTEMPTS:
-            seconds = self._backoff(taken.attempt)
+        if claimed_job.attempt < ATTEMPTS:
+            seconds = self._backoff(claimed_job.attempt)
             await self._settle(
-                lambda: self._queue.postpone(taken, seconds=seconds, is_failure=True)
+                lambda: self._job_queue.postpone(claimed_job, seconds=seconds, is_failure=True)
             )
             return
         try:
-            await self._on_failed(taken.job, error)
+            await self._on_failed(claimed_job.job, error)
         except Exception:  # noqa: BLE001 (whatever it is, the job is over)
-            _LOG.exception("%s: nobody could be told that it failed", taken.job.name)
-        await self._settle(lambda: self._queue.finish(taken))
+            _LOG.exception("%s: nobody could be told that it failed", claimed_job.job.name)
+        await self._settle(lambda: self._job_queue.finish(claimed_job))
 
-    async def _postpone(self, taken: ClaimedJob, seconds: float) -> None:
-        await self._queue.postpone(taken, seconds=seconds, is_failure=False)
+    async def _postpone(self, claimed_job: ClaimedJob, seconds: float) -> None:
+        await self._job_queue.postpone(claimed_job, seconds=seconds, is_failure=False)
 
     async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:
         """A store that stays away is no loss: the queue finds what was left unsettled."""

@@ -47,14 +47,14 @@ class JobRecords:
         """Let it wait, or wait no longer than this."""
         for _ in range(_TRIES):
             try:
-                await self._records.write(Put(record=self._waiting(StoredJob(job=job), at)))
+                await self._records.write(Put(record_row=self._waiting(StoredJob(job=job), at)))
                 return
             except AlreadyExists:
                 pass
             try:
                 known = await self._records.get(_WAITING_KIND, job.name)
                 if known.due is not None and known.due > to_micros(at):
-                    await self._records.write(Replace(record=replace(known, due=to_micros(at))))
+                    await self._records.write(Replace(record_row=replace(known, due=to_micros(at))))
                 return
             except (StaleVersion, NotFound):
                 continue
@@ -71,7 +71,7 @@ class JobRecords:
         for _ in range(_TRIES):
             try:
                 await self._records.write(
-                    Remove(record=await self._records.get(_WAITING_KIND, name))
+                    Remove(record_row=await self._records.get(_WAITING_KIND, name))
                 )
             except StaleVersion:
                 continue
@@ -92,7 +92,7 @@ class JobRecords:
             waiting = await self._records.get(_WAITING_KIND, name)
             kept = msgspec.structs.replace(_decode(waiting), holder=self._holder)
             held = self._record(_RUNNING_KIND, kept, self._until())
-            await self._records.write(Remove(record=waiting), Put(record=held))
+            await self._records.write(Remove(record_row=waiting), Put(record_row=held))
         except (StaleVersion, NotFound, AlreadyExists):
             return None
         return kept
@@ -100,14 +100,14 @@ class JobRecords:
     async def renew(self, name: str) -> None:
         held = await self._own_record(name)
         if held is not None:
-            await self._records.write(Replace(record=replace(held, due=to_micros(self._until()))))
+            await self._records.write(Replace(record_row=replace(held, due=to_micros(self._until()))))
 
     async def finish(self, name: str) -> None:
         for _ in range(_TRIES):
             held = await self._own_record(name)
             try:
                 if held is not None:
-                    await self._records.write(Remove(record=held))
+                    await self._records.write(Remove(record_row=held))
                 return
             except (StaleVersion, NotFound):
                 continue
@@ -129,10 +129,10 @@ class JobRecords:
         kept = _decode(held)
         kept = StoredJob(job=kept.job, failures=kept.failures + is_failure)
         try:
-            await self._records.write(Remove(record=held), Put(record=self._waiting(kept, at)))
+            await self._records.write(Remove(record_row=held), Put(record_row=self._waiting(kept, at)))
         except AlreadyExists:  # one was put meanwhile, and does for both
             try:
-                await self._records.write(Remove(record=held))
+                await self._records.write(Remove(record_row=held))
             except (StaleVersion, NotFound):
                 return False
         except (StaleVersion, NotFound):
@@ -149,28 +149,28 @@ class JobRecords:
     def _until(self) -> datetime:
         return self._clock() + timedelta(seconds=HOLD_SECONDS)
 
-    def _waiting(self, kept: StoredJob, at: datetime) -> RecordRow:
-        return self._record(_WAITING_KIND, kept, at)
+    def _waiting(self, stored_job: StoredJob, at: datetime) -> RecordRow:
+        return self._record(_WAITING_KIND, stored_job, at)
 
-    def _record(self, kind: str, kept: StoredJob, due: datetime) -> RecordRow:
+    def _record(self, kind: str, stored_job: StoredJob, due: datetime) -> RecordRow:
         moment = to_micros(self._clock())
         return RecordRow(
-            tenant=kept.job.tenant,
+            tenant=stored_job.job.tenant,
             kind=kind,
-            id=kept.job.name,
+            id=stored_job.job.name,
             created=moment,
             updated=moment,
-            body=msgspec.json.encode(kept),
-            label=kept.job.task,
+            body=msgspec.json.encode(stored_job),
+            label=stored_job.job.task,
             due=to_micros(due),
         )
 
 
-def _decode(record: RecordRow) -> StoredJob:
+def _decode(record_row: RecordRow) -> StoredJob:
     try:
-        return _DECODER.decode(record.body)
+        return _DECODER.decode(record_row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise unreadable_record(record) from error
+        raise unreadable_record(record_row) from error
 
 
 def _readable_jobs(found: Iterable[RecordRow]) -> Generator[tuple[RecordRow, StoredJob]]:

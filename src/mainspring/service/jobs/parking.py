@@ -82,8 +82,8 @@ class Parking:
         self._dispatcher = dispatcher
         self._clock = clock
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[ParkedSession]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[ParkedSession]:
+        return await self._drawer.page(tenant, list_query)
 
     async def get(self, tenant: str, session_id: str) -> ParkedSession:
         """Raises: NotFound."""

@@ -105,14 +105,14 @@ class PostgresDispatcher:
 
     def __init__(
         self,
-        line: ProcrastinateConnector,
+        procrastinate_connector: ProcrastinateConnector,
         *,
         tenant_limit: int | None,
         backoff: Backoff,
         clock: Clock = clocks.now,
     ) -> None:
-        self._line = line
-        self._manager = JobManager(line)
+        self._procrastinate_connector = procrastinate_connector
+        self._manager = JobManager(procrastinate_connector)
         self._tenant_limit = tenant_limit
         self._backoff = backoff
         self._me = 0
@@ -128,7 +128,7 @@ class PostgresDispatcher:
         # a span, not a moment: the server's clock may be another than ours
         seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
         await retry_unavailable(
-            lambda: self._line.rows(sql.PUT, **_job_values(job), seconds=seconds)
+            lambda: self._procrastinate_connector.rows(sql.PUT, **_job_values(job), seconds=seconds)
         )
         if seconds:
             self._look_in(seconds)
@@ -138,25 +138,25 @@ class PostgresDispatcher:
         if not names:
             return
         known = {
-            each["queueing_lock"] for each in await self._line.rows(sql.FIND_JOBS, names=names)
+            each["queueing_lock"] for each in await self._procrastinate_connector.rows(sql.FIND_JOBS, names=names)
         }
         for job in jobs:
             if job.name not in known:
-                await self._line.rows(sql.REMIND, **_job_values(job))
+                await self._procrastinate_connector.rows(sql.REMIND, **_job_values(job))
 
     async def cancel(self, task: str, key: str) -> None:
         name = Job(task=task, key=key, tenant="").name
-        await retry_unavailable(lambda: self._line.rows(sql.CANCEL, name=name))
+        await retry_unavailable(lambda: self._procrastinate_connector.rows(sql.CANCEL, name=name))
 
     async def work(
         self,
-        do: JobHandler,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: Event,
-        on_failed: FailureHandler | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(self, do, on_failed=on_failed, backoff=self._backoff)
+        lanes = JobExecutor(self, job_handler, failure_handler=failure_handler, backoff=self._backoff)
         try:
             async with run_in_background(self._keep_up, self._listen):
                 await lanes.run(concurrency=concurrency, closing=closing)
@@ -179,25 +179,25 @@ class PostgresDispatcher:
             self._running.add(taken.ticket)
             return taken
 
-    async def finish(self, taken: ClaimedJob) -> None:
+    async def finish(self, claimed_job: ClaimedJob) -> None:
         try:
-            await self._line.rows(sql.FINISH, id=taken.ticket, me=self._me)
+            await self._procrastinate_connector.rows(sql.FINISH, id=claimed_job.ticket, me=self._me)
         finally:
-            self._running.discard(taken.ticket)  # at the latest, `_rescue` finds it
+            self._running.discard(claimed_job.ticket)  # at the latest, `_rescue` finds it
         self._signal()  # one of the same name may have waited
 
-    async def postpone(self, taken: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         try:
-            await self._line.rows(
+            await self._procrastinate_connector.rows(
                 sql.POSTPONE,
-                id=taken.ticket,
+                id=claimed_job.ticket,
                 me=self._me,
                 seconds=seconds,
                 failures=int(is_failure),
-                queue=_queue(taken.job.tenant),
+                queue=_queue(claimed_job.job.tenant),
             )
         finally:
-            self._running.discard(taken.ticket)
+            self._running.discard(claimed_job.ticket)
         self._look_in(seconds)
 
     async def changed(self) -> None:
@@ -220,7 +220,7 @@ class PostgresDispatcher:
         two workers that look at once may each give them one more."""
         if self._tenant_limit is None:
             return True, None
-        [row] = await self._line.rows(sql.OPEN_QUEUES, limit=self._tenant_limit)
+        [row] = await self._procrastinate_connector.rows(sql.OPEN_QUEUES, limit=self._tenant_limit)
         return row["array_agg"] is not None, row["array_agg"]
 
     def _signal(self) -> None:
@@ -232,7 +232,7 @@ class PostgresDispatcher:
             try:
                 await self._beat()
                 await self._rescue()
-                await self._line.rows(sql.PROMOTE)
+                await self._procrastinate_connector.rows(sql.PROMOTE)
             except StoreFailed as error:
                 _LOG.warning("cannot reach the queue: %s", error)
             await anyio.sleep(BEAT_SECONDS)
@@ -240,7 +240,7 @@ class PostgresDispatcher:
     async def _beat(self) -> None:
         """Also after having been taken for dead: then as another worker."""
         async with self._taking:
-            if not self._me or not await self._line.rows(sql.BEAT, me=self._me):
+            if not self._me or not await self._procrastinate_connector.rows(sql.BEAT, me=self._me):
                 self._me = await self._manager.register_worker()
 
     async def _rescue(self) -> None:
@@ -249,7 +249,7 @@ class PostgresDispatcher:
         await self._manager.prune_stalled_workers(STALLED_SECONDS)
         async with self._taking:
             try:
-                found = await self._line.rows(sql.RESCUE, me=self._me, running=list(self._running))
+                found = await self._procrastinate_connector.rows(sql.RESCUE, me=self._me, running=list(self._running))
             except StoreFailed as error:
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise

@@ -96,9 +96,9 @@ class Worker:
         self,
         dispatcher: Dispatcher,
         log: SessionLog,
-        run: RunSession,
+        run_session: RunSession,
         *,
-        pace: WorkerSettings | None = None,
+        worker_settings: WorkerSettings | None = None,
         clock: Clock = clocks.now,
         beat: Callable[[], None] = _no_heartbeat,
     ) -> None:
@@ -106,8 +106,8 @@ class Worker:
         self.parking = Parking(log, dispatcher, clock=clock)
         self._dispatcher = dispatcher
         self._log = log
-        self._run = run
-        self._pace = pace or WorkerSettings()
+        self._run = run_session
+        self._pace = worker_settings or WorkerSettings()
         self._clock = clock
         self._beat = beat
         self._tenants: dict[str, str] = {}
@@ -118,9 +118,9 @@ class Worker:
         }
 
     def register(
-        self, task: str, do: JobHandler, *, on_failed: FailureHandler | None = None
+        self, task: str, job_handler: JobHandler, *, failure_handler: FailureHandler | None = None
     ) -> None:
-        self._tasks[task] = (do, on_failed)
+        self._tasks[task] = (job_handler, failure_handler)
 
     def on_parked(self, after: AfterParking) -> None:
         self.parking.after = after
@@ -133,7 +133,7 @@ class Worker:
                 self._do,
                 concurrency=self._pace.concurrency,
                 closing=closing,
-                on_failed=self._failed,
+                failure_handler=self._failed,
             )
             group.cancel_scope.cancel()
 

@@ -75,7 +75,7 @@ class _ListItem:
 
     name: str
     """Where the list goes on after it."""
-    record: RecordRow | None = None
+    record_row: RecordRow | None = None
 
 
 class Memories:
@@ -101,9 +101,9 @@ class Memories:
         tenant: str,
         store_id: str,
         asked: CreateMemory,
-        actor: MemoryActor,
+        memory_actor: MemoryActor,
         *,
-        view: MemoryView = "basic",
+        memory_view: MemoryView = "basic",
     ) -> MemoryObject:
         """Raises: NotFound; InvalidInput: a bad path, too large, an archived or full store;
         PathTaken."""
@@ -125,22 +125,22 @@ class Memories:
                 updated_at=now,
             )
             await self._records.write(
-                Replace(record=store),
+                Replace(record_row=store),
                 self._drawer.put_change(tenant, made),
-                self._version_change(tenant, made, "created", actor, content),
+                self._version_change(tenant, made, "created", memory_actor, content),
             )
             return made
 
-        return _with_content(await _retry_on_conflict(attempt), content, view)
+        return _with_content(await _retry_on_conflict(attempt), content, memory_view)
 
     async def get(
-        self, tenant: str, store_id: str, memory_id: str, *, view: MemoryView = "full"
+        self, tenant: str, store_id: str, memory_id: str, *, memory_view: MemoryView = "full"
     ) -> MemoryObject:
         """Raises: NotFound."""
 
         async def attempt() -> MemoryObject:
             memory = self._drawer.read(await self._record(tenant, store_id, memory_id))
-            return await self._with_view(memory, view)
+            return await self._with_view(memory, memory_view)
 
         return await _retry_on_conflict(attempt)
 
@@ -150,9 +150,9 @@ class Memories:
         store_id: str,
         memory_id: str,
         asked: UpdateMemory,
-        actor: MemoryActor,
+        memory_actor: MemoryActor,
         *,
-        view: MemoryView = "basic",
+        memory_view: MemoryView = "basic",
     ) -> MemoryObject:
         """What changes nothing writes nothing, and is no conflict either.
 
@@ -177,20 +177,20 @@ class Memories:
                 changed, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                *([Replace(record=store)] if changed.path != known.path else []),
+                *([Replace(record_row=store)] if changed.path != known.path else []),
                 self._drawer.replace_change(record, changed),
-                self._version_change(tenant, changed, "modified", actor, text),
+                self._version_change(tenant, changed, "modified", memory_actor, text),
             )
             return changed, text
 
-        return _with_content(*await _retry_on_conflict(attempt), view)
+        return _with_content(*await _retry_on_conflict(attempt), memory_view)
 
     async def delete(
         self,
         tenant: str,
         store_id: str,
         memory_id: str,
-        actor: MemoryActor,
+        memory_actor: MemoryActor,
         *,
         expected_sha256: str | None = None,
     ) -> None:
@@ -208,7 +208,7 @@ class Memories:
                 known, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                Remove(record=record), self._version_change(tenant, last, "deleted", actor)
+                Remove(record_row=record), self._version_change(tenant, last, "deleted", memory_actor)
             )
 
         await _retry_on_conflict(attempt)
@@ -225,7 +225,7 @@ class Memories:
         shown, next_page = found[: listing.most], None
         if len(found) > listing.most:
             last = shown[-1]
-            next_page = encode_cursor(last.name, "" if last.record is None else last.record.id)
+            next_page = encode_cursor(last.name, "" if last.record_row is None else last.record_row.id)
         items = [await self._list_entry(each, listing.view) for each in shown]
         return Page(data=[each for each in items if each is not None], next_page=next_page)
 
@@ -252,16 +252,16 @@ class Memories:
         return items
 
     async def _list_entry(
-        self, item: _ListItem, view: MemoryView
+        self, list_item: _ListItem, memory_view: MemoryView
     ) -> MemoryObject | MemoryPrefix | None:
         """`None`: it was deleted since it was listed."""
-        if item.record is None:
-            return MemoryPrefix(path=item.name.removesuffix(LAST_CHARACTER))
-        memory = self._drawer.read(item.record)
-        if view == "basic":
+        if list_item.record_row is None:
+            return MemoryPrefix(path=list_item.name.removesuffix(LAST_CHARACTER))
+        memory = self._drawer.read(list_item.record_row)
+        if memory_view == "basic":
             return memory
         try:
-            return await self.get(item.record.tenant, memory.memory_store_id, memory.id)
+            return await self.get(list_item.record_row.tenant, memory.memory_store_id, memory.id)
         except NotFound:
             return None
 
@@ -315,28 +315,28 @@ class Memories:
     def _version_change(
         self,
         tenant: str,
-        memory: MemoryObject,
-        operation: MemoryOperation,
-        actor: MemoryActor,
+        memory_object: MemoryObject,
+        memory_operation: MemoryOperation,
+        memory_actor: MemoryActor,
         content: bytes | None = None,
     ) -> Put:
-        version = version_of(memory, operation, actor)
+        version = version_of(memory_object, memory_operation, memory_actor)
         return self._versions.put_change(tenant, version, content=content)
 
-    async def _content(self, memory: MemoryObject) -> bytes:
+    async def _content(self, memory_object: MemoryObject) -> bytes:
         """Raises: Stale: it is past, and was redacted or deleted since the memory was read."""
         try:
-            content = await self._records.content(VERSION_KIND, memory.memory_version_id)
+            content = await self._records.content(VERSION_KIND, memory_object.memory_version_id)
         except NotFound:
             content = b""
-        if content_digest(content) != memory.content_sha256:
-            raise StaleVersion(f"the memory {memory.id} has changed meanwhile")
+        if content_digest(content) != memory_object.content_sha256:
+            raise StaleVersion(f"the memory {memory_object.id} has changed meanwhile")
         return content
 
-    async def _with_view(self, memory: MemoryObject, view: MemoryView) -> MemoryObject:
-        if view == "basic":
-            return memory
-        return _with_content(memory, await self._content(memory), view)
+    async def _with_view(self, memory_object: MemoryObject, memory_view: MemoryView) -> MemoryObject:
+        if memory_view == "basic":
+            return memory_object
+        return _with_content(memory_object, await self._content(memory_object), memory_view)
 
 
 async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
@@ -351,8 +351,8 @@ async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
     raise StaleVersion("others kept changing the memory store; try again")
 
 
-def _with_content(memory: MemoryObject, content: bytes, view: MemoryView) -> MemoryObject:
-    return memory if view == "basic" else replace(memory, content=content.decode())
+def _with_content(memory_object: MemoryObject, content: bytes, memory_view: MemoryView) -> MemoryObject:
+    return memory_object if memory_view == "basic" else replace(memory_object, content=content.decode())
 
 
 def _apply_update(known: MemoryObject, path: str | None, content: bytes | None) -> MemoryObject:

@@ -119,35 +119,35 @@ def content_digest(content: bytes) -> str:
 
 
 def version_of(
-    memory: MemoryObject, operation: MemoryOperation, actor: MemoryActor
+    memory_object: MemoryObject, memory_operation: MemoryOperation, memory_actor: MemoryActor
 ) -> MemoryVersion:
     """What is kept of a change that made the memory so."""
     version = MemoryVersion(
-        id=memory.memory_version_id,
-        memory_id=memory.id,
-        memory_store_id=memory.memory_store_id,
-        operation=operation,
-        created_at=memory.updated_at,
-        created_by=actor,
-        path=memory.path,
+        id=memory_object.memory_version_id,
+        memory_id=memory_object.id,
+        memory_store_id=memory_object.memory_store_id,
+        operation=memory_operation,
+        created_at=memory_object.updated_at,
+        created_by=memory_actor,
+        path=memory_object.path,
     )
-    if operation == "deleted":
+    if memory_operation == "deleted":
         return version
     return replace(
         version,
-        content_sha256=memory.content_sha256,
-        content_size_bytes=memory.content_size_bytes,
+        content_sha256=memory_object.content_sha256,
+        content_size_bytes=memory_object.content_size_bytes,
     )
 
 
-def redact_version(version: MemoryVersion, actor: MemoryActor, now: datetime) -> MemoryVersion:
+def redact_version(version: MemoryVersion, memory_actor: MemoryActor, now: datetime) -> MemoryVersion:
     return replace(
         version,
         path=None,
         content_sha256=None,
         content_size_bytes=None,
         redacted_at=now,
-        redacted_by=actor,
+        redacted_by=memory_actor,
     )
 
 
@@ -156,7 +156,7 @@ def memory_repository(records: Records, clock: Clock) -> Repository[MemoryObject
         records,
         MEMORY_KIND,
         MemoryObject,
-        tabs=lambda memory: IndexColumns(
+        columns=lambda memory: IndexColumns(
             parent=memory.memory_store_id, name=memory.path, created=memory.created_at
         ),
         clock=clock,
@@ -168,7 +168,7 @@ def version_repository(records: Records, clock: Clock) -> Repository[MemoryVersi
         records,
         VERSION_KIND,
         MemoryVersion,
-        tabs=lambda version: IndexColumns(
+        columns=lambda version: IndexColumns(
             parent=version.memory_store_id, label=version.memory_id, created=version.created_at
         ),
         clock=clock,

@@ -67,7 +67,7 @@ class MemoryStores:
     ) -> None:
         self._records = records
         self._drawer = Repository(
-            records, "memory_store", MemoryStore, tabs=_index_columns, clock=clock
+            records, "memory_store", MemoryStore, columns=_index_columns, clock=clock
         )
         self._notify = notify
         self._clock = clock
@@ -90,8 +90,8 @@ class MemoryStores:
     async def get(self, tenant: str, store_id: str) -> MemoryStore:
         return await self._drawer.get(tenant, store_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[MemoryStore]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[MemoryStore]:
+        return await self._drawer.page(tenant, list_query)
 
     async def update(self, tenant: str, store_id: str, asked: UpdateMemoryStore) -> MemoryStore:
         """Raises: InvalidInput: it is archived."""
@@ -131,7 +131,7 @@ class MemoryStores:
             for kind in (MEMORY_KIND, VERSION_KIND):
                 await delete_children(self._records, kind, tenant=tenant, parent=store_id)
             try:
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
             except StaleVersion:  # it got a memory meanwhile
                 continue
             await self._notify_change(tenant, store_id, "deleted")

@@ -132,7 +132,7 @@ class MultiagentResolver:
     """The agent whose roster it is."""
     version: int
     """Which it has now."""
-    find: FindAgent
+    find_agent: FindAgent
 
     async def resolve(self, asked: MultiagentParams, known: Multiagent | None) -> Multiagent:
         """Raises: InvalidInput."""
@@ -212,7 +212,7 @@ class MultiagentResolver:
                 )
             return AgentReference(id=self.owner, version=self.version)
         try:
-            agent = await self.find(entry.id, entry.version)
+            agent = await self.find_agent(entry.id, entry.version)
         except NotFound as error:
             raise InvalidInput(f"{where}: {error}") from error
         if agent.archived_at is not None:

@@ -188,11 +188,11 @@ def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
             assert_never(tool)
 
 
-def _default(asked: ToolDefaultsParams | None, policy: PermissionPolicy) -> ToolDefaults:
+def _default(asked: ToolDefaultsParams | None, permission_policy: PermissionPolicy) -> ToolDefaults:
     asked = asked or ToolDefaultsParams()
     return ToolDefaults(
         enabled=_bool_or_default(asked.enabled, True),
-        permission_policy=asked.permission_policy or policy,
+        permission_policy=asked.permission_policy or permission_policy,
     )
 
 
@@ -208,7 +208,7 @@ _OWN_FIELDS: Mapping[str, frozenset[str]] = {
 }
 
 
-def _builtin(asked: BuiltinParams, default: ToolDefaults, where: str) -> BuiltinConfig:
+def _builtin(asked: BuiltinParams, tool_defaults: ToolDefaults, where: str) -> BuiltinConfig:
     if asked.type not in (None, asked.name):
         raise InvalidInput(f"{where}.type: must be {asked.name}, as its name is")
     for field in sorted(frozenset[str]().union(*_OWN_FIELDS.values())):
@@ -217,8 +217,8 @@ def _builtin(asked: BuiltinParams, default: ToolDefaults, where: str) -> Builtin
     return BuiltinConfig(
         name=asked.name,
         type=asked.name,
-        enabled=_bool_or_default(asked.enabled, default.enabled),
-        permission_policy=asked.permission_policy or default.permission_policy,
+        enabled=_bool_or_default(asked.enabled, tool_defaults.enabled),
+        permission_policy=asked.permission_policy or tool_defaults.permission_policy,
         allowed_domains=asked.allowed_domains,
         blocked_domains=asked.blocked_domains,
         max_content_tokens=asked.max_content_tokens,
@@ -242,11 +242,11 @@ class EffectiveMcpTools:
     """What an agent may use of an MCP server. Which tools there are, the server says."""
 
     server: UrlMcpServer
-    default: ToolDefaults
+    tool_defaults: ToolDefaults
     configs: Mapping[str, ToolDefaults]
 
     def config_of(self, tool: str) -> ToolDefaults:
-        return self.configs.get(tool, self.default)
+        return self.configs.get(tool, self.tool_defaults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,17 +277,17 @@ def effective_toolset(agent: HasTools) -> EffectiveToolset:
     return EffectiveToolset(builtins=builtins, custom=tuple(custom), mcp=tuple(mcp))
 
 
-def merge_toolsets(toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
+def merge_toolsets(effective_toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
     """What agents of one session have between them: of a tool that several have, the strictest
     that is said of it holds for all."""
     builtins: dict[BuiltinName, BuiltinConfig] = {}
-    for each in toolsets:
+    for each in effective_toolsets:
         for name, config in each.builtins.items():
             builtins[name] = _stricter_config(builtins.get(name, config), config)
-    servers = {tools.server.name: tools for each in toolsets for tools in each.mcp}
+    servers = {tools.server.name: tools for each in effective_toolsets for tools in each.mcp}
     return EffectiveToolset(
         builtins=builtins,
-        custom=tuple(tool for each in toolsets for tool in each.custom),
+        custom=tuple(tool for each in effective_toolsets for tool in each.custom),
         mcp=tuple(servers.values()),
     )
 
@@ -317,7 +317,7 @@ def _enabled_builtins(toolset: AgentToolset) -> dict[BuiltinName, BuiltinConfig]
 def _mcp_tools(toolset: McpToolset, server: UrlMcpServer) -> EffectiveMcpTools:
     return EffectiveMcpTools(
         server=server,
-        default=toolset.default_config,
+        tool_defaults=toolset.default_config,
         configs={
             config.name: ToolDefaults(
                 enabled=config.enabled, permission_policy=config.permission_policy

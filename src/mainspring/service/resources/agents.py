@@ -157,10 +157,10 @@ class Agents:
         """`check_model` raises `InvalidInput` for a model that cannot be had."""
         self._records = records
         self._agents = Repository(
-            records, "agent", AgentObject, tabs=_agent_index_columns, clock=clock
+            records, "agent", AgentObject, columns=_agent_index_columns, clock=clock
         )
         self._versions = Repository(
-            records, "agent_version", AgentVersion, tabs=_version_index_columns, clock=clock
+            records, "agent_version", AgentVersion, columns=_version_index_columns, clock=clock
         )
         self._skills = Skills(records, clock=clock)
         self._check_model = check_model
@@ -236,8 +236,8 @@ class Agents:
 
         return await self._agents.update(tenant, agent_id, change)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[AgentObject]:
-        return await self._agents.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[AgentObject]:
+        return await self._agents.page(tenant, list_query)
 
     async def versions(
         self, tenant: str, agent_id: str, *, limit: int = 20, page: str | None = None
@@ -328,7 +328,7 @@ class Agents:
         roster = MultiagentResolver(
             owner=known.id,
             version=known.version,
-            find=lambda agent_id, version: self.get(tenant, agent_id, version),
+            find_agent=lambda agent_id, version: self.get(tenant, agent_id, version),
         )
         multiagent = await roster.resolve(asked, known.multiagent)
         if (model := advisor_model(multiagent)) is not None:

@@ -97,7 +97,7 @@ class Environments:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._drawer = Repository(
-            records, "environment", Environment, tabs=_index_columns, clock=clock
+            records, "environment", Environment, columns=_index_columns, clock=clock
         )
         self._clock = clock
         self._new_id = new_id
@@ -160,8 +160,8 @@ class Environments:
     async def delete(self, tenant: str, environment_id: str) -> None:
         await self._drawer.remove(tenant, environment_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[Environment]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Environment]:
+        return await self._drawer.page(tenant, list_query)
 
 
 def _check_scope(scope: str | UnsetType | None) -> None:

@@ -70,7 +70,7 @@ class Files:
     ) -> None:
         self.max_bytes = max_bytes
         self._records = records
-        self._drawer = Repository(records, "file", File, tabs=_index_columns, clock=clock)
+        self._drawer = Repository(records, "file", File, columns=_index_columns, clock=clock)
         self._clock = clock
         self._new_id = new_id
 
@@ -102,8 +102,8 @@ class Files:
             raise NotFound("file", f"{file_id} any more: it has expired")
         return file, await self._records.content(self._drawer.kind, file_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[File]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[File]:
+        return await self._drawer.page(tenant, list_query)
 
     async def get_many(self, tenant: str, file_ids: Sequence[str]) -> list[File]:
         """Of these the ones that there are, once each."""
@@ -124,7 +124,7 @@ class Files:
         removed = 0
         for record, _ in due:
             try:
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
             except (StaleVersion, NotFound):  # deleted meanwhile
                 continue
             removed += 1

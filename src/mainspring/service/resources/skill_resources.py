@@ -70,7 +70,7 @@ class Skills:
         self._records = records
         self._skills = Repository(records, "skill", SkillObject, clock=clock)
         self._versions = Repository(
-            records, "skill_version", SkillVersion, tabs=_version_index_columns, clock=clock
+            records, "skill_version", SkillVersion, columns=_version_index_columns, clock=clock
         )
         self._clock = clock
         self._new_id = new_id
@@ -97,15 +97,15 @@ class Skills:
     async def get(self, tenant: str, skill_id: str) -> SkillObject:
         return await self._skills.get(tenant, skill_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[SkillObject]:
-        return await self._skills.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[SkillObject]:
+        return await self._skills.page(tenant, list_query)
 
     async def delete(self, tenant: str, skill_id: str) -> None:
         """With all its versions. Raises: NotFound."""
         for _ in range(_TRIES):
             record = await self._skills.record(tenant, skill_id)
-            gone = [Remove(record=each) for each in await self._all_versions(tenant, skill_id)]
-            if await self._written(Remove(record=record), *gone):
+            gone = [Remove(record_row=each) for each in await self._all_versions(tenant, skill_id)]
+            if await self._written(Remove(record_row=record), *gone):
                 return
         raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
 
@@ -174,7 +174,7 @@ class Skills:
                 latest_version_id=left[0].id,
                 updated_at=self._clock(),
             )
-            gone = Remove(record=await self._versions.record(tenant, version.id))
+            gone = Remove(record_row=await self._versions.record(tenant, version.id))
             if await self._written(self._skills.replace_change(record, skill), gone):
                 return version
         raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
@@ -186,14 +186,14 @@ class Skills:
 
         return await to_thread.run_sync(read)
 
-    def _version(self, skill_id: str, bundle: SkillBundle) -> SkillVersion:
+    def _version(self, skill_id: str, skill_bundle: SkillBundle) -> SkillVersion:
         return SkillVersion(
             id=self._new_id("skver"),
             created_at=self._clock(),
-            description=bundle.description,
-            name=bundle.name,
+            description=skill_bundle.description,
+            name=skill_bundle.name,
             skill_id=skill_id,
-            content_hash=bundle.content_hash,
+            content_hash=skill_bundle.content_hash,
         )
 
     async def _all_versions(self, tenant: str, skill_id: str) -> list[RecordRow]:

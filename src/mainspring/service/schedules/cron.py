@@ -69,45 +69,45 @@ class CronSchedule(Struct, frozen=True, kw_only=True):
     policy: SchedulePolicy = SchedulePolicy()
 
 
-def check_cron(cron: CronSchedule, *, now: datetime) -> CronSchedule:
+def check_cron(cron_schedule: CronSchedule, *, now: datetime) -> CronSchedule:
     """Raises: InvalidInput: it cannot be read, or never fires."""
-    _check_expression(cron.expression)
-    _check_zone(cron.timezone)
-    quiet = cron.policy.quiet_hours
+    _check_expression(cron_schedule.expression)
+    _check_zone(cron_schedule.timezone)
+    quiet = cron_schedule.policy.quiet_hours
     if quiet is not None and (quiet.start.tzinfo or quiet.end.tzinfo):
         raise InvalidInput("schedule.policy.quiet_hours: times without a zone, as 22:00:00")
-    if next_fire_time(cron, now) is None:
+    if next_fire_time(cron_schedule, now) is None:
         raise InvalidInput("schedule: it never fires; look at expression and quiet_hours")
-    return cron
+    return cron_schedule
 
 
-def next_fire_time(cron: CronSchedule, after: datetime) -> datetime | None:
+def next_fire_time(cron_schedule: CronSchedule, after: datetime) -> datetime | None:
     """The first fire after that moment, in UTC and without jitter; `None` if there is none."""
-    return next(fire_times(cron, after), None)
+    return next(fire_times(cron_schedule, after), None)
 
 
-def upcoming_fire_times(cron: CronSchedule, after: datetime, n: int) -> list[datetime]:
-    return list(islice(fire_times(cron, after), n))
+def upcoming_fire_times(cron_schedule: CronSchedule, after: datetime, n: int) -> list[datetime]:
+    return list(islice(fire_times(cron_schedule, after), n))
 
 
 def latest_fire_times(
-    cron: CronSchedule, after: datetime, upto: datetime, n: int
+    cron_schedule: CronSchedule, after: datetime, upto: datetime, n: int
 ) -> list[datetime]:
     """The last `n` fires with `after < fire <= upto`, in order, however long that was."""
     span = timedelta(hours=1)
     while True:
         start = max(after, upto - span)
-        found = [*_times_until(fire_times(cron, start), upto)]
+        found = [*_times_until(fire_times(cron_schedule, start), upto)]
         if len(found) >= n or start == after:
             return found[-n:]
         span *= 4
 
 
-def fire_times(cron: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
+def fire_times(cron_schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
     """All of them after that moment; they end after fifty years without one, or if too many in a
     row are in quiet hours."""
-    zone, quiet, silent = ZoneInfo(cron.timezone), cron.policy.quiet_hours, 0
-    for moment in _matching_times(cron.expression, zone, after.astimezone(UTC)):
+    zone, quiet, silent = ZoneInfo(cron_schedule.timezone), cron_schedule.policy.quiet_hours, 0
+    for moment in _matching_times(cron_schedule.expression, zone, after.astimezone(UTC)):
         if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
             silent = 0
             yield moment
@@ -117,25 +117,25 @@ def fire_times(cron: CronSchedule, after: datetime) -> Generator[datetime, None,
             return
 
 
-def jitter(cron: CronSchedule, id_: str) -> timedelta:
+def jitter(cron_schedule: CronSchedule, id_: str) -> timedelta:
     """By how much the schedule of this id is late; always the same."""
     digest = hashlib.sha256(id_.encode()).digest()
     part = int.from_bytes(digest[:8]) / 2**64
-    return timedelta(milliseconds=int(part * cron.policy.jitter_seconds * 1000))
+    return timedelta(milliseconds=int(part * cron_schedule.policy.jitter_seconds * 1000))
 
 
 def select_missed(
-    policy: SchedulePolicy, due: Sequence[datetime], *, now: datetime
+    schedule_policy: SchedulePolicy, due: Sequence[datetime], *, now: datetime
 ) -> list[datetime]:
     """Of fires whose time has come, those that are to happen: usually the one that there is."""
-    match policy.missed:
+    match schedule_policy.missed:
         case "skip":
-            grace = timedelta(seconds=policy.grace_seconds)
+            grace = timedelta(seconds=schedule_policy.grace_seconds)
             return [each for each in due[-1:] if now - each <= grace]
         case "once":
             return list(due[-1:])
         case "all":
-            return list(due[-policy.max_missed :])
+            return list(due[-schedule_policy.max_missed :])
 
 
 def _matching_times(

@@ -52,13 +52,13 @@ class DeploymentRunner:
         keep: DeploymentStore,
         runs: DeploymentRuns,
         *,
-        sessions: SessionStarter,
+        session_starter: SessionStarter,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._keep = keep
         self._runs = runs
-        self._sessions = sessions
+        self._session_starter = session_starter
         self._references = DeploymentReferences(keep.records)
         self._clock = clock
         self._new_id = new_id
@@ -108,117 +108,117 @@ class DeploymentRunner:
             await self._keep.put_job(record.tenant, kept.id)
         return len(due)
 
-    async def _run(self, tenant: str, kept: StoredDeployment, fire: PlannedRun) -> StoredDeployment:
-        if not await self._references.has_agent(tenant, kept.deployment.agent.id):
-            notice = Notification(tenant=tenant, type="deployment.archived", id=kept.id)
+    async def _run(self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun) -> StoredDeployment:
+        if not await self._references.has_agent(tenant, stored_deployment.deployment.agent.id):
+            notice = Notification(tenant=tenant, type="deployment.archived", id=stored_deployment.id)
             return await self._keep.change(
                 tenant,
-                kept.id,
+                stored_deployment.id,
                 lambda known: archive_deployment(known, self._clock()),
-                notices=[notice],
+                notifications=[notice],
             )
-        run = self._record_run(kept, fire, await self._start_session(tenant, kept, fire))
+        run = self._record_run(stored_deployment, planned_run, await self._start_session(tenant, stored_deployment, planned_run))
         notices = _notifications(tenant, run)
-        if _should_pause(fire, run):
-            notices.append(Notification(tenant=tenant, type="deployment.paused", id=kept.id))
+        if _should_pause(planned_run, run):
+            notices.append(Notification(tenant=tenant, type="deployment.paused", id=stored_deployment.id))
         try:
             return await self._keep.change(
                 tenant,
-                kept.id,
-                lambda known: _after_run(known, fire, run),
-                notices=notices,
+                stored_deployment.id,
+                lambda known: _after_run(known, planned_run, run),
+                notifications=notices,
                 also=[self._runs.put_change(tenant, run)],
             )
         except AlreadyExists:  # another worker was first: its record stands
-            return await self._drop(tenant, kept, fire)
+            return await self._drop(tenant, stored_deployment, planned_run)
 
     async def _drop(
-        self, tenant: str, kept: StoredDeployment, fire: PlannedRun
+        self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
     ) -> StoredDeployment:
-        return await self._keep.change(tenant, kept.id, lambda known: _without_run(known, fire))
+        return await self._keep.change(tenant, stored_deployment.id, lambda known: _without_run(known, planned_run))
 
-    async def _is_overlapping(self, tenant: str, kept: StoredDeployment) -> bool:
-        last = kept.last_session_id
-        if last is None or _overlap_policy(kept) == "allow":
+    async def _is_overlapping(self, tenant: str, stored_deployment: StoredDeployment) -> bool:
+        last = stored_deployment.last_session_id
+        if last is None or _overlap_policy(stored_deployment) == "allow":
             return False
-        return await self._sessions.is_busy(tenant, last)
+        return await self._session_starter.is_busy(tenant, last)
 
     async def _start_session(
-        self, tenant: str, kept: StoredDeployment, fire: PlannedRun
+        self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
     ) -> str | RunError:
         """The id of the session, or why there is none."""
-        deployment = kept.deployment
+        deployment = stored_deployment.deployment
         if problem := await self._references.problem(tenant, deployment):
             return problem
         order = SessionStartRequest(
-            key=fire.run_id,
+            key=planned_run.run_id,
             agent=deployment.agent,
             environment_id=deployment.environment_id,
             title=deployment.name,
             metadata=deployment.metadata,
             vault_ids=deployment.vault_ids,
-            resources=await self._keep.resources(tenant, kept),
-            budget=None if deployment.budget is UNSET else deployment.budget,
+            resources=await self._keep.resources(tenant, stored_deployment),
+            list_cost_budget=None if deployment.budget is UNSET else deployment.budget,
             initial_events=deployment.initial_events,
             deployment_id=deployment.id,
             origin=Origin(type="schedule", id=deployment.id),
         )
         try:
-            return await self._sessions.start(tenant, order)
+            return await self._session_starter.start(tenant, order)
         except MainspringError as error:
             return run_error(error)
 
     def _record_run(
-        self, kept: StoredDeployment, fire: PlannedRun, outcome: str | RunError
+        self, stored_deployment: StoredDeployment, planned_run: PlannedRun, outcome: str | RunError
     ) -> DeploymentRun:
-        at = fire.scheduled_at
+        at = planned_run.scheduled_at
         return DeploymentRun(
-            id=fire.run_id,
-            agent=kept.deployment.agent,
+            id=planned_run.run_id,
+            agent=stored_deployment.deployment.agent,
             created_at=self._clock(),
-            deployment_id=kept.id,
+            deployment_id=stored_deployment.id,
             trigger_context=ManualRun() if at is None else ScheduledRun(scheduled_at=at),
             error=outcome if isinstance(outcome, RunError) else None,
             session_id=None if isinstance(outcome, RunError) else outcome,
         )
 
 
-def _overlap_policy(kept: StoredDeployment) -> str:
-    schedule = kept.deployment.schedule
+def _overlap_policy(stored_deployment: StoredDeployment) -> str:
+    schedule = stored_deployment.deployment.schedule
     return "allow" if schedule is None else schedule.cron.policy.overlap
 
 
-def _without_run(kept: StoredDeployment, fire: PlannedRun) -> StoredDeployment:
-    queue = tuple(each for each in kept.queue if each.run_id != fire.run_id)
-    return replace(kept, queue=queue)
+def _without_run(stored_deployment: StoredDeployment, planned_run: PlannedRun) -> StoredDeployment:
+    queue = tuple(each for each in stored_deployment.queue if each.run_id != planned_run.run_id)
+    return replace(stored_deployment, queue=queue)
 
 
-def _should_pause(fire: PlannedRun, run: DeploymentRun) -> bool:
+def _should_pause(planned_run: PlannedRun, run: DeploymentRun) -> bool:
     """A person who runs it sees what is wrong; a schedule must not go on against a wall."""
     return (
-        fire.scheduled_at is not None
+        planned_run.scheduled_at is not None
         and run.error is not None
         and run.error.type not in TRANSIENT_ERRORS
     )
 
 
-def _after_run(kept: StoredDeployment, fire: PlannedRun, run: DeploymentRun) -> StoredDeployment:
-    kept = _without_run(kept, fire)
-    deployment, schedule = kept.deployment, kept.deployment.schedule
-    if fire.scheduled_at is None:
-        return kept
+def _after_run(stored_deployment: StoredDeployment, planned_run: PlannedRun, run: DeploymentRun) -> StoredDeployment:
+    stored_deployment = _without_run(stored_deployment, planned_run)
+    deployment, schedule = stored_deployment.deployment, stored_deployment.deployment.schedule
+    if planned_run.scheduled_at is None:
+        return stored_deployment
     if run.error is None:
         if schedule is not None:
             schedule = replace(schedule, last_run_at=run.created_at)
         deployment = replace(deployment, schedule=schedule)
-        return replace(kept, deployment=deployment, last_session_id=run.session_id)
-    if not _should_pause(fire, run) or deployment.archived_at is not None:
-        return kept
+        return replace(stored_deployment, deployment=deployment, last_session_id=run.session_id)
+    if not _should_pause(planned_run, run) or deployment.archived_at is not None:
+        return stored_deployment
     reason = ErrorPause(error=PauseError(type=run.error.type))
     deployment = replace(
         deployment, status="paused", paused_reason=reason, updated_at=run.created_at
     )
-    return replace(kept, deployment=deployment, queue=manual_runs(kept.queue))
+    return replace(stored_deployment, deployment=deployment, queue=manual_runs(stored_deployment.queue))
 
 
 def _notifications(tenant: str, run: DeploymentRun) -> list[Notification]:

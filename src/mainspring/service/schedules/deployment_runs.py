@@ -44,7 +44,7 @@ class DeploymentRuns:
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
         self._records = records
         self._drawer = Repository(
-            records, RUN_KIND, DeploymentRun, tabs=_index_columns, clock=clock
+            records, RUN_KIND, DeploymentRun, columns=_index_columns, clock=clock
         )
 
     async def get(self, tenant: str, run_id: str) -> DeploymentRun:

@@ -77,31 +77,31 @@ class StoredDeployment(Struct, frozen=True, kw_only=True):
         )
 
 
-def with_next_time(kept: StoredDeployment, *, now: datetime) -> StoredDeployment:
+def with_next_time(stored_deployment: StoredDeployment, *, now: datetime) -> StoredDeployment:
     """With the time when something is to be done next."""
-    schedule = kept.deployment.schedule
-    if kept.queue:
-        return replace(kept, next_at=now)
-    if schedule is None or not kept.is_scheduled:
-        return replace(kept, next_at=None)
-    fire = next_fire_time(schedule.cron, kept.decided_upto)
-    return replace(kept, next_at=None if fire is None else fire + jitter(schedule.cron, kept.id))
+    schedule = stored_deployment.deployment.schedule
+    if stored_deployment.queue:
+        return replace(stored_deployment, next_at=now)
+    if schedule is None or not stored_deployment.is_scheduled:
+        return replace(stored_deployment, next_at=None)
+    fire = next_fire_time(schedule.cron, stored_deployment.decided_upto)
+    return replace(stored_deployment, next_at=None if fire is None else fire + jitter(schedule.cron, stored_deployment.id))
 
 
-def with_due_runs(kept: StoredDeployment, *, now: datetime) -> StoredDeployment:
+def with_due_runs(stored_deployment: StoredDeployment, *, now: datetime) -> StoredDeployment:
     """With what has become due since in the queue, as far as it is to happen."""
-    schedule = kept.deployment.schedule
-    if schedule is None or not kept.is_scheduled:
-        return kept
+    schedule = stored_deployment.deployment.schedule
+    if schedule is None or not stored_deployment.is_scheduled:
+        return stored_deployment
     cron = schedule.cron
-    upto = now - jitter(cron, kept.id)
-    if upto <= kept.decided_upto:
-        return kept
-    due = latest_fire_times(cron, kept.decided_upto, upto, cron.policy.max_missed)
+    upto = now - jitter(cron, stored_deployment.id)
+    if upto <= stored_deployment.decided_upto:
+        return stored_deployment
+    due = latest_fire_times(cron, stored_deployment.decided_upto, upto, cron.policy.max_missed)
     if not due:
-        return kept
-    fires = (scheduled_run(kept.id, at) for at in select_missed(cron.policy, due, now=upto))
-    return replace(kept, queue=(*kept.queue, *fires)[-_MAX_QUEUE:], decided_upto=upto)
+        return stored_deployment
+    fires = (scheduled_run(stored_deployment.id, at) for at in select_missed(cron.policy, due, now=upto))
+    return replace(stored_deployment, queue=(*stored_deployment.queue, *fires)[-_MAX_QUEUE:], decided_upto=upto)
 
 
 def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
@@ -120,7 +120,7 @@ class DeploymentStore:
     ) -> None:
         self.records = records
         self.drawer = Repository(
-            records, DEPLOYMENT_KIND, StoredDeployment, tabs=_index_columns, clock=clock
+            records, DEPLOYMENT_KIND, StoredDeployment, columns=_index_columns, clock=clock
         )
         self.outbox = outbox
         self._seal = seal
@@ -131,12 +131,12 @@ class DeploymentStore:
         return await self.drawer.get(tenant, deployment_id)
 
     async def add(
-        self, tenant: str, deployment: Deployment, tokens: ResourceTokens, *, notice: Notification
+        self, tenant: str, deployment: Deployment, resource_tokens: ResourceTokens, *, notification: Notification
     ) -> StoredDeployment:
         now = self._clock()
         kept = with_next_time(StoredDeployment(deployment=deployment, decided_upto=now), now=now)
-        telling = await self.outbox.prepare_changes(notice)
-        sealed = self._seal_tokens(tenant, kept.id, tokens)
+        telling = await self.outbox.prepare_changes(notification)
+        sealed = self._seal_tokens(tenant, kept.id, resource_tokens)
         await self.records.write(self.drawer.put_change(tenant, kept, content=sealed), *telling)
         await self.outbox.enqueue_deliveries(telling)
         await self.put_next(tenant, kept)
@@ -148,9 +148,9 @@ class DeploymentStore:
         deployment_id: str,
         change: Callable[[StoredDeployment], StoredDeployment],
         *,
-        notices: Sequence[Notification] = (),
+        notifications: Sequence[Notification] = (),
         also: Sequence[RecordChange] = (),
-        tokens: ResourceTokens | None = None,
+        resource_tokens: ResourceTokens | None = None,
     ) -> StoredDeployment:
         """Change it, and write what else there is, all or nothing. Say `put_next` then, unless you
         go on with it yourself.
@@ -161,8 +161,8 @@ class DeploymentStore:
             record = await self.drawer.record(tenant, deployment_id)
             known, now = self.drawer.read(record), self._clock()
             made = with_next_time(change(known), now=now)
-            sealed = None if tokens is None else self._seal_tokens(tenant, made.id, tokens)
-            telling = await self.outbox.prepare_changes(*notices)
+            sealed = None if resource_tokens is None else self._seal_tokens(tenant, made.id, resource_tokens)
+            telling = await self.outbox.prepare_changes(*notifications)
             replacing = self.drawer.replace_change(record, made, content=sealed)
             try:
                 await self.records.write(replacing, *also, *telling)
@@ -172,10 +172,10 @@ class DeploymentStore:
             return made
         raise StaleVersion(f"{DEPLOYMENT_KIND} {deployment_id}: others kept changing it; try again")
 
-    async def resources(self, tenant: str, kept: StoredDeployment) -> tuple[ResourceParams, ...]:
+    async def resources(self, tenant: str, stored_deployment: StoredDeployment) -> tuple[ResourceParams, ...]:
         """With their tokens, for who starts a session."""
-        sealed = await self.records.content(DEPLOYMENT_KIND, kept.id)
-        plain = self._seal.unseal(sealed, _context(tenant, kept.id))
+        sealed = await self.records.content(DEPLOYMENT_KIND, stored_deployment.id)
+        plain = self._seal.unseal(sealed, _context(tenant, stored_deployment.id))
         tokens = msgspec.json.decode(plain, type=ResourceTokens)
         return tuple(
             RepositoryResourceParams(
@@ -186,19 +186,19 @@ class DeploymentStore:
             )
             if isinstance(each, RepositoryReference)
             else each
-            for index, each in enumerate(kept.deployment.resources)
+            for index, each in enumerate(stored_deployment.deployment.resources)
         )
 
-    async def put_next(self, tenant: str, kept: StoredDeployment) -> None:
+    async def put_next(self, tenant: str, stored_deployment: StoredDeployment) -> None:
         """Have it looked after when there is something to do."""
-        if kept.next_at is not None:
-            await self.put_job(tenant, kept.id, at=kept.next_at)
+        if stored_deployment.next_at is not None:
+            await self.put_job(tenant, stored_deployment.id, at=stored_deployment.next_at)
 
     async def put_job(self, tenant: str, deployment_id: str, *, at: datetime | None = None) -> None:
         await self._put(Job(task=FIRE_TASK, key=deployment_id, tenant=tenant), at=at)
 
-    def _seal_tokens(self, tenant: str, deployment_id: str, tokens: ResourceTokens) -> bytes:
-        return self._seal.seal(msgspec.json.encode(tokens), _context(tenant, deployment_id))
+    def _seal_tokens(self, tenant: str, deployment_id: str, resource_tokens: ResourceTokens) -> bytes:
+        return self._seal.seal(msgspec.json.encode(resource_tokens), _context(tenant, deployment_id))
 
 
 def split_tokens(
@@ -227,11 +227,11 @@ def _context(tenant: str, deployment_id: str) -> str:
     return f"deployment {tenant} {deployment_id}"
 
 
-def _index_columns(kept: StoredDeployment) -> IndexColumns:
-    deployment = kept.deployment
+def _index_columns(stored_deployment: StoredDeployment) -> IndexColumns:
+    deployment = stored_deployment.deployment
     return IndexColumns(
         parent=deployment.agent.id,
         label=deployment.status,
-        due=kept.next_at,
+        due=stored_deployment.next_at,
         is_archived=deployment.archived_at is not None,
     )

@@ -93,13 +93,13 @@ class Deployments:
         )
         await self._references.check(tenant, made)
         notice = Notification(tenant=tenant, type="deployment.created", id=made.id)
-        return self._with_upcoming(await self._keep.add(tenant, made, tokens, notice=notice))
+        return self._with_upcoming(await self._keep.add(tenant, made, tokens, notification=notice))
 
     async def get(self, tenant: str, deployment_id: str) -> Deployment:
         return self._with_upcoming(await self._keep.get(tenant, deployment_id))
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[Deployment]:
-        found = await self._keep.drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Deployment]:
+        found = await self._keep.drawer.page(tenant, list_query)
         return Page(
             data=[self._with_upcoming(each) for each in found.data], next_page=found.next_page
         )
@@ -114,29 +114,29 @@ class Deployments:
             tenant, _apply_update(known.deployment, asked, agent, self._clock())
         )
 
-        def change(kept: StoredDeployment) -> StoredDeployment:
+        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
             now = self._clock()
-            made = replace(kept, deployment=_apply_update(kept.deployment, asked, agent, now))
+            made = replace(stored_deployment, deployment=_apply_update(stored_deployment.deployment, asked, agent, now))
             if asked.schedule is UNSET:
                 return made
-            return replace(made, decided_upto=now, queue=manual_runs(kept.queue))
+            return replace(made, decided_upto=now, queue=manual_runs(stored_deployment.queue))
 
         tokens = None if asked.resources is UNSET else split_tokens(asked.resources or ())[1]
         return await self._change(
-            tenant, deployment_id, change, "deployment.updated", tokens=tokens
+            tenant, deployment_id, change, "deployment.updated", resource_tokens=tokens
         )
 
     async def pause(self, tenant: str, deployment_id: str) -> Deployment:
         """Nothing fires by itself; sessions that run go on."""
 
-        def change(kept: StoredDeployment) -> StoredDeployment:
+        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
             made = replace(
-                _require_not_archived(kept.deployment),
+                _require_not_archived(stored_deployment.deployment),
                 status="paused",
                 paused_reason=ManualPause(),
                 updated_at=self._clock(),
             )
-            return replace(kept, deployment=made, queue=manual_runs(kept.queue))
+            return replace(stored_deployment, deployment=made, queue=manual_runs(stored_deployment.queue))
 
         return await self._change(tenant, deployment_id, change, "deployment.paused")
 
@@ -146,15 +146,15 @@ class Deployments:
         if _require_not_archived(known.deployment).status == "active":
             return self._with_upcoming(known)  # what is due just now is not missed
 
-        def change(kept: StoredDeployment) -> StoredDeployment:
+        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
             now = self._clock()
             made = replace(
-                _require_not_archived(kept.deployment),
+                _require_not_archived(stored_deployment.deployment),
                 status="active",
                 paused_reason=None,
                 updated_at=now,
             )
-            return replace(kept, deployment=made, decided_upto=now)
+            return replace(stored_deployment, deployment=made, decided_upto=now)
 
         return await self._change(tenant, deployment_id, change, "deployment.unpaused")
 
@@ -183,9 +183,9 @@ class Deployments:
         """Have a worker run it once, soon; the id that the run will have."""
         run_id = self._new_id("drun")
 
-        def change(kept: StoredDeployment) -> StoredDeployment:
-            _require_not_archived(kept.deployment)
-            return replace(kept, queue=(*kept.queue, PlannedRun(run_id=run_id)))
+        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
+            _require_not_archived(stored_deployment.deployment)
+            return replace(stored_deployment, queue=(*stored_deployment.queue, PlannedRun(run_id=run_id)))
 
         kept = await self._keep.change(tenant, deployment_id, change)
         await self._keep.put_next(tenant, kept)
@@ -198,11 +198,11 @@ class Deployments:
         change: Callable[[StoredDeployment], StoredDeployment],
         type_: EventType,
         *,
-        tokens: ResourceTokens | None = None,
+        resource_tokens: ResourceTokens | None = None,
     ) -> Deployment:
         notice = Notification(tenant=tenant, type=type_, id=deployment_id)
         made = await self._keep.change(
-            tenant, deployment_id, change, notices=[notice], tokens=tokens
+            tenant, deployment_id, change, notifications=[notice], resource_tokens=resource_tokens
         )
         await self._keep.put_next(tenant, made)
         return self._with_upcoming(made)
@@ -214,20 +214,20 @@ class Deployments:
             return await self._pin_agent(tenant, asked, None)
         return await self._pin_agent(tenant, asked.id, asked.version)
 
-    def _with_upcoming(self, kept: StoredDeployment) -> Deployment:
-        deployment, schedule = kept.deployment, kept.deployment.schedule
+    def _with_upcoming(self, stored_deployment: StoredDeployment) -> Deployment:
+        deployment, schedule = stored_deployment.deployment, stored_deployment.deployment.schedule
         if schedule is None or deployment.archived_at is not None:
             return deployment
         ahead = upcoming_fire_times(schedule.cron, self._clock(), _UPCOMING_SHOWN)
         return replace(deployment, schedule=replace(schedule, upcoming_runs_at=tuple(ahead)))
 
 
-def archive_deployment(kept: StoredDeployment, now: datetime) -> StoredDeployment:
+def archive_deployment(stored_deployment: StoredDeployment, now: datetime) -> StoredDeployment:
     """An archived one is told as active: it says so itself that it is archived."""
     made = replace(
-        kept.deployment, archived_at=now, updated_at=now, status="active", paused_reason=None
+        stored_deployment.deployment, archived_at=now, updated_at=now, status="active", paused_reason=None
     )
-    return replace(kept, deployment=made, queue=())
+    return replace(stored_deployment, deployment=made, queue=())
 
 
 def _require_not_archived(deployment: Deployment) -> Deployment:

@@ -35,13 +35,13 @@ class SessionStartRequest:
     vault_ids: tuple[str, ...] = ()
     resources: tuple[ResourceParams, ...] = ()
     """With their tokens."""
-    budget: ListCostBudget | None = None
+    list_cost_budget: ListCostBudget | None = None
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
 
 
 class SessionStarter(Protocol):
-    async def start(self, tenant: str, order: SessionStartRequest) -> str:
+    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
         """The id of the session, made now or when it was ordered before, with the initial events
         sent to it once.
 
@@ -70,26 +70,26 @@ _PRINCIPAL_NAME = "schedules and triggers"
 
 
 class ServiceSessionStarter:
-    def __init__(self, sessions: Sessions, sending: EventSender) -> None:
+    def __init__(self, sessions: Sessions, event_sender: EventSender) -> None:
         self._sessions = sessions
-        self._sending = sending
+        self._event_sender = event_sender
 
-    async def start(self, tenant: str, order: SessionStartRequest) -> str:
+    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
         made = await self._sessions.create(
-            _principal(tenant, order.origin),
+            _principal(tenant, session_start_request.origin),
             CreateSession(
-                agent=AgentParams(id=order.agent.id, version=order.agent.version),
-                environment_id=order.environment_id,
-                title=order.title,
-                metadata=order.metadata,
-                vault_ids=order.vault_ids,
-                resources=order.resources,
-                budget=order.budget,
-                initial_events=order.initial_events,
+                agent=AgentParams(id=session_start_request.agent.id, version=session_start_request.agent.version),
+                environment_id=session_start_request.environment_id,
+                title=session_start_request.title,
+                metadata=session_start_request.metadata,
+                vault_ids=session_start_request.vault_ids,
+                resources=session_start_request.resources,
+                budget=session_start_request.list_cost_budget,
+                initial_events=session_start_request.initial_events,
             ),
-            origin=order.origin,
-            deployment_id=order.deployment_id,
-            key=order.key,
+            origin=session_start_request.origin,
+            deployment_id=session_start_request.deployment_id,
+            key=session_start_request.key,
         )
         return made.id
 
@@ -97,7 +97,7 @@ class ServiceSessionStarter:
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
         said = SendMessage(content=(TextBlock(text),))
-        await self._sending.send(_principal(tenant, origin), session_id, [said], key=key)
+        await self._event_sender.send(_principal(tenant, origin), session_id, [said], key=key)
 
     async def is_busy(self, tenant: str, session_id: str) -> bool:
         try:

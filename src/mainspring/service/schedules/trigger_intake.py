@@ -49,47 +49,47 @@ class TriggerIntake:
     """Takes what triggers are sent."""
 
     def __init__(
-        self, triggers: Triggers, *, sessions: SessionStarter, clock: Clock = clocks.now
+        self, triggers: Triggers, *, session_starter: SessionStarter, clock: Clock = clocks.now
     ) -> None:
         records = triggers.records
         self._triggers = triggers
-        self._sessions = sessions
+        self._session_starter = session_starter
         self._clock = clock
         self._records = records
         self._remembered = Repository(
             records,
             DELIVERY_KIND,
             ReceivedDelivery,
-            tabs=lambda each: IndexColumns(parent=each.trigger_id, due=each.forget_at),
+            columns=lambda each: IndexColumns(parent=each.trigger_id, due=each.forget_at),
             clock=clock,
         )
         self._conversations = Repository(
             records,
             CONVERSATION_KIND,
             TriggerConversation,
-            tabs=lambda each: IndexColumns(parent=each.trigger_id),
+            columns=lambda each: IndexColumns(parent=each.trigger_id),
             clock=clock,
         )
 
-    async def take(self, trigger_id: str, delivered: SignedRequest) -> TriggerResult:
+    async def take(self, trigger_id: str, signed_request: SignedRequest) -> TriggerResult:
         """Start a session, or speak to the one that it belongs to. Taken again, what was taken
         once does nothing.
 
         Raises: Unauthenticated; InvalidInput, TooLarge: it is not what the templates need.
         """
-        tenant, trigger = await self._triggers.known(trigger_id, delivered)
-        body = _parse_body(delivered.body)
+        tenant, trigger = await self._triggers.known(trigger_id, signed_request)
+        body = _parse_body(signed_request.body)
         if isinstance(trigger.scheme, SlackSignature) and body.get("type") == "url_verification":
             return TriggerResult(
                 status="challenged", challenge=str(body.get("challenge", ""))[:256]
             )
-        key = stable_id("trd", trigger.id, delivery_key(trigger.scheme, delivered, body))
+        key = stable_id("trd", trigger.id, delivery_key(trigger.scheme, signed_request, body))
         try:
             before = await self._remembered.get(tenant, key)
             return TriggerResult(status="duplicate", session_id=before.session_id)
         except NotFound:
             pass
-        filling = TemplateValues(body=body, headers=delivered.headers)
+        filling = TemplateValues(body=body, headers=signed_request.headers)
         text = _message(
             trigger, fill_template(trigger.message, filling, max_chars=_MAX_MESSAGE), key
         )
@@ -106,14 +106,14 @@ class TriggerIntake:
         due = await self._remembered.due(self._clock(), limit=_BATCH)
         for record, _ in due:
             try:
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
             except (StaleVersion, NotFound):
                 continue
         return len(due)
 
     async def _start(self, tenant: str, trigger: Trigger, text: str, key: str) -> TriggerResult:
         order = _session_request(trigger, key, [SendMessage(content=(TextBlock(text),))])
-        return TriggerResult(status="started", session_id=await self._sessions.start(tenant, order))
+        return TriggerResult(status="started", session_id=await self._session_starter.start(tenant, order))
 
     async def _send_to_conversation(
         self, tenant: str, trigger: Trigger, text: str, *, key: str, about: str
@@ -125,7 +125,7 @@ class TriggerIntake:
             known = None
         if known is not None:
             try:
-                await self._sessions.send(
+                await self._session_starter.send(
                     tenant, known.session_id, text, key=key, origin=_origin(trigger)
                 )
                 return TriggerResult(status="messaged", session_id=known.session_id)
@@ -133,10 +133,10 @@ class TriggerIntake:
                 pass  # it has ended, or is gone: another follows it
         number = 0 if known is None else known.number + 1
         # under a key of the conversation: two deliveries at once start one session
-        session_id = await self._sessions.start(
+        session_id = await self._session_starter.start(
             tenant, _session_request(trigger, f"{id_}.{number}")
         )
-        await self._sessions.send(tenant, session_id, text, key=key, origin=_origin(trigger))
+        await self._session_starter.send(tenant, session_id, text, key=key, origin=_origin(trigger))
         begun = TriggerConversation(
             id=id_, trigger_id=trigger.id, session_id=session_id, number=number
         )

@@ -137,17 +137,17 @@ def check_template(template: str, *, where: str) -> str:
     return template
 
 
-def fill_template(template: str, filling: TemplateValues, *, max_chars: int) -> str:
+def fill_template(template: str, template_values: TemplateValues, *, max_chars: int) -> str:
     """Raises: InvalidInput: what is asked for is not there. TooLarge."""
-    text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), filling), template)
+    text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), template_values), template)
     if len(text) > max_chars:
         raise TooLarge(f"what came in makes {len(text)} characters; at most {max_chars} are taken")
     return text
 
 
-def _render_value(path: str, filling: TemplateValues) -> str:
+def _render_value(path: str, template_values: TemplateValues) -> str:
     root, *steps = path.removesuffix("?").split(".")
-    value: Any = filling.body if root == "body" else filling.headers
+    value: Any = template_values.body if root == "body" else template_values.headers
     for step in steps:
         found = _child_value(value, step)
         if found is None:

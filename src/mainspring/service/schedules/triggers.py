@@ -67,7 +67,7 @@ class Triggers:
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.records = records
-        self._drawer = Repository(records, TRIGGER_KIND, Trigger, tabs=_index_columns, clock=clock)
+        self._drawer = Repository(records, TRIGGER_KIND, Trigger, columns=_index_columns, clock=clock)
         self._seal = seal
         self._tenants = Tenants(records, clock=clock)
         self._pin_agent = pin_agent
@@ -102,8 +102,8 @@ class Triggers:
     async def get(self, tenant: str, trigger_id: str) -> Trigger:
         return await self._drawer.get(tenant, trigger_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[Trigger]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Trigger]:
+        return await self._drawer.page(tenant, list_query)
 
     async def update(self, tenant: str, trigger_id: str, asked: UpdateTrigger) -> Trigger:
         """Raises: NotFound, InvalidInput."""
@@ -143,7 +143,7 @@ class Triggers:
         for kind in (DELIVERY_KIND, CONVERSATION_KIND):
             await delete_children(self.records, kind, tenant=tenant, parent=trigger_id)
 
-    async def known(self, trigger_id: str, delivered: SignedRequest) -> tuple[str, Trigger]:
+    async def known(self, trigger_id: str, signed_request: SignedRequest) -> tuple[str, Trigger]:
         """The tenant and the trigger that a delivery is for, if its signature holds.
 
         Raises: Unauthenticated: it does not, or there is none, or it is disabled.
@@ -155,10 +155,10 @@ class Triggers:
                 record.tenant, trigger_id, await self.records.content(TRIGGER_KIND, trigger_id)
             )
         except NotFound:
-            is_genuine(StandardWebhooksSignature(), delivered, secret=_DUMMY_SECRET, now=now)
+            is_genuine(StandardWebhooksSignature(), signed_request, secret=_DUMMY_SECRET, now=now)
             raise _bad_signature() from None
         trigger = self._drawer.read(record)
-        if not is_genuine(trigger.scheme, delivered, secret=secret, now=now):
+        if not is_genuine(trigger.scheme, signed_request, secret=secret, now=now):
             raise _bad_signature()
         if not trigger.is_enabled or await self._tenants.is_disabled(record.tenant):
             raise _bad_signature()

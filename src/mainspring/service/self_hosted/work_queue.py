@@ -64,7 +64,7 @@ class Poller(Struct, frozen=True, kw_only=True):
 class Pollers:
     def __init__(self, records: Records, *, clock: Clock) -> None:
         self._drawer = Repository(
-            records, POLLER_KIND, Poller, tabs=_poller_index_columns, clock=clock
+            records, POLLER_KIND, Poller, columns=_poller_index_columns, clock=clock
         )
         self._clock = clock
         self._noted: dict[str, datetime] = {}
@@ -95,7 +95,7 @@ class Pollers:
     async def _forget_gone(self, tenant: str, environment_id: str) -> None:
         for gone in await self._drawer.records.list(self._gone(tenant, environment_id)):
             try:
-                await self._drawer.records.write(Remove(record=gone))
+                await self._drawer.records.write(Remove(record_row=gone))
             except (StaleVersion, NotFound):
                 continue  # it is back, or gone already
 
@@ -124,9 +124,9 @@ IssueToken: TypeAlias = Callable[[str, WorkItem], str]
 class WorkQueueOptions:
     """What work is handed out on."""
 
-    is_wanted: NeedsWorker
-    issue: IssueToken
-    leases: LeaseTimes = field(default_factory=LeaseTimes)
+    needs_worker: NeedsWorker
+    issue_token: IssueToken
+    lease_times: LeaseTimes = field(default_factory=LeaseTimes)
 
 
 class WorkQueue:
@@ -134,17 +134,17 @@ class WorkQueue:
         self,
         records: Records,
         environments: Environments,
-        terms: WorkQueueOptions,
+        work_queue_options: WorkQueueOptions,
         *,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._drawer = Repository(
-            records, WORK_KIND, StoredWorkItem, tabs=index_columns, clock=clock
+            records, WORK_KIND, StoredWorkItem, columns=index_columns, clock=clock
         )
         self._environments = environments
         self._pollers = Pollers(records, clock=clock)
-        self._terms = terms
+        self._work_queue_options = work_queue_options
         self._clock = clock
         self._new_id = new_id
         self._arrivals: dict[str, anyio.Event] = {}
@@ -183,7 +183,7 @@ class WorkQueue:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
             left = deadline - time.monotonic()
             if (work := await self._claim(tenant, environment_id, asked.reclaim)) is not None:
-                return replace(work, secret=self._terms.issue(tenant, work))
+                return replace(work, secret=self._work_queue_options.issue_token(tenant, work))
             if left <= 0:
                 return None
             with anyio.move_on_after(left):  # never around a claim: it would be lost with it
@@ -195,7 +195,7 @@ class WorkQueue:
             tenant,
             environment_id,
             work_id,
-            lambda held: acknowledge(held, self._clock(), self._terms.leases),
+            lambda held: acknowledge(held, self._clock(), self._work_queue_options.lease_times),
         )
 
     async def heartbeat(
@@ -204,9 +204,9 @@ class WorkQueue:
         """Raises: NotFound, HeartbeatRefused."""
         beating: StoredWorkItem | None = None
 
-        def change(held: StoredWorkItem) -> StoredWorkItem:
+        def change(stored_work_item: StoredWorkItem) -> StoredWorkItem:
             nonlocal beating
-            beating = apply_heartbeat(held, self._clock(), asked, self._terms.leases)
+            beating = apply_heartbeat(stored_work_item, self._clock(), asked, self._work_queue_options.lease_times)
             return beating
 
         await self._changed(tenant, environment_id, work_id, change)
@@ -249,10 +249,10 @@ class WorkQueue:
             ),
         )
 
-    async def page(self, tenant: str, environment_id: str, listing: ListQuery) -> Page[WorkItem]:
+    async def page(self, tenant: str, environment_id: str, list_query: ListQuery) -> Page[WorkItem]:
         """Raises: NotFound, InvalidInput."""
         await self._require(tenant, environment_id)
-        found = await self._drawer.page(tenant, listing)
+        found = await self._drawer.page(tenant, list_query)
         return Page(data=[held.work for held in found.data], next_page=found.next_page)
 
     async def stats(self, tenant: str, environment_id: str) -> QueueStats:
@@ -282,7 +282,7 @@ class WorkQueue:
         )
         while found := await self._drawer.records.list(old):
             try:
-                await self._drawer.records.write(*(Remove(record=each) for each in found))
+                await self._drawer.records.write(*(Remove(record_row=each) for each in found))
             except (StaleVersion, NotFound):
                 continue  # another does the same
 
@@ -303,36 +303,36 @@ class WorkQueue:
         return None
 
     async def _list_items(
-        self, wanted: RecordQuery
+        self, record_query: RecordQuery
     ) -> AsyncGenerator[tuple[RecordRow, StoredWorkItem], None]:
         records = self._drawer.records
-        while found := await records.list(wanted):
+        while found := await records.list(record_query):
             for record in found:
                 yield record, self._drawer.read(record)
-            if len(found) < wanted.limit:
+            if len(found) < record_query.limit:
                 return
-            wanted = dataclass_replace(wanted, after=found[-1])
+            record_query = dataclass_replace(record_query, after=found[-1])
 
-    async def _write(self, record: RecordRow, held: StoredWorkItem) -> bool:
+    async def _write(self, record_row: RecordRow, stored_work_item: StoredWorkItem) -> bool:
         """Whether nobody else was faster. With what is over, the next one for its session."""
-        write, tenant = self._drawer.records.write, record.tenant
+        write, tenant = self._drawer.records.write, record_row.tenant
         try:
-            if held.work.state != "stopped":
-                await write(self._drawer.replace_change(record, held))
+            if stored_work_item.work.state != "stopped":
+                await write(self._drawer.replace_change(record_row, stored_work_item))
                 return True
-            wanted = await self._terms.is_wanted(tenant, held.work.data.id)
-            more = [self._drawer.put_change(tenant, self._next(held))] if wanted else []
-            await write(self._drawer.replace_change(record, held), *more)
+            wanted = await self._work_queue_options.needs_worker(tenant, stored_work_item.work.data.id)
+            more = [self._drawer.put_change(tenant, self._next(stored_work_item))] if wanted else []
+            await write(self._drawer.replace_change(record_row, stored_work_item), *more)
         except (StaleVersion, NotFound):
             return False
-        if not wanted and await self._terms.is_wanted(tenant, held.work.data.id):
+        if not wanted and await self._work_queue_options.needs_worker(tenant, stored_work_item.work.data.id):
             # it came to be wanted while this was not yet over, so that nothing was offered
-            await self.offer(tenant, held.work.environment_id, held.work.data.id)
-        self._work_event(held.work.environment_id)
+            await self.offer(tenant, stored_work_item.work.environment_id, stored_work_item.work.data.id)
+        self._work_event(stored_work_item.work.environment_id)
         return True
 
-    def _next(self, held: StoredWorkItem) -> StoredWorkItem:
-        return next_work_item(held, self._new_id("work"), self._clock())
+    def _next(self, stored_work_item: StoredWorkItem) -> StoredWorkItem:
+        return next_work_item(stored_work_item, self._new_id("work"), self._clock())
 
     async def _changed(
         self,

@@ -48,8 +48,8 @@ class WorkTokens:
         self._seal = seal
         self._clock = clock
 
-    def secret(self, tenant: str, work: WorkItem) -> str:
-        claims = _TokenClaims(tenant=tenant, work_id=work.id, expires_at=self._clock() + LIFETIME)
+    def secret(self, tenant: str, work_item: WorkItem) -> str:
+        claims = _TokenClaims(tenant=tenant, work_id=work_item.id, expires_at=self._clock() + LIFETIME)
         sealed = self._seal.seal(msgspec.json.encode(claims), _CONTEXT)
         token = PREFIX + base64.urlsafe_b64encode(sealed).decode()
         return base64.urlsafe_b64encode(msgspec.json.encode(_Secret(sessions_token=token))).decode()

@@ -159,9 +159,9 @@ class Costs:
         except SessionNotFound:  # deleted since the page was read
             return []
 
-    async def _today(self, who: Principal, standing: LoadedSession) -> list[DailyAllowance]:
+    async def _today(self, who: Principal, loaded_session: LoadedSession) -> list[DailyAllowance]:
         """A key of one agent is not told what others spend."""
-        record = standing.record
+        record = loaded_session.record
         is_scoped = who.agent_id is not None or who.environment_id is not None
         names = {
             "agent": record.agent.name,
@@ -175,12 +175,12 @@ class Costs:
         ]
 
     async def _day(
-        self, tenant: str, whose: BudgetOwner, payer: Payer, name: str
+        self, tenant: str, budget_owner: BudgetOwner, payer: Payer, name: str
     ) -> DailyAllowance:
         limit = await self._ledger.limit_usd(tenant, payer, name)
         used = await self._ledger.spent_usd(tenant, payer, name)
         return DailyAllowance(
-            of=whose,
+            of=budget_owner,
             id=name,
             limit_usd=limit,
             committed_usd=used,
@@ -188,8 +188,8 @@ class Costs:
         )
 
 
-def _allowance(standing: LoadedSession) -> Allowance:
-    budget, spent = standing.record.budget, standing.digest.spent
+def _allowance(loaded_session: LoadedSession) -> Allowance:
+    budget, spent = loaded_session.record.budget, loaded_session.digest.spent
     limit = None if budget is None else int(budget.max_list_cost.amount) * _CENT
     return Allowance(
         limit_usd=limit,

@@ -56,9 +56,9 @@ class SessionDependencies:
     agents: AgentLookup
     environments: Environments
     lookups: ResourceLookups
-    wake: WakeSession
+    wake_session: WakeSession
     on_session_end: OnSessionEnd = _ignore_session_end
-    actor: Callable[[str, SessionRecord], Awaitable[ResolvedAgent]] = _default_actor
+    resolved_agent: Callable[[str, SessionRecord], Awaitable[ResolvedAgent]] = _default_actor
     """Of a tenant's session."""
     notify: Notify = ignore_notification
     check_override: CheckOverride = allow_override

@@ -55,9 +55,9 @@ class EarlierAnswers:
                 items.setdefault(key, item)
         return items
 
-    async def logged(self, keys: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
+    async def logged(self, answer_keies: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
         """Of these, the answers that the session has taken up; the newest of each."""
-        wanted = frozenset(keys)
+        wanted = frozenset(answer_keies)
         items: dict[AnswerKey, InboxItem] = {}
         if not wanted:
             return items

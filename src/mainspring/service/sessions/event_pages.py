@@ -53,7 +53,7 @@ class ListEvents(Struct, frozen=True, kw_only=True):
 class EventQuery:
     """A list of events, resolved: what is wanted, and where to go on."""
 
-    view: EventView
+    event_view: EventView
     types: frozenset[str] | None
     since: datetime | None
     until: datetime | None
@@ -88,10 +88,10 @@ class EventQuery:
         return self.since is not None or self.until is not None
 
 
-def event_query(view: EventView, asked: ListEvents) -> EventQuery:
+def event_query(event_view: EventView, asked: ListEvents) -> EventQuery:
     """Raises: InvalidInput."""
-    types = frozenset(asked.types) or (None if view.is_internal else PUBLIC_TYPES)
-    if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
+    types = frozenset(asked.types) or (None if event_view.is_internal else PUBLIC_TYPES)
+    if not event_view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
         raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
     for moment in (asked.created_at_gt, asked.created_at_gte, *_time_bounds(asked)):
         if moment is not None and moment.tzinfo is None:
@@ -99,7 +99,7 @@ def event_query(view: EventView, asked: ListEvents) -> EventQuery:
     since = max(filter(None, [asked.created_at_gt, asked.created_at_gte]), default=None)
     until = min(filter(None, _time_bounds(asked)), default=None)
     return EventQuery(
-        view=view,
+        event_view=event_view,
         types=types,
         since=since,
         until=until,
@@ -164,7 +164,7 @@ class EventPages:
         return Page(data=shown, next_page=None if last is None else encode_cursor("seq", last))
 
     async def _waiting(self, wanted: EventQuery) -> list[InboxItem]:
-        view = wanted.view
+        view = wanted.event_view
         if wanted.is_timed:
             return []  # it has no time yet
         items = await self._log.store.pending(view.session_id, types=wanted.types)
@@ -177,7 +177,7 @@ class EventPages:
         ]
 
     async def _pending_event(self, wanted: EventQuery, item: InboxItem) -> WireEvent:
-        return await self._wire.pending(item, main_thread_id=wanted.view.main_thread_id)
+        return await self._wire.pending(item, main_thread_id=wanted.event_view.main_thread_id)
 
     async def _from_log(
         self, wanted: EventQuery, place: int, *, room: int | None = None
@@ -193,8 +193,8 @@ class EventPages:
             size = _CHUNK if read else min(_CHUNK, room + 1)
             chunk = await self._chunk(wanted, place, size)
             fitting, is_over = _within_times(wanted, chunk)
-            showing = await self._wire.shown(wanted.view, fitting)
-            for each in filter(wanted.names, showing.shown):
+            showing = await self._wire.shown(wanted.event_view, fitting)
+            for each in filter(wanted.names, showing.rendered_event):
                 if len(shown) == room:
                     return shown, place
                 shown.append(each.wire)
@@ -207,7 +207,7 @@ class EventPages:
         return shown, place
 
     async def _chunk(self, wanted: EventQuery, place: int, size: int) -> list[Event]:
-        view = wanted.view
+        view = wanted.event_view
         found: list[Event] = []
         segments = await self._log.lineage(view.session_id)
         for segment in reversed(segments) if wanted.is_backwards else segments:
@@ -234,10 +234,10 @@ class EventPages:
         edge = wanted.until if wanted.is_backwards else wanted.since
         if edge is None:
             return place
-        low, high = 0, (await self._log.session(wanted.view.session_id)).head.seq
+        low, high = 0, (await self._log.session(wanted.event_view.session_id)).head.seq
         while low < high:  # the first event at or after the edge is in low + 1 .. high + 1
             middle = (low + high + 1) // 2
-            [event] = await self._log.read(wanted.view.session_id, after=middle - 1, limit=1)
+            [event] = await self._log.read(wanted.event_view.session_id, after=middle - 1, limit=1)
             is_before = (
                 not wanted.is_late(event.time)
                 if wanted.is_backwards

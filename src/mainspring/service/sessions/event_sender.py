@@ -68,7 +68,7 @@ class EventSender:
             records,
             ACCEPTED_KIND,
             AcceptedRequest,
-            tabs=lambda accepted: IndexColumns(parent=accepted.session_id),
+            columns=lambda accepted: IndexColumns(parent=accepted.session_id),
             clock=sessions.clock,
         )
 
@@ -89,7 +89,7 @@ class EventSender:
         _check_sender(who, asked)
         standing = await self._sessions.find(who, session_id)
         await self._check_answer_permission(who, standing, asked)
-        around = with_shared_file_limit(self._sessions.premises.lookups)
+        around = with_shared_file_limit(self._sessions.dependencies.lookups)
         payloads = [
             await self._payload(who, standing, around, each, f"events[{index}]")
             for index, each in enumerate(asked)
@@ -111,28 +111,28 @@ class EventSender:
     async def _payload(
         self,
         who: Principal,
-        standing: LoadedSession,
+        loaded_session: LoadedSession,
         around: ResourceLookups,
         asked: SentEvent,
         where: str,
     ) -> ClientPayload:
         payload = await to_payload(around, who.tenant, asked, where=where)
-        premises = self._sessions.premises
+        premises = self._sessions.dependencies
         return _with_sender(
-            await expand_skill_command(premises, who.tenant, standing.record, payload), who
+            await expand_skill_command(premises, who.tenant, loaded_session.record, payload), who
         )
 
     async def _check_answer_permission(
-        self, who: Principal, standing: LoadedSession, asked: Sequence[SentEvent]
+        self, who: Principal, loaded_session: LoadedSession, asked: Sequence[SentEvent]
     ) -> None:
         calls = [each.tool_use_id for each in asked if isinstance(each, SendConfirmation)]
         if calls:
-            found = {call_id: standing.digest.call(call_id) for call_id in calls}
+            found = {call_id: loaded_session.digest.call(call_id) for call_id in calls}
             askings = {call_id: call[1].asked for call_id, call in found.items() if call}
-            await self._leave.check(who, standing.record, askings)
+            await self._leave.check(who, loaded_session.record, askings)
 
     async def _repeated(
-        self, standing: LoadedSession, payloads: Sequence[ClientPayload]
+        self, loaded_session: LoadedSession, payloads: Sequence[ClientPayload]
     ) -> dict[int, InboxItem]:
         """By index, the answers that the session has already, as they were given.
 
@@ -141,12 +141,12 @@ class EventSender:
         keys = {at: key for at, each in enumerate(payloads) if (key := answer_key(each))}
         if not keys:
             return {}
-        answers = EarlierAnswers(self._sessions.log, standing.record.id)
+        answers = EarlierAnswers(self._sessions.log, loaded_session.record.id)
         earlier = await answers.pending()
         earlier |= await answers.logged(
             key
             for index, key in keys.items()
-            if key not in earlier and not _is_open(standing.digest, payloads[index])
+            if key not in earlier and not _is_open(loaded_session.digest, payloads[index])
         )
         repeated = {index: earlier[key] for index, key in keys.items() if key in earlier}
         for index, item in repeated.items():
@@ -156,23 +156,23 @@ class EventSender:
     async def _accept(
         self,
         tenant: str,
-        standing: LoadedSession,
+        loaded_session: LoadedSession,
         payloads: Sequence[ClientPayload],
         *,
         key: str | None,
         repeated: Collection[int],
     ) -> AcceptedRequest:
         """What was made of the request before, or is now that it has been checked."""
-        session_id = standing.record.id
+        session_id = loaded_session.record.id
         id_ = "" if key is None else _request_id(session_id, key)
         if id_:
             try:
                 return await self._accepted.get(tenant, id_)
             except NotFound:
                 pass
-        check_events(standing, payloads, repeated)
+        check_events(loaded_session, payloads, repeated)
         client_ids = tuple(
-            _client_id(standing.digest, payload) or (f"{id_}:{index}" if id_ else None)
+            _client_id(loaded_session.digest, payload) or (f"{id_}:{index}" if id_ else None)
             for index, payload in enumerate(payloads)
         )
         about = tuple(map(_fingerprint, payloads))
@@ -189,19 +189,19 @@ class EventSender:
     async def _submit(
         self,
         who: Principal,
-        standing: LoadedSession,
+        loaded_session: LoadedSession,
         payloads: Sequence[ClientPayload],
-        accepted: AcceptedRequest,
+        accepted_request: AcceptedRequest,
         repeated: Mapping[int, InboxItem],
     ) -> list[InboxItem]:
         new = [index for index in range(len(payloads)) if index not in repeated]
         try:
             items = await self._sessions.submit(
                 who,
-                standing.record.id,
+                loaded_session.record.id,
                 *(payloads[index] for index in new),
-                client_ids=[accepted.client_ids[index] for index in new],
-                thread_ids=[_target_thread(standing.digest, payloads[index]) for index in new],
+                client_ids=[accepted_request.client_ids[index] for index in new],
+                thread_ids=[_target_thread(loaded_session.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
             kind, _, rest = error.client_id.partition(":")
@@ -250,7 +250,7 @@ def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
 
 
 def check_events(
-    standing: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
+    loaded_session: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
 ) -> None:
     """Whether the session can take them, in this order. `repeated`: the indexes of answers that it
     has already.
@@ -260,7 +260,7 @@ def check_events(
     given = set[str]()
     for index, payload in enumerate(payloads):
         where = f"events[{index}]"
-        call_id = None if index in repeated else _check_one(standing, payload, where)
+        call_id = None if index in repeated else _check_one(loaded_session, payload, where)
         if isinstance(payload, SystemMessage):
             _check_accompanying(payloads, index, where)
         if call_id is None:
@@ -270,32 +270,32 @@ def check_events(
         given.add(call_id)
 
 
-def _check_one(standing: LoadedSession, payload: ClientPayload, where: str) -> str | None:
+def _check_one(loaded_session: LoadedSession, payload: ClientPayload, where: str) -> str | None:
     """The call that it answers, if it does."""
     match payload:
         case UserToolConfirmation(tool_use_id=call_id):
-            _check_asked(standing.digest, call_id, where)
+            _check_asked(loaded_session.digest, call_id, where)
             return call_id
         case UserCustomToolResult(custom_tool_use_id=call_id):
-            _check_open_call(standing.digest, call_id, f"{where}.custom_tool_use_id", "custom")
+            _check_open_call(loaded_session.digest, call_id, f"{where}.custom_tool_use_id", "custom")
             return call_id
         case UserToolResult(tool_use_id=call_id):
-            if not isinstance(standing.record.environment, SelfHostedConfig):
+            if not isinstance(loaded_session.record.environment, SelfHostedConfig):
                 raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
-            _check_handed_over(standing.digest, call_id, f"{where}.tool_use_id")
+            _check_handed_over(loaded_session.digest, call_id, f"{where}.tool_use_id")
             return call_id
         case UserInterrupt(session_thread_id=str(thread_id)):
-            _check_thread(standing, thread_id, f"{where}.session_thread_id")
+            _check_thread(loaded_session, thread_id, f"{where}.session_thread_id")
             return None
         case _:
             return None
 
 
-def check_open(standing: LoadedSession) -> None:
-    if standing.record.archived_at is not None:
-        raise InvalidInput(f"session {standing.record.id} is archived and takes no events")
-    if standing.status == "terminated":
-        raise InvalidInput(f"session {standing.record.id} has ended and takes no events")
+def check_open(loaded_session: LoadedSession) -> None:
+    if loaded_session.record.archived_at is not None:
+        raise InvalidInput(f"session {loaded_session.record.id} is archived and takes no events")
+    if loaded_session.status == "terminated":
+        raise InvalidInput(f"session {loaded_session.record.id} has ended and takes no events")
 
 
 def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
@@ -328,8 +328,8 @@ def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
 
 
 def _waiting_call_ids(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
-    def is_meant(call: UnansweredCall) -> bool:
-        return call.is_asked if is_asked else call.kind == kind
+    def is_meant(unanswered_call: UnansweredCall) -> bool:
+        return unanswered_call.is_asked if is_asked else unanswered_call.kind == kind
 
     names = [
         call_id
@@ -340,10 +340,10 @@ def _waiting_call_ids(digest: SessionDigest, *, is_asked: bool = False, kind: st
     return f"these do: {', '.join(names[:10])}" if names else "nothing does"
 
 
-def _check_thread(standing: LoadedSession, thread_id: str, where: str) -> None:
-    if thread_id not in standing.digest.threads:
+def _check_thread(loaded_session: LoadedSession, thread_id: str, where: str) -> None:
+    if thread_id not in loaded_session.digest.threads:
         raise InvalidInput(f"{where}: this session has no thread {thread_id}")
-    if thread_id in standing.record.archived_threads:
+    if thread_id in loaded_session.record.archived_threads:
         raise InvalidInput(f"{where}: the thread {thread_id} is archived")
 
 

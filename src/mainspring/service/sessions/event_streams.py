@@ -71,10 +71,10 @@ class EventStream:
     """One reader's way through a session."""
 
     def __init__(
-        self, wire: EventRenderer, view: EventView, *, after: int, watch: Watch, clock: Clock
+        self, renderer: EventRenderer, event_view: EventView, *, after: int, watch: Watch, clock: Clock
     ) -> None:
-        self._wire = wire
-        self._view = view
+        self._renderer = renderer
+        self._event_view = event_view
         self._after = after
         self._watch = watch
         self._clock = clock
@@ -103,9 +103,9 @@ class EventStream:
     def _is_behind(self) -> bool:
         return self._watch.pokes != self._pokes
 
-    async def preview(self, ear: Subscription, kinds: frozenset[PreviewKind]) -> None:
+    async def preview(self, subscription: Subscription, preview_kinds: frozenset[PreviewKind]) -> None:
         """Tell what the ear hears too, but for what is of requests that have ended by now."""
-        view = self._view
+        view = self._event_view
         thread_id = view.thread_id or view.main_thread_id
         newest = EventRange(
             session_id=view.session_id,
@@ -116,8 +116,8 @@ class EventStream:
             limit=1,
             backwards=True,
         )
-        ends = await self._wire.log.store.read(newest)
-        self._previewing = _PreviewState(ear, thread_id, kinds, ended=ends[0].seq if ends else 0)
+        ends = await self._renderer.log.store.read(newest)
+        self._previewing = _PreviewState(subscription, thread_id, preview_kinds, ended=ends[0].seq if ends else 0)
 
     def end(self) -> None:
         self.is_over = True
@@ -125,11 +125,11 @@ class EventStream:
 
     async def _read(self) -> list[StreamMessage]:
         await anyio.lowlevel.checkpoint()  # pages may be quick: others have their turn between them
-        pokes, log = self._watch.pokes, self._wire.log
-        page = partial(log.read, self._view.session_id, after=self._after, limit=_PAGE)
+        pokes, log = self._watch.pokes, self._renderer.log
+        page = partial(log.read, self._event_view.session_id, after=self._after, limit=_PAGE)
         try:
             events = await retry_unavailable(page)
-            shown, held = await self._wire.shown(self._view, events)
+            shown, held = await self._renderer.shown(self._event_view, events)
         except SessionNotFound:
             return [self._deleted()]
         if held is not None:  # what a gate says about it will wake us
@@ -138,7 +138,7 @@ class EventStream:
             self._pokes = pokes
         return self._messages(events, shown)
 
-    def _messages(self, events: list[Event], shown: list[RenderedEvent]) -> list[StreamMessage]:
+    def _messages(self, events: list[Event], rendered_event: list[RenderedEvent]) -> list[StreamMessage]:
         for event in events:
             self._after = event.seq
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
@@ -146,7 +146,7 @@ class EventStream:
             self.is_over = self.is_over or event.type == _DELETED
         return [
             StreamMessage(each.wire["type"], _ENCODER.encode(each.wire), each.event.seq)
-            for each in shown
+            for each in rendered_event
         ]
 
     async def _preview(self) -> list[StreamMessage]:
@@ -161,7 +161,7 @@ class EventStream:
     def _deleted(self) -> StreamMessage:
         """The log is gone, and with it the place where this would stand."""
         self.is_over = True
-        gone = {"id": _deleted_event_id(self._view.session_id), "processed_at": self._clock()}
+        gone = {"id": _deleted_event_id(self._event_view.session_id), "processed_at": self._clock()}
         return _stream_message(_DELETED, gone)
 
 
@@ -169,16 +169,16 @@ class _PreviewState:
     """Which events a reader has seen the beginning of, and not the end."""
 
     def __init__(
-        self, ear: Subscription, thread_id: str, kinds: frozenset[PreviewKind], *, ended: int
+        self, subscription: Subscription, thread_id: str, preview_kinds: frozenset[PreviewKind], *, ended: int
     ) -> None:
-        self._ear = ear
+        self._subscription = subscription
         self._thread_id = thread_id
-        self._kinds = kinds
+        self._preview_kinds = preview_kinds
         self._open: dict[str, int] = {}
         self._ended = ended
 
     def take(self) -> list[PreviewPiece]:
-        return [piece for piece in self._ear.take() if piece.thread_id == self._thread_id]
+        return [piece for piece in self._subscription.take() if piece.thread_id == self._thread_id]
 
     def end(self, thread_id: str, seq: int) -> None:
         """A request has ended: what is still to come of it comes too late."""
@@ -186,14 +186,14 @@ class _PreviewState:
             self._open.clear()
             self._ended = seq
 
-    def tell(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
-        timely = [piece for piece in pieces if piece.after > self._ended]
+    def tell(self, preview_pieces: list[PreviewPiece]) -> list[StreamMessage]:
+        timely = [piece for piece in preview_pieces if piece.after > self._ended]
         return [told for piece in timely if (told := self._message(piece)) is not None]
 
-    def _message(self, piece: PreviewPiece) -> StreamMessage | None:
-        match piece:
+    def _message(self, preview_piece: PreviewPiece) -> StreamMessage | None:
+        match preview_piece:
             case PreviewStarted(event_id=event_id, kind=kind):
-                if kind not in self._kinds:
+                if kind not in self._preview_kinds:
                     return None
                 self._open[event_id] = 0
                 preview = {"type": kind, "id": event_id}
@@ -253,7 +253,7 @@ class EventStreams:
         return sum(self._of_tenant.values())
 
     @asynccontextmanager
-    async def open(self, wish: StreamRequest) -> AsyncGenerator[EventStream, None]:
+    async def open(self, stream_request: StreamRequest) -> AsyncGenerator[EventStream, None]:
         """A stream that begins where the log ends at this moment, or behind `wish.after`.
 
         Raises:
@@ -261,16 +261,16 @@ class EventStreams:
             InvalidInput: it would begin behind the end.
             RateLimited: there are as many as there may be.
         """
-        with self._counted(wish.tenant):
-            watch = self._log.store.watch(wish.session_id)
-            view, after = await self._begin(wish)
+        with self._counted(stream_request.tenant):
+            watch = self._log.store.watch(stream_request.session_id)
+            view, after = await self._begin(stream_request)
             stream = EventStream(self._wire, view, after=after, watch=watch, clock=self._clock)
             with self._registered(stream):
-                if not wish.previews:
+                if not stream_request.previews:
                     yield stream
                     return
-                with self._deltas.listen(wish.session_id, watch.nudge) as ear:
-                    await stream.preview(ear, wish.previews)
+                with self._deltas.listen(stream_request.session_id, watch.nudge) as ear:
+                    await stream.preview(ear, stream_request.previews)
                     yield stream
 
     def close(self) -> None:
@@ -279,21 +279,21 @@ class EventStreams:
         for stream in self._open:
             stream.end()
 
-    async def _begin(self, wish: StreamRequest) -> tuple[EventView, int]:
-        session = await self._log.session(wish.session_id)
-        after = await visible_log_end(self._log, session) if wish.after is None else wish.after
+    async def _begin(self, stream_request: StreamRequest) -> tuple[EventView, int]:
+        session = await self._log.session(stream_request.session_id)
+        after = await visible_log_end(self._log, session) if stream_request.after is None else stream_request.after
         if after > session.head.seq:
             raise InvalidInput(
                 f"session {session.id} has events 1 to {session.head.seq}; none to go on after"
                 f" {after}"
             )
-        if wish.thread_id not in (None, session.thread_id):
-            await self._check_thread(session.id, wish.thread_id or "")
+        if stream_request.thread_id not in (None, session.thread_id):
+            await self._check_thread(session.id, stream_request.thread_id or "")
         view = EventView(
             session_id=session.id,
             main_thread_id=session.thread_id,
-            thread_id=wish.thread_id,
-            is_internal=wish.is_internal,
+            thread_id=stream_request.thread_id,
+            is_internal=stream_request.is_internal,
         )
         return view, after
 
@@ -305,14 +305,14 @@ class EventStreams:
         raise NotFound("thread", thread_id)
 
     @contextmanager
-    def _registered(self, stream: EventStream) -> Generator[None]:
-        self._open.add(stream)
+    def _registered(self, event_stream: EventStream) -> Generator[None]:
+        self._open.add(event_stream)
         if self._is_closed:
-            stream.end()
+            event_stream.end()
         try:
             yield
         finally:
-            self._open.discard(stream)
+            self._open.discard(event_stream)
 
     @contextmanager
     def _counted(self, tenant: str) -> Generator[None]:

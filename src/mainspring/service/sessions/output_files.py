@@ -117,20 +117,20 @@ class SessionOutputs:
         self._files = files
         self._limits = limits or OutputLimits()
         self._drawer = Repository(
-            records, KIND, _Outputs, tabs=lambda each: IndexColumns(parent=each.id), clock=clock
+            records, KIND, _Outputs, columns=lambda each: IndexColumns(parent=each.id), clock=clock
         )
 
     async def collect(
         self,
         tenant: str,
         session_id: str,
-        source: OutputFolder,
+        output_folder: OutputFolder,
         *,
         is_stopped: IsStopped = _never_stopped,
     ) -> int:
         """Keep what is new or has changed; how many files that were. `is_stopped` is asked now and
         then: what is left then is for the next time."""
-        listed = await source.list()
+        listed = await output_folder.list()
         known = await self._load(tenant, session_id)
         changed = [each for each in listed if _stored_stamp(known, each.path) != each.stamp]
         if not changed:
@@ -142,51 +142,51 @@ class SessionOutputs:
                 _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
                 break
             batch = changed[start : start + _BATCH]
-            kept += await self._keep(tenant, known, batch, source, refused)
+            kept += await self._keep(tenant, known, batch, output_folder, refused)
         refused.tell()
         return kept
 
     async def _keep(
         self,
         tenant: str,
-        known: dict[str, _StoredPath],
+        stored_path: dict[str, _StoredPath],
         batch: Sequence[ListedOutput],
-        source: OutputFolder,
-        refused: _RefusedFiles,
+        output_folder: OutputFolder,
+        refused_files: _RefusedFiles,
     ) -> int:
         """The record is written once for all of them, and `known` is as it is written then."""
-        session_id, outdated, kept = refused.session_id, list[str | None](), 0
+        session_id, outdated, kept = refused_files.session_id, list[str | None](), 0
         for each in batch:
-            before = known.pop(each.path, None)
-            after = await self._store_file(tenant, session_id, each, list(known.values()), source)
+            before = stored_path.pop(each.path, None)
+            after = await self._store_file(tenant, session_id, each, list(stored_path.values()), output_folder)
             if isinstance(after, _StoredPath):
-                known[each.path] = after
+                stored_path[each.path] = after
                 kept += 1
             else:
-                refused.note(each.path, after)
+                refused_files.note(each.path, after)
             if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
                 outdated.append(before.file_id)
         if kept or outdated:
-            await self._save(tenant, _Outputs(id=session_id, paths=dict(known)))
+            await self._save(tenant, _Outputs(id=session_id, paths=dict(stored_path)))
         for file_id in filter(None, outdated):
             with suppress(NotFound):  # a client has deleted it
                 await self._files.delete(tenant, file_id)
         return kept
 
     async def _drop_gone(
-        self, tenant: str, known: dict[str, _StoredPath], present: Collection[str]
+        self, tenant: str, stored_path: dict[str, _StoredPath], present: Collection[str]
     ) -> None:
         """A file that is gone from the folder counts as long as it is kept: else a session could
         hand over any number of them, one after another."""
         gone = {
             each.file_id: path
-            for path, each in known.items()
+            for path, each in stored_path.items()
             if each.file_id is not None and path not in present
         }
         there = {file.id for file in await self._files.get_many(tenant, list(gone))}
         for file_id, path in gone.items():
             if file_id not in there:
-                del known[path]
+                del stored_path[path]
 
     async def forget(self, tenant: str, session_id: str) -> None:
         """Of a session that is deleted: its files go with it."""
@@ -203,21 +203,21 @@ class SessionOutputs:
         self,
         tenant: str,
         session_id: str,
-        listed: ListedOutput,
+        listed_output: ListedOutput,
         others: Sequence[_StoredPath],
-        source: OutputFolder,
+        output_folder: OutputFolder,
     ) -> _StoredPath | str:
         """Or the reason why it is not kept."""
         room = self._limits.max_bytes - sum(each.size_bytes for each in others)
         most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
         if len(others) >= self._limits.max_files:
             return f"a session hands over {self._limits.max_files} files at most"
-        output = await source.read(listed.path, max(0, most))
+        output = await output_folder.read(listed_output.path, max(0, most))
         if isinstance(output, str):
             return output
-        file_id = stable_id("file", tenant, session_id, listed.path, output.sha256)
+        file_id = stable_id("file", tenant, session_id, listed_output.path, output.sha256)
         new = NewFile(
-            content=output.content, filename=listed.path[-255:], session_id=session_id, id=file_id
+            content=output.content, filename=listed_output.path[-255:], session_id=session_id, id=file_id
         )
         try:
             with suppress(AlreadyExists):  # whoever kept it did not get to note it
@@ -245,5 +245,5 @@ class SessionOutputs:
             await self._drawer.put(tenant, outputs)
 
 
-def _stored_stamp(known: dict[str, _StoredPath], path: str) -> str | None:
-    return known[path].stamp if path in known else None
+def _stored_stamp(stored_path: dict[str, _StoredPath], path: str) -> str | None:
+    return stored_path[path].stamp if path in stored_path else None

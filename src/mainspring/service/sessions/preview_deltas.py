@@ -58,10 +58,10 @@ class Subscription:
         self._pieces: list[PreviewPiece] = []
         self._wake = wake
 
-    def deliver(self, piece: PreviewPiece) -> None:
+    def deliver(self, preview_piece: PreviewPiece) -> None:
         if len(self._pieces) >= _MAX_WAITING:
             self._pieces.clear()
-        self._pieces.append(piece)
+        self._pieces.append(preview_piece)
         self._wake()
 
     def take(self) -> list[PreviewPiece]:
@@ -70,7 +70,7 @@ class Subscription:
 
 
 class Deltas(Protocol):
-    def publish(self, session_id: str, piece: PreviewPiece) -> None:
+    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
         """Tell whoever listens; never waits for anybody."""
         ...
 
@@ -87,9 +87,9 @@ class LocalDeltas:
     def __init__(self) -> None:
         self._ears: dict[str, list[Subscription]] = {}
 
-    def publish(self, session_id: str, piece: PreviewPiece) -> None:
+    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
         for ear in self._ears.get(session_id, ()):
-            ear.deliver(piece)
+            ear.deliver(preview_piece)
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
@@ -115,13 +115,13 @@ class PubSub(Protocol):
 class SharedDeltas:
     """Within this process and between it and others."""
 
-    def __init__(self, radio: PubSub) -> None:
-        self._radio = radio
+    def __init__(self, pub_sub: PubSub) -> None:
+        self._pub_sub = pub_sub
         self._local = LocalDeltas()
 
-    def publish(self, session_id: str, piece: PreviewPiece) -> None:
-        self._local.publish(session_id, piece)
-        self._radio.say(session_id, msgspec.json.encode(piece).decode())
+    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
+        self._local.publish(session_id, preview_piece)
+        self._pub_sub.say(session_id, msgspec.json.encode(preview_piece).decode())
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
@@ -131,7 +131,7 @@ class SharedDeltas:
                 with suppress(msgspec.MsgspecError):  # of a newer version: the log will have it
                     ear.deliver(_PIECE_DECODER.decode(text))
 
-            with self._radio.listen(session_id, heard):
+            with self._pub_sub.listen(session_id, heard):
                 yield ear
 
 
@@ -175,12 +175,12 @@ class PreviewPublisher:
             case _:
                 pass
 
-    def _begin(self, event_id: str, kind: PreviewKind) -> None:
+    def _begin(self, event_id: str, preview_kind: PreviewKind) -> None:
         began = PreviewStarted(
-            thread_id=self._thread_id, after=self._request, event_id=event_id, kind=kind
+            thread_id=self._thread_id, after=self._request, event_id=event_id, kind=preview_kind
         )
         self._deltas.publish(self._session_id, began)
-        if kind == "agent.message":
+        if preview_kind == "agent.message":
             self._event_id, self._veil, self._said = event_id, self._new_veil(), 0
 
     def _end(self) -> None:

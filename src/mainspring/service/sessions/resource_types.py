@@ -99,7 +99,7 @@ ResourcesParams = Annotated[tuple[ResourceParams, ...], Meta(max_length=MAX_RESO
 
 @dataclass(frozen=True, slots=True)
 class AttachedResource:
-    resource: SessionResource
+    session_resource: SessionResource
     sealed: bytes | None = None
     """The token of a repository."""
 
@@ -155,23 +155,23 @@ async def attach_resource(
             assert_never(asked)
 
 
-def check_resources(resources: Sequence[SessionResource], environment: EnvironmentConfig) -> None:
+def check_resources(session_resources: Sequence[SessionResource], environment: EnvironmentConfig) -> None:
     """Raises: InvalidInput: two of them want the same place, or nobody would put them there."""
     if isinstance(environment, SelfHostedConfig):
-        for each in resources:
+        for each in session_resources:
             if not isinstance(each, StoreResource):
                 raise InvalidInput(
                     "resources: files and repositories are for environments of the service; in a"
                     " self-hosted one, put them where its worker works"
                 )
-    if len(resources) > MAX_RESOURCES:
+    if len(session_resources) > MAX_RESOURCES:
         raise InvalidInput(f"resources: at most {MAX_RESOURCES}")
-    stores = [each.memory_store_id for each in resources if isinstance(each, StoreResource)]
+    stores = [each.memory_store_id for each in session_resources if isinstance(each, StoreResource)]
     if len(stores) > MAX_STORES:
         raise InvalidInput(f"resources: at most {MAX_STORES} memory stores")
     if len(set(stores)) < len(stores):
         raise InvalidInput("resources: the same memory store twice")
-    paths = [each.mount_path for each in resources]
+    paths = [each.mount_path for each in session_resources]
     if twice := sorted({path for path in paths if paths.count(path) > 1}):
         raise InvalidInput(f"resources: two of them have the mount_path {twice[0]}")
 

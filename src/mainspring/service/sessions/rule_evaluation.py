@@ -154,7 +154,7 @@ class RuleEvaluator:
             tool=tool,
             input=asked.call.input,
             decision=decided.decision,
-            gate=decided.gate,
+            gate=decided.decision_source,
             rule=decided.rule,
             reason=decided.reason,
             asks=decided.asks if decided.decision == "ask" else None,
@@ -168,14 +168,14 @@ class RuleEvaluator:
         )
 
 
-def _policy(rules: PermissionRules, mode: Mode | None) -> Policy:
-    return Policy(workspace=WORKSPACE, home=HOME, rules=tuple(_parse_rules(rules)), mode=mode)
+def _policy(permission_rules: PermissionRules, mode: Mode | None) -> Policy:
+    return Policy(workspace=WORKSPACE, home=HOME, rules=tuple(_parse_rules(permission_rules)), mode=mode)
 
 
-def _parse_rules(rules: PermissionRules) -> Iterator[PolicyRule]:
+def _parse_rules(permission_rules: PermissionRules) -> Iterator[PolicyRule]:
     """Raises: InvalidInput: a rule cannot be understood, and which."""
     for behavior in _ORDER:
-        for index, text in enumerate(rules.with_behavior(behavior)):
+        for index, text in enumerate(permission_rules.with_behavior(behavior)):
             try:
                 parse_rule(text, behavior=behavior)
             except InvalidInput as error:

@@ -46,14 +46,14 @@ class CommandResult(Struct, frozen=True, kw_only=True):
 
 
 class SessionCommands:
-    def __init__(self, sessions: Sessions, sending: EventSender) -> None:
+    def __init__(self, sessions: Sessions, event_sender: EventSender) -> None:
         self._sessions = sessions
-        self._sending = sending
+        self._event_sender = event_sender
 
     async def page(self, who: Principal, session_id: str) -> Page[SlashCommand]:
         """All that there are: ours, then those of the agent. Raises: NotFound."""
         record = await self._sessions.record(who, session_id)
-        actor = await self._sessions.premises.actor(who.tenant, record)
+        actor = await self._sessions.dependencies.resolved_agent(who.tenant, record)
         return Page(data=available_commands(actor.agent))
 
     async def give(self, who: Principal, session_id: str, asked: RunCommand) -> CommandResult:
@@ -63,7 +63,7 @@ class SessionCommands:
         name, arguments = asked.name.removeprefix("/"), asked.arguments.strip()
         _check(who, name, arguments)
         require_readable_log(session_id, standing.row.head.seq)
-        actor = await self._sessions.premises.actor(who.tenant, standing.record)
+        actor = await self._sessions.dependencies.resolved_agent(who.tenant, standing.record)
         at = CommandContext(
             log=self._sessions.log, session_id=session_id, agent=actor.agent, sender=who.sender
         )
@@ -81,11 +81,11 @@ class SessionCommands:
         if reply is None:
             raise InvalidInput(_unknown_command_message(name, commands))
         if isinstance(reply, SubmittedResult):
-            await self._sessions.premises.wake(who.tenant, session_id)
+            await self._sessions.dependencies.wake_session(who.tenant, session_id)
         return CommandResult(session_id=session_id, name=name, reply=reply)
 
     async def _send_message(self, who: Principal, session_id: str, text: str) -> None:
-        await self._sending.send(who, session_id, [SendMessage(content=(TextBlock(text),))])
+        await self._event_sender.send(who, session_id, [SendMessage(content=(TextBlock(text),))])
 
 
 def _check(who: Principal, name: str, arguments: str) -> None:
@@ -105,9 +105,9 @@ def _check(who: Principal, name: str, arguments: str) -> None:
         who.require("user" if parse_mode(arguments) in _USER_MODES else "operator")
 
 
-def _unknown_command_message(name: str, commands: list[SlashCommand]) -> str:
-    if any(each.name == name for each in commands):
+def _unknown_command_message(name: str, slash_commands: list[SlashCommand]) -> str:
+    if any(each.name == name for each in slash_commands):
         return f"/{name} is about a client's own state: there is nothing to do here"
-    meant = similar_names(name, commands)
+    meant = similar_names(name, slash_commands)
     hint = f"; did you mean {' or '.join(f'/{each}' for each in meant)}?" if meant else ""
     return f"there is no command /{name}{hint}"

@@ -154,10 +154,10 @@ def _forked(digest: SessionDigest, event: Event, _payload: facts.SessionForked) 
 
 
 def _thread_status(
-    digest: SessionDigest, event: Event, thread_id: str, status: SessionStatus
+    digest: SessionDigest, event: Event, thread_id: str, session_status: SessionStatus
 ) -> SessionDigest:
     thread = digest.threads.get(thread_id)
-    is_running = status == "running"
+    is_running = session_status == "running"
     since = None if thread is None else thread.running_since
     before = 0.0 if thread is None else thread.active_seconds(event.time)
     if is_running:
@@ -166,9 +166,9 @@ def _thread_status(
         digest,
         thread_id,
         event,
-        status=status,
+        status=session_status,
         has_begun=True,
-        has_idled=status == "idle" or (thread is not None and thread.has_idled),
+        has_idled=session_status == "idle" or (thread is not None and thread.has_idled),
         seconds_before=before,
         running_since=(since or event.time) if is_running else None,
     )
@@ -202,15 +202,15 @@ def _awaiting(
     return _with_thread(digest, thread_id, event, calls=MappingProxyType(waiting))
 
 
-def _awaiting_call(call: UnansweredCall, seq: int) -> UnansweredCall:
-    is_clients = call.kind == "custom" or call.is_handed_over
-    return call if is_clients else replace(call, asked=call.asked or seq)
+def _awaiting_call(unanswered_call: UnansweredCall, seq: int) -> UnansweredCall:
+    is_clients = unanswered_call.kind == "custom" or unanswered_call.is_handed_over
+    return unanswered_call if is_clients else replace(unanswered_call, asked=unanswered_call.asked or seq)
 
 
 def _session_status_handler(
-    status: SessionStatus,
+    session_status: SessionStatus,
 ) -> Callable[[SessionDigest, Event, Any], SessionDigest]:
-    return lambda digest, event, _payload: _thread_status(digest, event, event.thread_id, status)
+    return lambda digest, event, _payload: _thread_status(digest, event, event.thread_id, session_status)
 
 
 def _thread_created(
@@ -228,10 +228,10 @@ def _thread_created(
 
 
 def _thread_status_handler(
-    status: SessionStatus,
+    session_status: SessionStatus,
 ) -> Callable[[SessionDigest, Event, Any], SessionDigest]:
     def apply(digest: SessionDigest, event: Event, payload: Any) -> SessionDigest:  # noqa: ANN401 (one of four)
-        digest = _thread_status(digest, event, payload.session_thread_id, status)
+        digest = _thread_status(digest, event, payload.session_thread_id, session_status)
         if isinstance(payload, events.ThreadStatusIdle):
             digest = _awaiting(digest, event, payload.session_thread_id, payload.stop_reason)
         return digest
@@ -264,9 +264,9 @@ def _request_ended(
 
 
 def _with_call(
-    digest: SessionDigest, event: Event, call_id: str, call: UnansweredCall
+    digest: SessionDigest, event: Event, call_id: str, unanswered_call: UnansweredCall
 ) -> SessionDigest:
-    calls = _calls(digest, event.thread_id) | {call_id: call}
+    calls = _calls(digest, event.thread_id) | {call_id: unanswered_call}
     return _with_thread(digest, event.thread_id, event, calls=MappingProxyType(calls))
 
 

@@ -95,12 +95,12 @@ class SessionList:
             prev_page=_cursor("prev", back) if has_previous else None,
         )
 
-    async def _gather(self, wanted: RecordQuery, asked: ListSessions) -> SessionBatch:
+    async def _gather(self, record_query: RecordQuery, asked: ListSessions) -> SessionBatch:
         shown: list[tuple[RecordRow, LoadedSession]] = []
-        last = wanted.after
+        last = record_query.after
         looked_at = 0
         while looked_at < MAX_SCANNED:
-            chunk = await self._records.list(replace(wanted, after=last))
+            chunk = await self._records.list(replace(record_query, after=last))
             for record in chunk:
                 standing = await self._load_if_matching(record, asked)
                 if standing is not None and len(shown) == asked.limit:
@@ -109,14 +109,14 @@ class SessionList:
                 if standing is not None:
                     shown.append((record, standing))
             looked_at += len(chunk)
-            if len(chunk) < wanted.limit:
+            if len(chunk) < record_query.limit:
                 return SessionBatch(shown, has_more=False, last=last)
         return SessionBatch(shown, has_more=True, last=last)
 
     async def _load_if_matching(
-        self, record: RecordRow, asked: ListSessions
+        self, record_row: RecordRow, asked: ListSessions
     ) -> LoadedSession | None:
-        session = _DECODER.decode(record.body)
+        session = _DECODER.decode(record_row.body)
         if not _matches(session, asked):
             return None
         standing = await self._look(session)
@@ -136,10 +136,10 @@ def _matches(session: SessionRecord, asked: ListSessions) -> bool:
     )
 
 
-def _records_query(tenant: str, asked: ListSessions, turn: PagePosition) -> RecordQuery:
+def _records_query(tenant: str, asked: ListSessions, page_position: PagePosition) -> RecordQuery:
     froms = [*_micros(asked.created_at_gte), *(each + 1 for each in _micros(asked.created_at_gt))]
     uptos = [*_micros(asked.created_at_lte), *(each - 1 for each in _micros(asked.created_at_lt))]
-    is_ascending = (asked.order == "asc") is not turn.is_back
+    is_ascending = (asked.order == "asc") is not page_position.is_back
     is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version or asked.origin
     return RecordQuery(
         kind=KIND,
@@ -149,7 +149,7 @@ def _records_query(tenant: str, asked: ListSessions, turn: PagePosition) -> Reco
         is_archived=None if asked.include_archived else False,
         created_from=max(froms, default=None),
         created_upto=min(uptos, default=None),
-        after=turn.after,
+        after=page_position.after,
         order="asc" if is_ascending else "desc",
         limit=_CHUNK if is_filtered else asked.limit + 1,
     )
@@ -163,8 +163,8 @@ def _micros(moment: datetime | None) -> list[int]:
     return [to_micros(moment)]
 
 
-def _cursor(way: str, record: RecordRow | None) -> str | None:
-    return None if record is None else encode_cursor(way, record.created, record.id)
+def _cursor(way: str, record_row: RecordRow | None) -> str | None:
+    return None if record_row is None else encode_cursor(way, record_row.created, record_row.id)
 
 
 def _decode_position(tenant: str, cursor: str) -> PagePosition:

@@ -133,13 +133,13 @@ def require_readable_log(session_id: str, events: int) -> None:
         )
 
 
-def _select_requests(shots: list[ModelCall], asked: ContextParams) -> tuple[int, list[ModelCall]]:
+def _select_requests(model_calls: list[ModelCall], asked: ContextParams) -> tuple[int, list[ModelCall]]:
     if asked.call is not None:
-        if asked.call > len(shots):
+        if asked.call > len(model_calls):
             raise NotFound("call", str(asked.call))
-        return asked.call - 1, [shots[asked.call - 1]]
+        return asked.call - 1, [model_calls[asked.call - 1]]
     begin = 0 if asked.page is None else _decode_place(asked.page)
-    return begin, shots[begin : begin + asked.limit]
+    return begin, model_calls[begin : begin + asked.limit]
 
 
 def _decode_place(page: str) -> int:

@@ -50,7 +50,7 @@ class SessionResources:
         """Only files can be added once there is a session. Raises: NotFound, InvalidInput."""
         await self._changeable(who, session_id)
         added = await attach_resource(
-            self._sessions.premises.lookups,
+            self._sessions.dependencies.lookups,
             who.tenant,
             asked,
             id_=self._sessions.new_id("sesrsc"),
@@ -58,12 +58,12 @@ class SessionResources:
         )
 
         def change(known: SessionRecord) -> SessionRecord:
-            resources = (*known.resources, added.resource)
+            resources = (*known.resources, added.session_resource)
             check_resources(resources, known.environment)
-            return replace(known, resources=resources, updated_at=added.resource.created_at)
+            return replace(known, resources=resources, updated_at=added.session_resource.created_at)
 
         await self._sessions.drawer.update(who.tenant, session_id, change)
-        return added.resource
+        return added.session_resource
 
     async def update(
         self, who: Principal, session_id: str, resource_id: str, asked: UpdateResource
@@ -71,7 +71,7 @@ class SessionResources:
         """Raises: NotFound, InvalidInput: it has no token."""
         await self._changeable(who, session_id)
         now = self._sessions.clock()
-        sealed = seal_token(self._sessions.premises.lookups, resource_id, asked.authorization_token)
+        sealed = seal_token(self._sessions.dependencies.lookups, resource_id, asked.authorization_token)
 
         def change(known: SessionRecord) -> SessionRecord:
             resource = _find_resource(known, resource_id)

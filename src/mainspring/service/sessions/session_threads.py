@@ -88,9 +88,9 @@ class Threads:
         await self._sessions.submit(who, session_id, gone, client_ids=[f"{thread_id} archived"])
         return await self.get(who, session_id, thread_id)
 
-    def _view(self, standing: LoadedSession, thread: ThreadDigest) -> ThreadObject:
-        record = standing.record
-        is_main = thread.id == standing.digest.main_thread_id
+    def _view(self, loaded_session: LoadedSession, thread: ThreadDigest) -> ThreadObject:
+        record = loaded_session.record
+        is_main = thread.id == loaded_session.digest.main_thread_id
         archived_at = record.archived_threads.get(thread.id, record.archived_at)
         status: SessionStatus = "terminated" if archived_at is not None else thread.status
         until = thread.updated_at if status == "terminated" else self._sessions.clock()
@@ -112,8 +112,8 @@ class Threads:
         )
 
 
-def _find_thread(standing: LoadedSession, thread_id: str) -> ThreadDigest:
-    thread = standing.digest.threads.get(thread_id)
+def _find_thread(loaded_session: LoadedSession, thread_id: str) -> ThreadDigest:
+    thread = loaded_session.digest.threads.get(thread_id)
     if thread is None:
         raise NotFound("thread", thread_id)
     return thread

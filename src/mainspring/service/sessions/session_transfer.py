@@ -139,16 +139,16 @@ class SessionImport:
         except AlreadyExists:  # the same transfer at the same time
             return await self._sessions.get(who, session_id)
         notice = Notification(tenant=who.tenant, type="session.created", id=session_id)
-        await self._sessions.premises.notify(notice)
+        await self._sessions.dependencies.notify(notice)
         if source.main.open_calls:  # the rules here have to decide about them
-            await self._sessions.premises.wake(who.tenant, session_id)
+            await self._sessions.dependencies.wake_session(who.tenant, session_id)
         return await self._sessions.get(who, session_id)
 
     async def _find_received(self, who: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
         session = await self._sessions.get(who, session_id)
         if session.status == "running":  # whoever was to start it may have been killed
-            await self._sessions.premises.wake(who.tenant, session_id)
+            await self._sessions.dependencies.wake_session(who.tenant, session_id)
         return session
 
     async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
@@ -177,7 +177,7 @@ class SessionImport:
             )
             log = bundle.read_log(max_bytes=limits.max_log_bytes, max_events=limits.max_events)
             source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
-            source.id, source.sha256 = asked.session_id, bundle.manifest.log
+            source.id, source.sha256 = asked.session_id, bundle.bundle_manifest.log
             _move_workspace(
                 bundle, workspace, beside=file.with_suffix(".files"), hidden=self._hidden
             )
@@ -205,14 +205,14 @@ def received_id(tenant: str, transfer_id: str) -> str:
     return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
 
 
-def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
+def _move_workspace(session_bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
     """All of the workspace or nothing. One that is there is this transfer's.
 
     Raises: InvalidInput, TooLarge.
     """
     try:
         try:
-            bundle.unpack_workspace(beside, hidden=(hidden,))
+            session_bundle.unpack_workspace(beside, hidden=(hidden,))
         except OSError as error:
             if error.errno not in _BAD_PATH_ERRNOS:
                 raise

@@ -115,15 +115,15 @@ class Sessions:
     def __init__(
         self,
         log: SessionLog,
-        premises: SessionDependencies,
+        dependencies: SessionDependencies,
         *,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         records = log.store.records
         self.log = log
-        self.premises = premises
-        self.drawer = Repository(records, KIND, SessionRecord, tabs=index_columns, clock=clock)
+        self.dependencies = dependencies
+        self.drawer = Repository(records, KIND, SessionRecord, columns=index_columns, clock=clock)
         self.digests = Digests(log)
         self.clock = clock
         self.new_id = new_id
@@ -146,7 +146,7 @@ class Sessions:
         record = replace(
             await self.new_record(who, asked), deployment_id=deployment_id, origin=origin
         )
-        around = with_shared_file_limit(self.premises.lookups)
+        around = with_shared_file_limit(self.dependencies.lookups)
         first = [
             await to_payload(around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
@@ -154,10 +154,10 @@ class Sessions:
         record = await self._begin(who, record, key)
         for index, payload in enumerate(first):
             client_id = None if key is None else f"{key}.{index}"
-            said = await expand_skill_command(self.premises, who.tenant, record, payload)
+            said = await expand_skill_command(self.dependencies, who.tenant, record, payload)
             await self.log.submit(record.id, said, sender=who.sender, client_id=client_id)
         if first:
-            await self.premises.wake(who.tenant, record.id)
+            await self.dependencies.wake_session(who.tenant, record.id)
         return session_object(await self._load(record), self.clock())
 
     async def _begin(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
@@ -213,7 +213,7 @@ class Sessions:
                 f"session {session_id} is running: interrupt it, then change its agent"
             )
         if not isinstance(asked.agent, UnsetType):
-            await self.premises.check_override(who, standing.record.agent.id)
+            await self.dependencies.check_override(who, standing.record.agent.id)
         spent = cents(standing.digest.spent.cost_usd)
         before = standing.record
 
@@ -222,7 +222,7 @@ class Sessions:
             before = known
             after = apply_update(who, known, asked, spent)
             if after.budget not in (None, known.budget):
-                check_models_priced(after.agent, self.premises.lookups.is_priced)
+                check_models_priced(after.agent, self.dependencies.lookups.is_priced)
             return replace(after, updated_at=self.clock())
 
         after = await self.drawer.update(who.tenant, session_id, change)
@@ -242,7 +242,7 @@ class Sessions:
                 session_id,
                 lambda known: replace(known, archived_at=now, updated_at=now),
             )
-            await self.premises.on_session_end(who.tenant, standing.record, is_deleted=False)
+            await self.dependencies.on_session_end(who.tenant, standing.record, is_deleted=False)
             await self._notify(who.tenant, "archived", session_id)
         return await self.get(who, session_id)
 
@@ -258,7 +258,7 @@ class Sessions:
         await delete_children(
             self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
         )
-        await self.premises.on_session_end(who.tenant, record, is_deleted=True)
+        await self.dependencies.on_session_end(who.tenant, record, is_deleted=True)
         await self.drawer.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
 
@@ -335,20 +335,20 @@ class Sessions:
                     thread_id=thread_ids[index] if thread_ids else None,
                 )
             )
-        await self.premises.wake(who.tenant, session_id)
+        await self.dependencies.wake_session(who.tenant, session_id)
         return items
 
     async def new_record(self, who: Principal, asked: CreateSession) -> SessionRecord:
         """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
         if who.agent_id not in (None, agent_id_of(asked.agent)):
             raise NotFound("agent", agent_id_of(asked.agent))
-        tenant, around, now = who.tenant, self.premises.lookups, self.clock()
+        tenant, around, now = who.tenant, self.dependencies.lookups, self.clock()
         if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
-            await self.premises.check_override(who, asked.agent.id)
-        agent = await snapshot_agent(self.premises.agents, who, asked.agent)
+            await self.dependencies.check_override(who, asked.agent.id)
+        agent = await snapshot_agent(self.dependencies.agents, who, asked.agent)
         if asked.budget is not None:
             check_models_priced(agent, around.is_priced)
-        environment = await self.premises.environments.get(tenant, asked.environment_id)
+        environment = await self.dependencies.environments.get(tenant, asked.environment_id)
         _check_open(environment)
         if len(asked.vault_ids) > MAX_VAULTS:
             raise InvalidInput(f"vault_ids: at most {MAX_VAULTS}")
@@ -358,7 +358,7 @@ class Sessions:
             await attach_resource(around, tenant, each, id_=self.new_id("sesrsc"), now=now)
             for each in asked.resources
         ]
-        resources = tuple(each.resource for each in joined)
+        resources = tuple(each.session_resource for each in joined)
         check_resources(resources, environment.config)
         return SessionRecord(
             id="",
@@ -372,7 +372,7 @@ class Sessions:
             metadata=asked.metadata or {},
             vault_ids=asked.vault_ids,
             resources=resources,
-            sealed={each.resource.id: each.sealed for each in joined if each.sealed is not None},
+            sealed={each.session_resource.id: each.sealed for each in joined if each.sealed is not None},
             budget=asked.budget,
         )
 
@@ -393,7 +393,7 @@ class Sessions:
             return None
 
     async def _notify(self, tenant: str, what: str, session_id: str) -> None:
-        await self.premises.notify(
+        await self.dependencies.notify(
             Notification(tenant=tenant, type=f"session.{what}", id=session_id)
         )
 
@@ -403,8 +403,8 @@ def _check_open(environment: Environment) -> None:
         raise InvalidInput(f"environment_id: {environment.id} is archived; choose another")
 
 
-def _check_not_running(standing: LoadedSession, act: str) -> None:
-    if standing.status in ("running", "rescheduling"):
+def _check_not_running(loaded_session: LoadedSession, act: str) -> None:
+    if loaded_session.status in ("running", "rescheduling"):
         raise StaleVersion(
-            f"session {standing.record.id} is running: send it a user.interrupt, then {act} it"
+            f"session {loaded_session.record.id} is running: send it a user.interrupt, then {act} it"
         )

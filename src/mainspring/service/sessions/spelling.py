@@ -15,7 +15,7 @@ from mainspring.service.sessions.session_record import SessionRecord
 
 
 async def expand_skill_command(
-    premises: SessionDependencies, tenant: str, session: SessionRecord, payload: ClientPayload
+    dependencies: SessionDependencies, tenant: str, session: SessionRecord, payload: ClientPayload
 ) -> ClientPayload:
     """With a skill's text in the place of its name; anything else is as it was, as a message may
     well begin with a slash.
@@ -28,12 +28,12 @@ async def expand_skill_command(
     command = parse_command(first.text) if isinstance(first, TextBlock) else None
     if command is None or not isinstance(first, TextBlock):
         return payload
-    actor = await premises.actor(tenant, session)
+    actor = await dependencies.resolved_agent(tenant, session)
     skills = actor.agent.skills
     if not any(skill.for_user and skill.name == command.name for skill in skills):
         return payload
     facts = SkillFacts(session_id=session.id, project=actor.workspace, effort=actor.agent.effort)
-    expanded = await expand_command(first.text, skills=skills, facts=facts)
+    expanded = await expand_command(first.text, skills=skills, skill_facts=facts)
     if expanded is None:
         return payload
     blocks, used = expanded

@@ -165,7 +165,7 @@ class RenderedEvent(NamedTuple):
 
 
 class RenderedEvents(NamedTuple):
-    shown: list[RenderedEvent]
+    rendered_event: list[RenderedEvent]
     held: int | None
     """Where the first call stands that no gate has spoken on yet; from there on nothing is shown,
     so that nobody does a call before it is known whether they may."""
@@ -177,27 +177,27 @@ class EventRenderer:
 
     log: SessionLog
 
-    async def shown(self, view: EventView, found: Sequence[Event]) -> RenderedEvents:
+    async def shown(self, event_view: EventView, found: Sequence[Event]) -> RenderedEvents:
         """Those that the view is of, in order. What is only for inside is left out."""
-        wanted = [event for event in found if view.wants(event)]
-        known = await read_verdicts(self.log, view.session_id, wanted)
+        wanted = [event for event in found if event_view.wants(event)]
+        known = await read_verdicts(self.log, event_view.session_id, wanted)
         held = min((each.seq for each in known.values() if not each.is_visible), default=None)
         wanted = [
             event
             for event in wanted
-            if (held is None or event.seq < held) and _belongs_to(view, event, known)
+            if (held is None or event.seq < held) and _belongs_to(event_view, event, known)
         ]
         blobs = await self._blobs(event.payload for event in wanted)
-        names = await self._names(view, wanted)
+        names = await self._names(event_view, wanted)
         shown: list[RenderedEvent] = []
         for event in wanted:
             fields = wire_event(
                 event,
-                main_thread_id=view.main_thread_id,
-                verdict=known.get(event.id),
+                main_thread_id=event_view.main_thread_id,
+                call_verdict=known.get(event.id),
                 blobs=blobs,
             )
-            _adapt_to_view(view, event, fields, names)
+            _adapt_to_view(event_view, event, fields, names)
             shown.append(RenderedEvent(event, fields))
         return RenderedEvents(shown, held)
 
@@ -207,11 +207,11 @@ class EventRenderer:
         blobs = await self._blobs([payload])
         return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
 
-    async def _names(self, view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
+    async def _names(self, event_view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
         """Whose threads they are, if one of them tells how its thread stands."""
-        if all(view.type_of(event) == event.type for event in shown):
+        if all(event_view.type_of(event) == event.type for event in shown):
             return {}
-        made = await self.log.read(view.session_id, types=[_THREAD_CREATED])
+        made = await self.log.read(event_view.session_id, types=[_THREAD_CREATED])
         births = [each.payload for each in made]
         return {
             each.session_thread_id: each.agent_name
@@ -234,7 +234,7 @@ def wire_event(
     event: Event,
     *,
     main_thread_id: str,
-    verdict: CallVerdict | None = None,
+    call_verdict: CallVerdict | None = None,
     blobs: Blobs = NO_BLOBS,
 ) -> WireEvent:
     fields = _fields(event.id, event.payload, event.body, blobs)
@@ -243,10 +243,10 @@ def wire_event(
         fields.setdefault("session_thread_id", event.thread_id)
     if isinstance(event.payload, CALLS):
         fields |= _permission_fields(
-            verdict.shown if verdict else event.payload.evaluated_permission
+            call_verdict.shown if call_verdict else event.payload.evaluated_permission
         )
-        if verdict is not None and verdict.input is not None:
-            fields["input"] = dict(verdict.input)
+        if call_verdict is not None and call_verdict.input is not None:
+            fields["input"] = dict(call_verdict.input)
     return fields
 
 
@@ -264,21 +264,21 @@ def wire_pending_event(
     return fields
 
 
-def _belongs_to(view: EventView, event: Event, known: CallVerdicts) -> bool:
-    if event.thread_id == (view.thread_id or view.main_thread_id):
+def _belongs_to(event_view: EventView, event: Event, known: CallVerdicts) -> bool:
+    if event.thread_id == (event_view.thread_id or event_view.main_thread_id):
         return True
     verdict = known.get(event.id)
-    is_posted = view.type_of(event) in CROSS_POSTED
+    is_posted = event_view.type_of(event) in CROSS_POSTED
     return is_posted or (verdict is not None and verdict.is_for_clients)
 
 
 def _adapt_to_view(
-    view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
+    event_view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
 ) -> None:
     """What is different about an event because of where it is shown."""
-    if (type_ := view.type_of(event)) != event.type:
+    if (type_ := event_view.type_of(event)) != event.type:
         fields |= {"type": type_, "agent_name": names.get(event.thread_id, "")}
-    elif event.thread_id == view.thread_id and event.type in _CALL_TYPES:
+    elif event.thread_id == event_view.thread_id and event.type in _CALL_TYPES:
         fields.pop("session_thread_id", None)  # only where it is not at home
 
 

@@ -49,7 +49,7 @@ class WorkspaceExpiry:
             records,
             KIND,
             WorkspaceRecord,
-            tabs=lambda each: IndexColumns(parent=each.id),
+            columns=lambda each: IndexColumns(parent=each.id),
             clock=clock,
         )
         self._digests = digests

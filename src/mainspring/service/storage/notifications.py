@@ -21,5 +21,5 @@ class Notification:
 Notify: TypeAlias = Callable[[Notification], Awaitable[None]]
 
 
-async def ignore_notification(_notice: Notification) -> None:
+async def ignore_notification(_notification: Notification) -> None:
     pass

@@ -67,12 +67,12 @@ class Repository(Generic[T]):
         kind: str,
         type_: type[T],
         *,
-        tabs: Callable[[T], IndexColumns] = lambda _: IndexColumns(),
+        columns: Callable[[T], IndexColumns] = lambda _: IndexColumns(),
         clock: Clock = clocks.now,
     ) -> None:
         self.records = records
         self.kind = kind
-        self._tabs = tabs
+        self._columns = columns
         self._clock = clock
         self._decoder = msgspec.json.Decoder(type_)
 
@@ -108,32 +108,32 @@ class Repository(Generic[T]):
         """Raises: NotFound."""
         for _ in range(_TRIES):
             try:
-                await self.records.write(Remove(record=await self.record(tenant, id_)))
+                await self.records.write(Remove(record_row=await self.record(tenant, id_)))
             except StaleVersion:
                 continue
             return
         raise StaleVersion(f"{self.kind} {id_}: others kept changing it; try again")
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[T]:
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[T]:
         """Raises: InvalidInput: a cursor of another list."""
         found = await self.records.list(
             RecordQuery(
                 kind=self.kind,
                 tenant=tenant,
-                parent=listing.parent,
-                label=listing.label,
-                name_from=listing.name_from,
-                is_archived=None if listing.include_archived else False,
-                created_from=_micros(listing.created_from),
-                created_upto=_micros(listing.created_upto),
-                after=None if listing.page is None else self._cursor_record(tenant, listing.page),
-                order="asc" if listing.is_ascending else "desc",
-                limit=listing.limit + 1,
+                parent=list_query.parent,
+                label=list_query.label,
+                name_from=list_query.name_from,
+                is_archived=None if list_query.include_archived else False,
+                created_from=_micros(list_query.created_from),
+                created_upto=_micros(list_query.created_upto),
+                after=None if list_query.page is None else self._cursor_record(tenant, list_query.page),
+                order="asc" if list_query.is_ascending else "desc",
+                limit=list_query.limit + 1,
             )
         )
-        shown = found[: listing.limit]
+        shown = found[: list_query.limit]
         next_page = None
-        if len(found) > listing.limit:
+        if len(found) > list_query.limit:
             last = shown[-1]
             next_page = encode_cursor(last.created, last.id, last.name or "")
         return Page(data=[self.read(record) for record in shown], next_page=next_page)
@@ -159,30 +159,30 @@ class Repository(Generic[T]):
             raise NotFound(self.kind, id_)
         return record
 
-    def read(self, record: RecordRow) -> T:
+    def read(self, record_row: RecordRow) -> T:
         """Raises: StoreCorrupt: it is not what it should be."""
         try:
-            return self._decoder.decode(record.body)
+            return self._decoder.decode(record_row.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise unreadable_record(record) from error
+            raise unreadable_record(record_row) from error
 
     def put_change(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, for several of them in one write."""
-        moment = to_micros(self._tabs(thing).created or self._clock())
+        moment = to_micros(self._columns(thing).created or self._clock())
         empty = RecordRow(
             tenant=tenant, kind=self.kind, id=thing.id, created=moment, updated=moment, body=b""
         )
-        return Put(record=self._with_entity(empty, thing), content=content)
+        return Put(record_row=self._with_entity(empty, thing), content=content)
 
     def replace_change(
-        self, record: RecordRow, thing: T, *, content: bytes | None = None
+        self, record_row: RecordRow, thing: T, *, content: bytes | None = None
     ) -> Replace:
-        return Replace(record=self._with_entity(record, thing), content=content)
+        return Replace(record_row=self._with_entity(record_row, thing), content=content)
 
-    def _with_entity(self, record: RecordRow, thing: T) -> RecordRow:
-        tabs = self._tabs(thing)
+    def _with_entity(self, record_row: RecordRow, thing: T) -> RecordRow:
+        tabs = self._columns(thing)
         return replace(
-            record,
+            record_row,
             body=msgspec.json.encode(thing),
             updated=to_micros(self._clock()),
             parent=tabs.parent,
@@ -208,10 +208,10 @@ class Repository(Generic[T]):
                 raise InvalidInput("page: not a cursor of this list")
 
 
-def unreadable_record(record: RecordRow) -> StoreCorrupt:
+def unreadable_record(record_row: RecordRow) -> StoreCorrupt:
     """What is in it is not told: it may be anything."""
     return StoreCorrupt(
-        f"the record {record.kind} {record.id} cannot be read; it was damaged, or written by a"
+        f"the record {record_row.kind} {record_row.id} cannot be read; it was damaged, or written by a"
         " newer Mainspring"
     )
 
@@ -229,7 +229,7 @@ async def delete_children(records: Records, kind: str, *, tenant: str, parent: s
     wanted = RecordQuery(kind=kind, tenant=tenant, parent=parent, limit=_BATCH)
     while found := await records.list(wanted):
         try:
-            await records.write(*(Remove(record=each) for each in found))
+            await records.write(*(Remove(record_row=each) for each in found))
         except (StaleVersion, NotFound):  # somebody changed one: look again
             continue
         gone += (each.id for each in found)

@@ -43,17 +43,17 @@ class Readiness(Struct, frozen=True, kw_only=True):
 
 class Health:
     def __init__(
-        self, checks: Mapping[str, HealthCheck], *, seconds: float = CHECK_SECONDS
+        self, health_checks: Mapping[str, HealthCheck], *, seconds: float = CHECK_SECONDS
     ) -> None:
-        self._checks = dict(checks)
+        self._checks = dict(health_checks)
         self._seconds = seconds
 
     async def ready(self) -> Readiness:
         """All checks at once; one that takes too long has failed."""
         found: dict[str, CheckResult] = {}
 
-        async def look(name: str, check: HealthCheck) -> None:
-            found[name] = await self._checked(name, check)
+        async def look(name: str, health_check: HealthCheck) -> None:
+            found[name] = await self._checked(name, health_check)
 
         async with anyio.create_task_group() as group:
             for name, check in self._checks.items():
@@ -62,11 +62,11 @@ class Health:
         is_ready = all(each.ok for each in checks.values())
         return Readiness(status="ready" if is_ready else "not_ready", checks=checks)
 
-    async def _checked(self, name: str, check: HealthCheck) -> CheckResult:
+    async def _checked(self, name: str, health_check: HealthCheck) -> CheckResult:
         reason: str | None = f"no answer in {self._seconds:g} s"
         try:
             with anyio.move_on_after(self._seconds):
-                reason = await check()
+                reason = await health_check()
         except MainspringError as error:
             _LOG.warning("not ready: %s: %s", name, error)
             reason = f"{type(error).__name__}; the log of the process has the details"
@@ -81,13 +81,13 @@ def check_store(store: Store) -> HealthCheck:
 
 
 def check_migrations(
-    standing: Callable[[], Awaitable[SchemaStatus]],
+    schema_status: Callable[[], Awaitable[SchemaStatus]],
     *,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> HealthCheck:
     """`standing` is asked twice a minute at most: it may need a connection of its own."""
     recent = TtlCache[str, SchemaStatus](
-        lambda _: standing(), seconds=_MIGRATION_CACHE_SECONDS, monotonic=monotonic
+        lambda _: schema_status(), seconds=_MIGRATION_CACHE_SECONDS, monotonic=monotonic
     )
 
     async def check() -> str | None:

@@ -51,7 +51,7 @@ class RunMetrics:
         self._tools = frozenset(tools)
         self._waiting: dict[str, datetime] = {}
 
-    def heard(self, subject: RunSubject, event: Event) -> None:
+    def heard(self, run_subject: RunSubject, event: Event) -> None:
         metrics, thread = self._metrics, event.thread_id
         match event.payload:
             case StatusRunning():
@@ -71,14 +71,14 @@ class RunMetrics:
             case _:
                 pass
 
-    def finished(self, subject: RunSubject, span: TraceSpan) -> None:
-        match span.done:
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
+        match trace_span.span_details:
             case RunSpan() as done:
-                self._run(span, done)
+                self._run(trace_span, done)
             case ModelRequestSpan() as done:
-                self._chat(span, done)
+                self._chat(trace_span, done)
             case ToolCallSpan() as done:
-                self._call(span, done)
+                self._call(trace_span, done)
 
     def _note_sent(self, event: Event) -> None:
         if len(self._waiting) >= _MAX_WAITING:  # of runs that died before they began
@@ -86,16 +86,16 @@ class RunMetrics:
         if (sent := created_at_of_id(event.id)) is not None:
             self._waiting.setdefault(event.thread_id, sent)
 
-    def _run(self, span: TraceSpan, done: RunSpan) -> None:
-        self._waiting.pop(span.thread_id, None)  # what came meanwhile woke nobody
+    def _run(self, trace_span: TraceSpan, done: RunSpan) -> None:
+        self._waiting.pop(trace_span.thread_id, None)  # what came meanwhile woke nobody
         reason = done.reason if done.reason in _END_REASONS else OTHER_LABEL
         self._metrics.runs.labels(reason).inc()
-        self._metrics.run_seconds.observe(span.seconds)
+        self._metrics.run_seconds.observe(trace_span.seconds)
 
-    def _chat(self, span: TraceSpan, done: ModelRequestSpan) -> None:
+    def _chat(self, trace_span: TraceSpan, done: ModelRequestSpan) -> None:
         metrics, model = self._metrics, self._metrics.model_label(done.model)
         metrics.model_requests.labels(model, "failed" if done.is_error else "ok").inc()
-        metrics.model_request_seconds.labels(model).observe(span.seconds)
+        metrics.model_request_seconds.labels(model).observe(trace_span.seconds)
         for kind, count in (
             ("input", done.usage.input_tokens),
             ("cache_write", done.usage.cache_creation_input_tokens),
@@ -105,12 +105,12 @@ class RunMetrics:
             metrics.model_tokens.labels(model, kind).inc(count)
         metrics.model_cost.labels(model).inc(float(done.cost_usd or 0))
 
-    def _call(self, span: TraceSpan, done: ToolCallSpan) -> None:
+    def _call(self, trace_span: TraceSpan, done: ToolCallSpan) -> None:
         is_known = done.kind == "function" and done.tool in self._tools
         tool = done.tool if is_known else f"({done.kind})"
         self._metrics.tool_calls.labels(tool, done.outcome).inc()
         if done.attempts:
-            self._metrics.tool_call_seconds.labels(tool).observe(span.seconds)
+            self._metrics.tool_call_seconds.labels(tool).observe(trace_span.seconds)
 
 
 def created_at_of_id(id_: str) -> datetime | None:
@@ -150,18 +150,18 @@ class MeteredDispatcher:
 
     async def work(
         self,
-        do: JobHandler,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: Signal,
-        on_failed: FailureHandler | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
         async def counted(job: Job) -> None:
             begun = self._monotonic()
             with self._metrics.jobs_running.labels(job.task).track_inprogress():
                 outcome = "cut_off"
                 try:
-                    await do(job)
+                    await job_handler(job)
                     outcome = "done"
                 except Exception as error:
                     outcome = self._failure(error)
@@ -172,11 +172,11 @@ class MeteredDispatcher:
 
         async def given_up(job: Job, error: Exception) -> None:
             self._metrics.jobs_done.labels(job.task, "given_up").inc()
-            if on_failed is not None:
-                await on_failed(job, error)
+            if failure_handler is not None:
+                await failure_handler(job, error)
 
         await self._inner.work(
-            counted, concurrency=concurrency, closing=closing, on_failed=given_up
+            counted, concurrency=concurrency, closing=closing, failure_handler=given_up
         )
 
     def _failure(self, error: Exception) -> str:
@@ -229,11 +229,11 @@ class StoreGauges:
             for gauge, count in self._counts:
                 group.start_soon(self._look, gauge, count)
 
-    async def _look(self, gauge: Gauge, count: CountRows) -> None:
+    async def _look(self, gauge: Gauge, count_rows: CountRows) -> None:
         found = float("nan")
         try:
             with anyio.fail_after(_COUNT_SECONDS):
-                found = await count()
+                found = await count_rows()
         except (MainspringError, TimeoutError):
             self._metrics.store_errors.labels("metrics").inc()
         gauge.set(found)

@@ -90,25 +90,25 @@ class _LineFormatter(logging.Formatter):
         return self._scrub(line.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
 
 
-def _as_json(line: _LogLine) -> str:
+def _as_json(log_line: _LogLine) -> str:
     told: dict[str, object] = {
-        "time": line.moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "level": line.level,
-        "logger": line.logger,
-        "message": line.message,
-        **line.subject,
+        "time": log_line.moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": log_line.level,
+        "logger": log_line.logger,
+        "message": log_line.message,
+        **log_line.subject,
     }
-    if line.error is not None:
-        told["error"] = line.error
+    if log_line.error is not None:
+        told["error"] = log_line.error
     return json.dumps(told, default=str)
 
 
-def _as_text(line: _LogLine) -> str:
+def _as_text(log_line: _LogLine) -> str:
     """In one line, whatever is in it; only a traceback has more."""
-    about = "".join(f" {name}={value}" for name, value in line.subject.items() if value != "")
-    head = f"{line.moment:%H:%M:%S} {line.level:<7} {line.logger}: {line.message}{about}"
+    about = "".join(f" {name}={value}" for name, value in log_line.subject.items() if value != "")
+    head = f"{log_line.moment:%H:%M:%S} {log_line.level:<7} {log_line.logger}: {log_line.message}{about}"
     safe = head.replace("\r", "\\r").replace("\n", "\\n").replace("\x1b", "\\x1b")
-    return safe if line.error is None else f"{safe}\n{line.error.rstrip()}"
+    return safe if log_line.error is None else f"{safe}\n{log_line.error.rstrip()}"
 
 
 def _error_lines(error: BaseException, *, has_words: bool) -> Iterator[str]:

@@ -72,31 +72,31 @@ class OtelTraces:
         self._resource = resource
         self._scope = InstrumentationScope(_SCOPE)
 
-    def heard(self, subject: RunSubject, event: Event) -> None:
+    def heard(self, run_subject: RunSubject, event: Event) -> None:
         pass
 
-    def finished(self, subject: RunSubject, span: TraceSpan) -> None:
-        self._processor.on_end(self._readable(subject, span))
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
+        self._processor.on_end(self._readable(run_subject, trace_span))
 
     def close(self) -> None:
         self._processor.shutdown()
 
-    def _readable(self, subject: RunSubject, span: TraceSpan) -> ReadableSpan:
-        trace = trace_id(subject.session_id)
-        error = _error_of(span)
-        attributes = {**_identity_attributes(subject, span), **_attributes(span)}
+    def _readable(self, run_subject: RunSubject, trace_span: TraceSpan) -> ReadableSpan:
+        trace = trace_id(run_subject.session_id)
+        error = _error_of(trace_span)
+        attributes = {**_identity_attributes(run_subject, trace_span), **_attributes(trace_span)}
         if error is not None:
             attributes["error.type"] = error
         return ReadableSpan(
-            name=_name(span),
-            context=_context(trace, span.id),
-            parent=None if span.parent is None else _context(trace, span.parent),
+            name=_name(trace_span),
+            context=_context(trace, trace_span.id),
+            parent=None if trace_span.parent is None else _context(trace, trace_span.parent),
             resource=self._resource,
             attributes=attributes,
-            kind=SpanKind.CLIENT if isinstance(span.done, ModelRequestSpan) else SpanKind.INTERNAL,
+            kind=SpanKind.CLIENT if isinstance(trace_span.span_details, ModelRequestSpan) else SpanKind.INTERNAL,
             status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR, error),
-            start_time=_nanoseconds(span.begun),
-            end_time=_nanoseconds(span.ended),
+            start_time=_nanoseconds(trace_span.begun),
+            end_time=_nanoseconds(trace_span.ended),
             instrumentation_scope=self._scope,
         )
 
@@ -120,18 +120,18 @@ class OtelMetrics:
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
 
-    def heard(self, subject: RunSubject, event: Event) -> None:
+    def heard(self, run_subject: RunSubject, event: Event) -> None:
         pass
 
-    def finished(self, subject: RunSubject, span: TraceSpan) -> None:
-        if not isinstance(span.done, ModelRequestSpan):
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
+        if not isinstance(trace_span.span_details, ModelRequestSpan):
             return
-        usage, common = span.done.usage, _model_attributes(span.done)
-        error = _error_of(span)
+        usage, common = trace_span.span_details.usage, _model_attributes(trace_span.span_details)
+        error = _error_of(trace_span)
         self._seconds.record(
-            span.seconds, common if error is None else {**common, "error.type": error}
+            trace_span.seconds, common if error is None else {**common, "error.type": error}
         )
-        self._tokens.record(_input_tokens(span.done), {**common, "gen_ai.token.type": "input"})
+        self._tokens.record(_input_tokens(trace_span.span_details), {**common, "gen_ai.token.type": "input"})
         self._tokens.record(usage.output_tokens, {**common, "gen_ai.token.type": "output"})
 
     def close(self) -> None:
@@ -160,18 +160,18 @@ def _context(trace: int, event_id: str) -> SpanContext:
     return SpanContext(trace, span_id(event_id), False, TraceFlags(TraceFlags.SAMPLED))
 
 
-def _name(span: TraceSpan) -> str:
-    match span.done:
+def _name(trace_span: TraceSpan) -> str:
+    match trace_span.span_details:
         case RunSpan():
-            return f"invoke_agent {span.agent_name}"
+            return f"invoke_agent {trace_span.agent_name}"
         case ModelRequestSpan(model=model):
             return f"chat {_split_model(model)[1]}"
         case ToolCallSpan(tool=tool):
             return f"execute_tool {tool}"
 
 
-def _error_of(span: TraceSpan) -> str | None:
-    match span.done:
+def _error_of(trace_span: TraceSpan) -> str | None:
+    match trace_span.span_details:
         case RunSpan(reason=reason):
             return reason if reason in _FAILURES else None
         case ModelRequestSpan(is_error=is_error, stop_reason=stop_reason):
@@ -180,20 +180,20 @@ def _error_of(span: TraceSpan) -> str | None:
             return None if outcome == "ok" else outcome
 
 
-def _identity_attributes(subject: RunSubject, span: TraceSpan) -> Attributes:
+def _identity_attributes(run_subject: RunSubject, trace_span: TraceSpan) -> Attributes:
     who: Attributes = {
-        "gen_ai.conversation.id": subject.session_id,
-        "gen_ai.agent.name": span.agent_name,
-        "mainspring.tenant": subject.tenant,
-        "mainspring.thread.id": span.thread_id,
+        "gen_ai.conversation.id": run_subject.session_id,
+        "gen_ai.agent.name": trace_span.agent_name,
+        "mainspring.tenant": run_subject.tenant,
+        "mainspring.thread.id": trace_span.thread_id,
     }
-    if span.agent_name == subject.agent_name:  # a subagent's id is not known here
-        who["gen_ai.agent.id"] = subject.agent_id
+    if trace_span.agent_name == run_subject.agent_name:  # a subagent's id is not known here
+        who["gen_ai.agent.id"] = run_subject.agent_id
     return who
 
 
-def _attributes(span: TraceSpan) -> Attributes:
-    match span.done:
+def _attributes(trace_span: TraceSpan) -> Attributes:
+    match trace_span.span_details:
         case RunSpan() as done:
             found: Attributes = {
                 "gen_ai.operation.name": "invoke_agent",
@@ -203,7 +203,7 @@ def _attributes(span: TraceSpan) -> Attributes:
         case ModelRequestSpan() as done:
             return _chat_attributes(done)
         case ToolCallSpan() as done:
-            return _call_attributes(span, done)
+            return _call_attributes(trace_span, done)
 
 
 def _chat_attributes(done: ModelRequestSpan) -> Attributes:
@@ -225,11 +225,11 @@ def _chat_attributes(done: ModelRequestSpan) -> Attributes:
     return found | _message("gen_ai.output.messages", "assistant", done.said)
 
 
-def _call_attributes(span: TraceSpan, done: ToolCallSpan) -> Attributes:
+def _call_attributes(trace_span: TraceSpan, done: ToolCallSpan) -> Attributes:
     found: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": done.tool,
-        "gen_ai.tool.call.id": span.id,
+        "gen_ai.tool.call.id": trace_span.id,
         "gen_ai.tool.type": "function" if done.kind != "mcp" else "extension",
         "mainspring.tool.outcome": done.outcome,
         "mainspring.tool.attempts": done.attempts,

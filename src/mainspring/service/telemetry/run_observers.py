@@ -47,20 +47,20 @@ class ReadableLog(Protocol):
 
 
 class RunListener(Protocol):
-    def heard(self, subject: RunSubject, event: Event) -> None: ...
+    def heard(self, run_subject: RunSubject, event: Event) -> None: ...
 
-    def finished(self, subject: RunSubject, span: TraceSpan) -> None: ...
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None: ...
 
 
 class RunObserver:
     """Of one run: its `tell` is for `Session.run`, beside that of the previews."""
 
     def __init__(
-        self, subject: RunSubject, fold: SpanFold, listeners: Sequence[RunListener]
+        self, run_subject: RunSubject, fold: SpanFold, run_listeners: Sequence[RunListener]
     ) -> None:
-        self.subject = subject
+        self.run_subject = run_subject
         self.fold = fold
-        self._listeners = listeners
+        self._run_listeners = run_listeners
 
     def tell(self, event: Event) -> None:
         try:
@@ -70,43 +70,43 @@ class RunObserver:
 
     def _tell(self, event: Event) -> None:
         spans = self.fold.apply(event)
-        for listener in self._listeners:
-            listener.heard(self.subject, event)
+        for listener in self._run_listeners:
+            listener.heard(self.run_subject, event)
             for span in spans:
-                listener.finished(self.subject, span)
+                listener.finished(self.run_subject, span)
 
 
 class RunObservers:
     """All that is watched in this process."""
 
     def __init__(
-        self, log: ReadableLog, listeners: Sequence[RunListener], *, captures: bool = False
+        self, log: ReadableLog, run_listeners: Sequence[RunListener], *, captures: bool = False
     ) -> None:
         """`captures`: spans carry content."""
         self._log = log
-        self._listeners = tuple(listeners)
+        self._listeners = tuple(run_listeners)
         self._captures = captures
         self._known: LruCache[str, SpanFold] = LruCache(_MAX_FOLDS)
         self.running = 0
         """How many runs are under way."""
 
     @asynccontextmanager
-    async def run(self, subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
-        fold = await self._fold(subject)
+    async def run(self, run_subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
+        fold = await self._fold(run_subject)
         self.running += 1
         try:
-            yield RunObserver(subject, fold, self._listeners)
+            yield RunObserver(run_subject, fold, self._listeners)
         finally:
             self.running -= 1
-            self._known.put(subject.session_id, fold)
+            self._known.put(run_subject.session_id, fold)
 
-    async def _fold(self, subject: RunSubject) -> SpanFold:
-        fold = self._known.pop(subject.session_id)
-        fold = fold or SpanFold(agent_name=subject.agent_name, captures=self._captures)
+    async def _fold(self, run_subject: RunSubject) -> SpanFold:
+        fold = self._known.pop(run_subject.session_id)
+        fold = fold or SpanFold(agent_name=run_subject.agent_name, captures=self._captures)
         try:
-            await catch_up(self._log, subject.session_id, fold)
+            await catch_up(self._log, run_subject.session_id, fold)
         except (LogError, StoreFailed) as error:  # whoever runs it will find out, and say so
-            _LOG.warning("session %s: its past is not known: %s", subject.session_id, error)
+            _LOG.warning("session %s: its past is not known: %s", run_subject.session_id, error)
         return fold
 
 

@@ -77,7 +77,7 @@ class TraceSpan:
     agent_name: str
     begun: datetime
     ended: datetime
-    done: SpanDetails
+    span_details: SpanDetails
 
     @property
     def seconds(self) -> float:
@@ -162,7 +162,7 @@ class SpanFold:
             return []
         done = RunSpan(reason=reason, heard=self.captured("\n\n".join(heard)))
         span = self._span(
-            thread.run, thread_id, parent=thread.parent, times=(thread.begun, event.time), done=done
+            thread.run, thread_id, parent=thread.parent, times=(thread.begun, event.time), span_details=done
         )
         thread.run = thread.begun = None
         return [span]
@@ -188,7 +188,7 @@ class SpanFold:
                 request.thread_id,
                 parent=request.parent,
                 times=(request.begun, event.time),
-                done=done,
+                span_details=done,
             )
         ]
 
@@ -207,7 +207,7 @@ class SpanFold:
             result=self.captured(text),
         )
         times = (call.begun or event.time, event.time)
-        return [self._span(call_id, call.thread_id, parent=call.parent, times=times, done=done)]
+        return [self._span(call_id, call.thread_id, parent=call.parent, times=times, span_details=done)]
 
     def captured(self, text: str) -> str | None:
         return text[:_MAX_CHARS] if self.captures else None
@@ -219,7 +219,7 @@ class SpanFold:
         *,
         parent: str | None,
         times: tuple[datetime, datetime],
-        done: SpanDetails,
+        span_details: SpanDetails,
     ) -> TraceSpan:
         begun, ended = times
         return TraceSpan(
@@ -229,7 +229,7 @@ class SpanFold:
             agent_name=self.thread(thread_id).agent_name,
             begun=min(begun, ended),  # clocks of two machines may differ
             ended=ended,
-            done=done,
+            span_details=span_details,
         )
 
 

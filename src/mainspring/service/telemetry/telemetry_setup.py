@@ -66,7 +66,7 @@ class OtelSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
     metrics: Metrics
-    observers: RunObservers
+    run_observers: RunObservers
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def open_telemetry(
     )
     metrics.follow(metrics.sessions_running, lambda: observers.running)
     try:
-        yield Telemetry(metrics=metrics, observers=observers)
+        yield Telemetry(metrics=metrics, run_observers=observers)
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_FLUSH_SECONDS):
             for exporter in exporters:
@@ -115,16 +115,16 @@ def _endpoint(environment: Mapping[str, str], signal: str) -> str | None:
     return f"{shared.rstrip('/')}/v1/{signal}" if shared else None
 
 
-def _exporters(otel: OtelSettings, version: str) -> tuple[Exporter, ...]:
-    if otel.traces is None and otel.metrics is None:
+def _exporters(otel_settings: OtelSettings, version: str) -> tuple[Exporter, ...]:
+    if otel_settings.traces is None and otel_settings.metrics is None:
         return ()
     tracing = _import_otel_export()
-    resource = tracing.resource_of(version, service_name=None if otel.is_named else "mainspring")
+    resource = tracing.resource_of(version, service_name=None if otel_settings.is_named else "mainspring")
     made: list[Exporter] = []
-    if otel.traces is not None:
-        made.append(cast("Exporter", tracing.tracing_over_http(otel.traces, resource)))
-    if otel.metrics is not None:
-        made.append(cast("Exporter", tracing.metering_over_http(otel.metrics, resource)))
+    if otel_settings.traces is not None:
+        made.append(cast("Exporter", tracing.tracing_over_http(otel_settings.traces, resource)))
+    if otel_settings.metrics is not None:
+        made.append(cast("Exporter", tracing.metering_over_http(otel_settings.metrics, resource)))
     return tuple(made)
 
 

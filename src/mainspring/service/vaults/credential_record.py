@@ -33,22 +33,22 @@ class VaultCredential(Struct, frozen=True, kw_only=True):
 
 
 def credential_repository(records: Records, clock: Clock) -> Repository[VaultCredential]:
-    return Repository(records, KIND, VaultCredential, tabs=_index_columns, clock=clock)
+    return Repository(records, KIND, VaultCredential, columns=_index_columns, clock=clock)
 
 
 def archive_change(
-    drawer: Repository[VaultCredential], record: RecordRow, now: datetime
+    repository: Repository[VaultCredential], record_row: RecordRow, now: datetime
 ) -> Replace:
     """The record stays, the secrets go, and another may have its key."""
-    archived = replace(drawer.read(record), archived_at=now, updated_at=now)
-    return drawer.replace_change(record, archived, content=PURGED_CONTENT)
+    archived = replace(repository.read(record_row), archived_at=now, updated_at=now)
+    return repository.replace_change(record_row, archived, content=PURGED_CONTENT)
 
 
-def _index_columns(credential: VaultCredential) -> IndexColumns:
-    is_archived = credential.archived_at is not None
+def _index_columns(vault_credential: VaultCredential) -> IndexColumns:
+    is_archived = vault_credential.archived_at is not None
     return IndexColumns(
-        parent=credential.vault_id,
-        name=None if is_archived else credential_key(credential.auth),
+        parent=vault_credential.vault_id,
+        name=None if is_archived else credential_key(vault_credential.auth),
         is_archived=is_archived,
-        created=credential.created_at,
+        created=vault_credential.created_at,
     )

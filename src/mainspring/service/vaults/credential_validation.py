@@ -33,7 +33,7 @@ class ProbeFailure:
 
     method: str
     """`initialize`."""
-    reply: HttpReply | None
+    http_reply: HttpReply | None
     """`None`: the server did not answer."""
 
 
@@ -66,7 +66,7 @@ class CredentialValidation(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    status: ValidationStatus
+    validation_status: ValidationStatus
     probe: McpProbe | None = None
     refresh: RefreshAttempt | None = None
 
@@ -91,7 +91,7 @@ class CredentialValidator:
     ) -> CredentialValidation:
         """Raises: NotFound; InvalidInput: it is archived, or no OAuth credential."""
         opened = await self._credentials.unseal(tenant, vault_id, credential_id)
-        auth = opened.credential.auth
+        auth = opened.vault_credential.auth
         if not isinstance(auth, McpOauth):
             raise InvalidInput(
                 f"the credential {credential_id} is {_auth_type(auth)}, not mcp_oauth"
@@ -100,50 +100,50 @@ class CredentialValidator:
         return CredentialValidation(
             credential_id=credential_id,
             vault_id=vault_id,
-            status=verdict.status,
+            status=verdict.validation_status,
             has_refresh_token=auth.refresh is not None,
             validated_at=self._clock(),
             mcp_probe=verdict.probe,
             refresh=verdict.refresh,
         )
 
-    async def _verdict(self, opened: UnsealedCredential, auth: McpOauth) -> _Verdict:
+    async def _verdict(self, unsealed_credential: UnsealedCredential, auth: McpOauth) -> _Verdict:
         if self._probe is None:
             return _Verdict("unknown")
-        failed = await self._probe(auth.mcp_server_url, opened.secrets.value)
+        failed = await self._probe(auth.mcp_server_url, unsealed_credential.secrets.value)
         if failed is None:
             return _Verdict("valid")
-        told = _probe_result(failed, opened)
-        if failed.reply is None or failed.reply.status != _UNAUTHORIZED:
+        told = _probe_result(failed, unsealed_credential)
+        if failed.http_reply is None or failed.http_reply.status != _UNAUTHORIZED:
             return _Verdict(_status(failed), told)
         if auth.refresh is None:
             return _Verdict("invalid", told, RefreshAttempt(status="no_refresh_token"))
         if self._refresher is None:
             return _Verdict("invalid", told)
-        exchange = await self._refresher.refresh(opened)
-        tried = RefreshAttempt(status=exchange.outcome, http_response=exchange.http_response)
-        if exchange.outcome != "succeeded":
+        exchange = await self._refresher.refresh(unsealed_credential)
+        tried = RefreshAttempt(status=exchange.refresh_outcome, http_response=exchange.http_response)
+        if exchange.refresh_outcome != "succeeded":
             return _Verdict(_refresh_attempt(exchange), told, tried)
-        failed = await self._probe(auth.mcp_server_url, exchange.opened.secrets.value)
+        failed = await self._probe(auth.mcp_server_url, exchange.unsealed_credential.secrets.value)
         if failed is None:
             return _Verdict("valid", refresh=tried)
-        return _Verdict(_status(failed), _probe_result(failed, exchange.opened), tried)
+        return _Verdict(_status(failed), _probe_result(failed, exchange.unsealed_credential), tried)
 
 
-def _status(failed: ProbeFailure) -> ValidationStatus:
+def _status(probe_failure: ProbeFailure) -> ValidationStatus:
     """Of a probe that failed: only a server that judged the token says something about it."""
-    if failed.reply is not None and failed.reply.status in (_UNAUTHORIZED, _FORBIDDEN):
+    if probe_failure.http_reply is not None and probe_failure.http_reply.status in (_UNAUTHORIZED, _FORBIDDEN):
         return "invalid"
     return "unknown"
 
 
-def _refresh_attempt(exchange: RefreshResult) -> ValidationStatus:
-    return "invalid" if exchange.is_final else "unknown"
+def _refresh_attempt(refresh_result: RefreshResult) -> ValidationStatus:
+    return "invalid" if refresh_result.is_final else "unknown"
 
 
-def _probe_result(failed: ProbeFailure, opened: UnsealedCredential) -> McpProbe:
-    response = None if failed.reply is None else redacted_response(failed.reply, opened.secrets)
-    return McpProbe(method=failed.method, http_response=response)
+def _probe_result(probe_failure: ProbeFailure, unsealed_credential: UnsealedCredential) -> McpProbe:
+    response = None if probe_failure.http_reply is None else redacted_response(probe_failure.http_reply, unsealed_credential.secrets)
+    return McpProbe(method=probe_failure.method, http_response=response)
 
 
 def _auth_type(auth: Struct) -> str:

@@ -64,8 +64,8 @@ class UpdateCredential(Struct, frozen=True, kw_only=True):
 class UnsealedCredential:
     """A credential with its secrets, as it was at one moment."""
 
-    record: RecordRow = field(repr=False)
-    credential: VaultCredential
+    record_row: RecordRow = field(repr=False)
+    vault_credential: VaultCredential
     secrets: Secrets = field(repr=False)
 
 
@@ -120,10 +120,10 @@ class Credentials:
         """Raises: NotFound."""
         return self._drawer.read(await self._record(tenant, vault_id, credential_id))
 
-    async def page(self, tenant: str, vault_id: str, listing: ListQuery) -> Page[VaultCredential]:
+    async def page(self, tenant: str, vault_id: str, list_query: ListQuery) -> Page[VaultCredential]:
         """Raises: NotFound: the vault."""
         await self._vaults.get(tenant, vault_id)
-        return await self._drawer.page(tenant, dataclasses.replace(listing, parent=vault_id))
+        return await self._drawer.page(tenant, dataclasses.replace(list_query, parent=vault_id))
 
     async def update(
         self, tenant: str, vault_id: str, credential_id: str, asked: UpdateCredential
@@ -147,7 +147,7 @@ class Credentials:
         for _ in range(_TRIES):
             opened = await self.unseal(tenant, vault_id, credential_id)
             try:
-                return await self.keep(opened, *change(opened.credential, opened.secrets))
+                return await self.keep(opened, *change(opened.vault_credential, opened.secrets))
             except StaleVersion:
                 continue
         raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
@@ -174,7 +174,7 @@ class Credentials:
         for _ in range(_TRIES):
             record = await self._record(tenant, vault_id, credential_id)
             try:
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
             except StaleVersion:
                 continue
             await self._notify_change(tenant, self._drawer.read(record), "deleted")
@@ -194,28 +194,28 @@ class Credentials:
         return UnsealedCredential(record, self._drawer.read(record), _SECRETS.decode(plain))
 
     async def keep(
-        self, opened: UnsealedCredential, changed: VaultCredential, secrets: Secrets
+        self, unsealed_credential: UnsealedCredential, changed: VaultCredential, secrets: Secrets
     ) -> VaultCredential:
         """Replace it, with its secrets, as one.
 
         Raises: Stale: it is not any more what was opened.
         """
-        sealed = self._seal_secrets(opened.record.tenant, changed.id, secrets)
+        sealed = self._seal_secrets(unsealed_credential.record_row.tenant, changed.id, secrets)
         await self._records.write(
-            self._drawer.replace_change(opened.record, changed, content=sealed)
+            self._drawer.replace_change(unsealed_credential.record_row, changed, content=sealed)
         )
         return changed
 
-    async def claim(self, opened: UnsealedCredential, until: datetime | None) -> UnsealedCredential:
+    async def claim(self, unsealed_credential: UnsealedCredential, until: datetime | None) -> UnsealedCredential:
         """Say that one is at work on its secrets, for others to wait; `None`: not any more.
         `keep` ends a claim too.
 
         Raises: Stale: it is not any more what was opened.
         """
         due = None if until is None else to_micros(until)
-        claimed = dataclasses.replace(opened.record, due=due)
-        [record] = await self._records.write(Replace(record=claimed))
-        return dataclasses.replace(opened, record=record)
+        claimed = dataclasses.replace(unsealed_credential.record_row, due=due)
+        [record] = await self._records.write(Replace(record_row=claimed))
+        return dataclasses.replace(unsealed_credential, record=record)
 
     def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
@@ -226,13 +226,13 @@ class Credentials:
             raise NotFound(KIND, credential_id)
         return record
 
-    async def _notify_change(self, tenant: str, credential: VaultCredential, what: str) -> None:
+    async def _notify_change(self, tenant: str, vault_credential: VaultCredential, what: str) -> None:
         await self._notify(
             Notification(
                 tenant=tenant,
                 type=f"vault_credential.{what}",
-                id=credential.id,
-                vault_id=credential.vault_id,
+                id=vault_credential.id,
+                vault_id=vault_credential.vault_id,
             )
         )
 

@@ -80,7 +80,7 @@ class SessionCredentials:
         found: dict[str, SessionCredential] = {}
         for vault_id in vault_ids:
             for opened in await self._unsealed(tenant, vault_id):
-                key = credential_key(opened.credential.auth)
+                key = credential_key(opened.vault_credential.auth)
                 if key not in found:
                     found[key] = _session_credential(await self._refresh_if_expired(opened))
         return list(found.values())
@@ -104,35 +104,35 @@ class SessionCredentials:
                 continue
         return opened
 
-    async def _refresh_if_expired(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _refresh_if_expired(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
         """With a token that holds, if one can be had. One that cannot is sent all the same: what
         the server says to it is what people can act on."""
-        auth = opened.credential.auth
+        auth = unsealed_credential.vault_credential.auth
         if self._refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
-            return opened
+            return unsealed_credential
         if auth.expires_at is None or auth.expires_at - _REFRESH_MARGIN > self._clock():
-            return opened
+            return unsealed_credential
         try:
-            return (await self._refresher.refresh(opened)).opened
+            return (await self._refresher.refresh(unsealed_credential)).unsealed_credential
         except (NotFound, InvalidInput):  # it has just gone
-            return opened
+            return unsealed_credential
 
 
-def bearer_for(url: str, usable: Iterable[SessionCredential]) -> BearerToken | None:
+def bearer_for(url: str, session_credential: Iterable[SessionCredential]) -> BearerToken | None:
     """The token for an MCP server; without one it is asked as anybody would."""
     return next(
-        (each for each in usable if isinstance(each, BearerToken) and each.is_for(url)), None
+        (each for each in session_credential if isinstance(each, BearerToken) and each.is_for(url)), None
     )
 
 
-def _session_credential(opened: UnsealedCredential) -> SessionCredential:
-    credential, auth = opened.credential, opened.credential.auth
+def _session_credential(unsealed_credential: UnsealedCredential) -> SessionCredential:
+    credential, auth = unsealed_credential.vault_credential, unsealed_credential.vault_credential.auth
     if isinstance(auth, EnvironmentVariable):
         networking = auth.networking
         return SecretVariable(
             credential_id=credential.id,
             name=auth.secret_name,
-            value=opened.secrets.value,
+            value=unsealed_credential.secrets.value,
             hosts=networking.allowed_hosts if isinstance(networking, LimitedHosts) else None,
             in_headers=auth.injection_location.header,
             in_body=auth.injection_location.body,
@@ -140,6 +140,6 @@ def _session_credential(opened: UnsealedCredential) -> SessionCredential:
     return BearerToken(
         credential_id=credential.id,
         mcp_server_url=auth.mcp_server_url,
-        token=opened.secrets.value,
+        token=unsealed_credential.secrets.value,
         expires_at=auth.expires_at if isinstance(auth, McpOauth) else None,
     )

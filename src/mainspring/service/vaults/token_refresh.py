@@ -99,31 +99,31 @@ def refresh_request(refresh: Refresh, secrets: Secrets) -> TokenRequest:
     )
 
 
-def parse_grant(reply: HttpReply) -> TokenGrant | None:
+def parse_grant(http_reply: HttpReply) -> TokenGrant | None:
     """What it grants; `None` if it is no grant, whatever its status."""
-    if reply.status != 200:
+    if http_reply.status != 200:
         return None
     try:
-        found = _GRANT_DECODER.decode(reply.body)
+        found = _GRANT_DECODER.decode(http_reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if found.access_token else None
 
 
-def is_transient(reply: HttpReply) -> bool:
+def is_transient(http_reply: HttpReply) -> bool:
     """Whether asking again later may help."""
-    return reply.status == 429 or reply.status >= 500
+    return http_reply.status == 429 or http_reply.status >= 500
 
 
-def redacted_response(reply: HttpReply, secrets: Secrets) -> HttpResponse:
+def redacted_response(http_reply: HttpReply, secrets: Secrets) -> HttpResponse:
     """A reply without the secrets that it may repeat."""
-    text = reply.body.decode(errors="replace")
+    text = http_reply.body.decode(errors="replace")
     for secret in sorted(secrets.all(), key=len, reverse=True):
         for form in {secret, quote(secret, safe=""), quote_plus(secret), _json_escaped(secret)}:
             text = text.replace(form, "[redacted]")
     return HttpResponse(
-        status_code=reply.status,
-        content_type=reply.content_type,
+        status_code=http_reply.status,
+        content_type=http_reply.content_type,
         body=text[:MAX_BODY_CHARS],
         body_truncated=len(text) > MAX_BODY_CHARS,
     )
@@ -145,8 +145,8 @@ RefreshOutcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_
 class RefreshResult:
     """What came of an exchange."""
 
-    outcome: RefreshOutcome
-    opened: UnsealedCredential = field(repr=False)
+    refresh_outcome: RefreshOutcome
+    unsealed_credential: UnsealedCredential = field(repr=False)
     """The credential as it is now."""
     http_response: HttpResponse | None = None
     """What the endpoint said, when it granted nothing."""
@@ -158,44 +158,44 @@ class Refresher:
     def __init__(
         self,
         credentials: Credentials,
-        fetch: SendTokenRequest,
+        send_token_request: SendTokenRequest,
         *,
         notify: Notify = ignore_notification,
         clock: Clock = clocks.now,
     ) -> None:
         self._credentials = credentials
-        self._fetch = fetch
+        self._send_token_request = send_token_request
         self._notify = notify
         self._clock = clock
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._refused: dict[str, tuple[int, RefreshResult]] = {}
         """By credential: what came of its refresh token, at which revision of the record."""
 
-    async def refresh(self, opened: UnsealedCredential) -> RefreshResult:
+    async def refresh(self, unsealed_credential: UnsealedCredential) -> RefreshResult:
         """A new access token in the place of the one that was opened, unless somebody else has
         got one already. A refresh token that was refused is not sent again.
 
         Raises: NotFound, InvalidInput: it is gone or archived by now.
         """
-        id_ = opened.credential.id
+        id_ = unsealed_credential.vault_credential.id
         lock = self._locks.setdefault(id_, anyio.Lock())
         async with lock:
-            now = await self._reload(opened)
+            now = await self._reload(unsealed_credential)
             rev, known = self._refused.get(id_, (None, None))
-            if known is not None and rev == now.record.rev:
+            if known is not None and rev == now.record_row.rev:
                 return known
-            now = await self._claim(opened)
-            if now.secrets.value != opened.secrets.value:
-                return RefreshResult(outcome="succeeded", opened=now)
+            now = await self._claim(unsealed_credential)
+            if now.secrets.value != unsealed_credential.secrets.value:
+                return RefreshResult(refresh_outcome="succeeded", unsealed_credential=now)
             return await self._exchange(now)
 
-    async def _claim(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _claim(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
         """Ours alone to exchange, in whatever process others are; or with a new token already."""
         while True:
-            now = await self._reload(opened)
-            if now.secrets.value != opened.secrets.value:
+            now = await self._reload(unsealed_credential)
+            if now.secrets.value != unsealed_credential.secrets.value:
                 return now
-            due, moment = now.record.due, self._clock()
+            due, moment = now.record_row.due, self._clock()
             if due is not None and due > to_micros(moment):
                 await anyio.sleep(_PAUSE_SECONDS)
                 continue
@@ -204,70 +204,70 @@ class Refresher:
             except StaleVersion:
                 continue
 
-    async def _exchange(self, opened: UnsealedCredential) -> RefreshResult:
-        auth = opened.credential.auth
+    async def _exchange(self, unsealed_credential: UnsealedCredential) -> RefreshResult:
+        auth = unsealed_credential.vault_credential.auth
         if not isinstance(auth, McpOauth) or auth.refresh is None:
-            return RefreshResult(outcome="no_refresh_token", opened=await self._release(opened))
+            return RefreshResult(refresh_outcome="no_refresh_token", unsealed_credential=await self._release(unsealed_credential))
         try:
-            reply = await self._fetch(refresh_request(auth.refresh, opened.secrets))
+            reply = await self._send_token_request(refresh_request(auth.refresh, unsealed_credential.secrets))
         except NetworkRefused:
-            return RefreshResult(outcome="connect_error", opened=await self._release(opened))
+            return RefreshResult(refresh_outcome="connect_error", unsealed_credential=await self._release(unsealed_credential))
         if (grant := parse_grant(reply)) is not None:
-            return RefreshResult(outcome="succeeded", opened=await self._store_grant(opened, grant))
+            return RefreshResult(refresh_outcome="succeeded", unsealed_credential=await self._store_grant(unsealed_credential, grant))
         failed = RefreshResult(
-            outcome="failed",
-            opened=await self._release(opened),
-            http_response=redacted_response(reply, opened.secrets),
+            refresh_outcome="failed",
+            unsealed_credential=await self._release(unsealed_credential),
+            http_response=redacted_response(reply, unsealed_credential.secrets),
             is_final=not is_transient(reply),
         )
         if failed.is_final:
-            self._refused[opened.credential.id] = failed.opened.record.rev, failed
-            await self._notify_change(opened)
+            self._refused[unsealed_credential.vault_credential.id] = failed.unsealed_credential.record_row.rev, failed
+            await self._notify_change(unsealed_credential)
         return failed
 
-    async def _release(self, opened: UnsealedCredential) -> UnsealedCredential:
+    async def _release(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
         try:
-            return await self._credentials.claim(opened, None)
+            return await self._credentials.claim(unsealed_credential, None)
         except StaleVersion:  # somebody changed it, which ended the claim
-            return await self._reload(opened)
+            return await self._reload(unsealed_credential)
 
     async def _store_grant(
-        self, opened: UnsealedCredential, grant: TokenGrant
+        self, unsealed_credential: UnsealedCredential, grant: TokenGrant
     ) -> UnsealedCredential:
         """The endpoint may have made the old refresh token void: what it gave must be kept,
         whatever else changed in the credential meanwhile."""
         for _ in range(_TRIES):
-            auth = opened.credential.auth
+            auth = unsealed_credential.vault_credential.auth
             assert isinstance(auth, McpOauth)  # a credential stays what it is
             now = self._clock()
             changed = replace(
-                opened.credential,
+                unsealed_credential.vault_credential,
                 auth=replace(auth, expires_at=grant.expires_at(now)),
                 updated_at=now,
             )
             secrets = replace(
-                opened.secrets,
+                unsealed_credential.secrets,
                 value=grant.access_token,
-                refresh_token=grant.refresh_token or opened.secrets.refresh_token,
+                refresh_token=grant.refresh_token or unsealed_credential.secrets.refresh_token,
             )
             try:
-                await self._credentials.keep(opened, changed, secrets)
+                await self._credentials.keep(unsealed_credential, changed, secrets)
             except StaleVersion:
-                opened = await self._reload(opened)
+                unsealed_credential = await self._reload(unsealed_credential)
                 continue
-            return await self._reload(opened)
-        raise StaleVersion(f"credential {opened.credential.id}: others kept changing it; try again")
+            return await self._reload(unsealed_credential)
+        raise StaleVersion(f"credential {unsealed_credential.vault_credential.id}: others kept changing it; try again")
 
-    async def _reload(self, opened: UnsealedCredential) -> UnsealedCredential:
-        known = opened.credential
-        return await self._credentials.unseal(opened.record.tenant, known.vault_id, known.id)
+    async def _reload(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
+        known = unsealed_credential.vault_credential
+        return await self._credentials.unseal(unsealed_credential.record_row.tenant, known.vault_id, known.id)
 
-    async def _notify_change(self, opened: UnsealedCredential) -> None:
+    async def _notify_change(self, unsealed_credential: UnsealedCredential) -> None:
         await self._notify(
             Notification(
-                tenant=opened.record.tenant,
+                tenant=unsealed_credential.record_row.tenant,
                 type="vault_credential.refresh_failed",
-                id=opened.credential.id,
-                vault_id=opened.credential.vault_id,
+                id=unsealed_credential.vault_credential.id,
+                vault_id=unsealed_credential.vault_credential.vault_id,
             )
         )

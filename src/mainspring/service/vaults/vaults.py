@@ -63,7 +63,7 @@ class Vaults:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._records = records
-        self._drawer = Repository(records, "vault", VaultObject, tabs=_index_columns, clock=clock)
+        self._drawer = Repository(records, "vault", VaultObject, columns=_index_columns, clock=clock)
         self._credentials = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
@@ -85,8 +85,8 @@ class Vaults:
     async def get(self, tenant: str, vault_id: str) -> VaultObject:
         return await self._drawer.get(tenant, vault_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[VaultObject]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[VaultObject]:
+        return await self._drawer.page(tenant, list_query)
 
     async def update(self, tenant: str, vault_id: str, asked: UpdateVault) -> VaultObject:
         """Raises: InvalidInput: it is archived."""
@@ -128,7 +128,7 @@ class Vaults:
             record = await self._drawer.record(tenant, vault_id)
             gone += await delete_children(self._records, CREDENTIAL, tenant=tenant, parent=vault_id)
             try:
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
             except StaleVersion:  # it got a credential meanwhile
                 continue
             await self._notify_change(tenant, vault_id, "deleted", gone)
@@ -157,7 +157,7 @@ class Vaults:
             raise InvalidInput(
                 f"a vault has {MAX_CREDENTIALS} credentials at most; archive one of {vault_id}'s"
             )
-        return Replace(record=record)
+        return Replace(record_row=record)
 
     async def _credential_records(self, tenant: str, vault_id: str) -> list[RecordRow]:
         return await self._records.list(
@@ -182,10 +182,10 @@ class Vaults:
             )
 
 
-def _require_active(vault: VaultObject) -> None:
-    if vault.archived_at is not None:
-        raise InvalidInput(f"the vault {vault.id} is archived; make another")
+def _require_active(vault_object: VaultObject) -> None:
+    if vault_object.archived_at is not None:
+        raise InvalidInput(f"the vault {vault_object.id} is archived; make another")
 
 
-def _index_columns(vault: VaultObject) -> IndexColumns:
-    return IndexColumns(is_archived=vault.archived_at is not None, created=vault.created_at)
+def _index_columns(vault_object: VaultObject) -> IndexColumns:
+    return IndexColumns(is_archived=vault_object.archived_at is not None, created=vault_object.created_at)

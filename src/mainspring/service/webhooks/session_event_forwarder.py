@@ -74,7 +74,7 @@ class SessionEventForwarder:
         """Of a session that is deleted."""
         try:
             record = await self._cursors.record(tenant, session_id)
-            await self._records.write(Remove(record=record))
+            await self._records.write(Remove(record_row=record))
         except (NotFound, StaleVersion):
             return
 

@@ -101,7 +101,7 @@ DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
 def delivery_repository(records: Records, clock: Clock) -> Repository[Delivery]:
-    return Repository(records, DELIVERY_KIND, Delivery, tabs=_index_columns, clock=clock)
+    return Repository(records, DELIVERY_KIND, Delivery, columns=_index_columns, clock=clock)
 
 
 class Deliveries:
@@ -112,22 +112,22 @@ class Deliveries:
         *,
         post: WebhookPoster,
         put: PutJob,
-        patience: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         clock: Clock = clocks.now,
     ) -> None:
         self._records = records
         self._webhooks = webhooks
         self._post = post
         self._put = put
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._clock = clock
         self._drawer = delivery_repository(records, clock)
 
     async def get(self, tenant: str, delivery_id: str) -> Delivery:
         return await self._drawer.get(tenant, delivery_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[Delivery]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Delivery]:
+        return await self._drawer.page(tenant, list_query)
 
     async def deliver(self, job: Job) -> None:
         """What a worker does for a job `deliver`: one attempt."""
@@ -203,7 +203,7 @@ class Deliveries:
                 await self._put(Job(task=DELIVER, key=delivery.id, tenant=record.tenant))
                 continue
             try:
-                await self._records.write(Remove(record=record))
+                await self._records.write(Remove(record_row=record))
             except (StaleVersion, NotFound):  # sent again, or gone: in any case not ours to forget
                 continue
         return len(due)
@@ -219,46 +219,46 @@ class Deliveries:
         return await self._post(webhook.url, headers=headers, body=body)
 
     async def _decide(
-        self, tenant: str, delivery: Delivery, webhook: Webhook, posted: PostResult
+        self, tenant: str, delivery: Delivery, webhook: Webhook, post_result: PostResult
     ) -> Delivery:
-        if posted.status is not None and 200 <= posted.status < 300:
+        if post_result.status is not None and 200 <= post_result.status < 300:
             await self._webhooks.worked(tenant, webhook)
-            return await self._settle(tenant, delivery, posted, status="delivered")
-        if posted.is_refused:
+            return await self._settle(tenant, delivery, post_result, delivery_status="delivered")
+        if post_result.is_refused:
             await self._webhooks.disable(tenant, webhook.id, "address")
-            return await self._settle(tenant, delivery, posted)
-        if posted.status is not None and 300 <= posted.status < 400:
+            return await self._settle(tenant, delivery, post_result)
+        if post_result.status is not None and 300 <= post_result.status < 400:
             await self._webhooks.disable(tenant, webhook.id, "redirect")
-            return await self._settle(tenant, delivery, posted)
-        patience = self._patience
+            return await self._settle(tenant, delivery, post_result)
+        patience = self._retry_policy
         after = await self._webhooks.failed(tenant, webhook, disable_after=patience.disable_after)
         if after.status == "disabled" or delivery.attempts + 1 >= patience.attempts:
-            return await self._settle(tenant, delivery, posted)
-        return await self._settle(tenant, delivery, posted, status="pending")
+            return await self._settle(tenant, delivery, post_result)
+        return await self._settle(tenant, delivery, post_result, delivery_status="pending")
 
     async def _settle(
         self,
         tenant: str,
         delivery: Delivery,
-        posted: PostResult,
+        post_result: PostResult,
         *,
-        status: DeliveryStatus = "dead",
+        delivery_status: DeliveryStatus = "dead",
     ) -> Delivery:
-        now, patience = self._clock(), self._patience
+        now, patience = self._clock(), self._retry_policy
         attempts = delivery.attempts + 1
-        again = now + patience.pause(delivery.id, attempts) if status == "pending" else None
-        keep = patience.keep_delivered if status == "delivered" else patience.keep_dead
+        again = now + patience.pause(delivery.id, attempts) if delivery_status == "pending" else None
+        keep = patience.keep_delivered if delivery_status == "delivered" else patience.keep_dead
         settled = await self._drawer.update(
             tenant,
             delivery.id,
             lambda known: replace(
                 known,
-                status=status,
+                status=delivery_status,
                 attempts=attempts,
                 next_attempt_at=again,
-                forget_at=None if status == "pending" else now + keep,
+                forget_at=None if delivery_status == "pending" else now + keep,
                 last_attempt=DeliveryAttempt(
-                    at=now, status=posted.status, error=posted.error, excerpt=posted.excerpt
+                    at=now, status=post_result.status, error=post_result.error, excerpt=post_result.excerpt
                 ),
             ),
         )

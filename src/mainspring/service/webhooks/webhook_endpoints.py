@@ -95,7 +95,7 @@ class Webhooks:
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._records = records
-        self._drawer = Repository(records, KIND, Webhook, tabs=_index_columns, clock=clock)
+        self._drawer = Repository(records, KIND, Webhook, columns=_index_columns, clock=clock)
         self._seal = seal
         self._allow_http = allow_http
         self._clock = clock
@@ -125,8 +125,8 @@ class Webhooks:
     async def get(self, tenant: str, webhook_id: str) -> Webhook:
         return await self._drawer.get(tenant, webhook_id)
 
-    async def page(self, tenant: str, listing: ListQuery) -> Page[Webhook]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Webhook]:
+        return await self._drawer.page(tenant, list_query)
 
     async def update(self, tenant: str, webhook_id: str, asked: UpdateWebhook) -> Webhook:
         """To enable it makes it as new: what happened meanwhile is not told."""

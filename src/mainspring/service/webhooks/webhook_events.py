@@ -163,15 +163,15 @@ def webhook_events_of(event: Event, *, tenant: str, main_thread_id: str) -> list
     return told
 
 
-def notification_event(notice: Notification, *, id_: str, now: datetime) -> WebhookEvent:
+def notification_event(notification: Notification, *, id_: str, now: datetime) -> WebhookEvent:
     return WebhookEvent(
         id=id_,
         created_at=now,
         data=WebhookEventData(
-            type=notice.type,
-            id=notice.id,
-            organization_id=notice.tenant,
-            workspace_id=notice.tenant,
-            vault_id=notice.vault_id or UNSET,
+            type=notification.type,
+            id=notification.id,
+            organization_id=notification.tenant,
+            workspace_id=notification.tenant,
+            vault_id=notification.vault_id or UNSET,
         ),
     )

@@ -35,9 +35,9 @@ class Outbox:
         self._new_id = new_id
         self._deliveries = delivery_repository(records, clock)
 
-    async def notify(self, notice: Notification) -> None:
+    async def notify(self, notification: Notification) -> None:
         """Have it told to whoever wants to know. A `Notify`."""
-        changes = await self.prepare_changes(notice)
+        changes = await self.prepare_changes(notification)
         if changes:
             await self._records.write(*changes)
             await self.enqueue_deliveries(changes)
@@ -52,9 +52,9 @@ class Outbox:
             changes += self.delivery_changes(notice.tenant, [event], listening)
         return changes
 
-    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
-        for change in changes:
-            record = change.record
+    async def enqueue_deliveries(self, record_changes: Iterable[RecordChange]) -> None:
+        for change in record_changes:
+            record = change.record_row
             if isinstance(change, Put) and record.kind == self._deliveries.kind:
                 await self._put(Job(task=DELIVER, key=record.id, tenant=record.tenant))
 

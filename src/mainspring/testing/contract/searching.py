@@ -122,7 +122,7 @@ async def a_search_in_an_unknown_session_is_refused(open_store: StoreFactory) ->
     async with open_store() as store:
         nowhere = EventRange(session_id=new_id(SESSION), after=0, upto=ENDLESS)
         with refused(SessionNotFound):
-            await store.search(["word"], spans=[nowhere], limit=1)
+            await store.search(["word"], event_ranges=[nowhere], limit=1)
 
 
 async def indexing_a_session_that_was_deleted_meanwhile_does_nothing(

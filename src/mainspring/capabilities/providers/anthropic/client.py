@@ -298,7 +298,7 @@ VERSION = "2023-06-01"
 class AnthropicModel:
     def __init__(
         self,
-        http: HttpClient,
+        http_client: HttpClient,
         *,
         key: str,
         url: str = API,
@@ -306,7 +306,7 @@ class AnthropicModel:
         quirks: Quirks | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._http = http
+        self._http_client = http_client
         self._quirks = quirks or Quirks()
         key = key.strip()
         self._endpoint = Endpoint(
@@ -328,5 +328,5 @@ class AnthropicModel:
             stream=request.stream,
         )
         return stream_reply(
-            self._http, call, MessageParser(request, self._endpoint.provider, self._endpoint.secret)
+            self._http_client, call, MessageParser(request, self._endpoint.provider, self._endpoint.secret)
         )

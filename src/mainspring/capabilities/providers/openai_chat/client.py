@@ -160,18 +160,18 @@ class ChatParser:
         self._usage = chunk.usage or self._usage
         self.has_begun = self.has_begun or bool(chunk.choices)
 
-    def _hear(self, said: _Message) -> list[Delta]:
+    def _hear(self, message: _Message) -> list[Delta]:
         deltas: list[Delta] = []
-        if thought := said.reasoning_content or said.reasoning:
+        if thought := message.reasoning_content or message.reasoning:
             self._thoughts.append(thought)
             deltas.append(ThinkingDelta(thought))
-        if said.reasoning_details:
-            self._details += said.reasoning_details
-        if text := said.content or said.refusal:
+        if message.reasoning_details:
+            self._details += message.reasoning_details
+        if text := message.content or message.refusal:
             self._text.append(text)
             deltas.append(TextDelta(text))
-        self._is_refused = self._is_refused or bool(said.refusal)
-        for call in said.tool_calls or ():
+        self._is_refused = self._is_refused or bool(message.refusal)
+        for call in message.tool_calls or ():
             deltas += self._call(call)
         return deltas
 
@@ -296,7 +296,7 @@ class ChatModel:
 
     def __init__(
         self,
-        http: HttpClient,
+        http_client: HttpClient,
         *,
         url: str,
         provider: str,
@@ -305,7 +305,7 @@ class ChatModel:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """`url` is what stands before `/chat/completions`; local servers need no key."""
-        self._http = http
+        self._http_client = http_client
         self._quirks = quirks or Quirks()
         self._endpoint = Endpoint.with_bearer(
             provider, f"{url.rstrip('/')}/chat/completions", key=key, headers=headers or {}
@@ -319,4 +319,4 @@ class ChatModel:
             request_id=request.request_id,
             stream=request.stream,
         )
-        return stream_reply(self._http, call, ChatParser(request, provider, self._endpoint.secret))
+        return stream_reply(self._http_client, call, ChatParser(request, provider, self._endpoint.secret))

@@ -269,7 +269,7 @@ API = "https://api.openai.com/v1"
 class ResponsesModel:
     def __init__(
         self,
-        http: HttpClient,
+        http_client: HttpClient,
         *,
         key: str,
         url: str = API,
@@ -277,7 +277,7 @@ class ResponsesModel:
         quirks: Quirks | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._http = http
+        self._http_client = http_client
         self._quirks = quirks or Quirks()
         self._endpoint = Endpoint.with_bearer(
             provider, f"{url.rstrip('/')}/responses", key=key, headers=headers or {}
@@ -292,5 +292,5 @@ class ResponsesModel:
             stream=request.stream,
         )
         return stream_reply(
-            self._http, call, ResponseParser(request, provider, self._endpoint.secret)
+            self._http_client, call, ResponseParser(request, provider, self._endpoint.secret)
         )

@@ -44,7 +44,7 @@ class ListDeployments(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class DeploymentRoutes:
     deployments: Deployments
-    firing: DeploymentRunner
+    deployment_runner: DeploymentRunner
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/deployments/{deployment_id}"
@@ -116,15 +116,15 @@ class DeploymentRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateDeployment]) -> Deployment:
-        return await self.deployments.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateDeployment]) -> Deployment:
+        return await self.deployments.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
+        query = api_call.query
         if query.status is not None and query.include_archived:
             raise InvalidInput("status: cannot be combined with include_archived")
         return await self.deployments.page(
-            call.tenant,
+            api_call.tenant,
             ListQuery(
                 limit=query.limit,
                 page=query.page,
@@ -136,23 +136,23 @@ class DeploymentRoutes:
             ),
         )
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.get(call.tenant, call["deployment_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.get(api_call.tenant, api_call["deployment_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
-        return await self.deployments.update(call.tenant, call["deployment_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
+        return await self.deployments.update(api_call.tenant, api_call["deployment_id"], api_call.body)
 
-    async def archive(self, call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.archive(call.tenant, call["deployment_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.archive(api_call.tenant, api_call["deployment_id"])
 
-    async def pause(self, call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.pause(call.tenant, call["deployment_id"])
+    async def pause(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.pause(api_call.tenant, api_call["deployment_id"])
 
-    async def unpause(self, call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.unpause(call.tenant, call["deployment_id"])
+    async def unpause(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.unpause(api_call.tenant, api_call["deployment_id"])
 
-    async def run(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
-        return await self.firing.run_now(call.tenant, call["deployment_id"])
+    async def run(self, api_call: ApiCall[Empty, Empty]) -> DeploymentRun:
+        return await self.deployment_runner.run_now(api_call.tenant, api_call["deployment_id"])
 
 
 RunTimestamp = Annotated[datetime, Meta(tz=True)]
@@ -193,12 +193,12 @@ class DeploymentRunRoutes:
             ),
         )
 
-    async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
+        query = api_call.query
         lower = [query.created_at_gte, query.created_at_gt and just_after(query.created_at_gt)]
         upper = [query.created_at_lte, query.created_at_lt and just_before(query.created_at_lt)]
         return await self.runs.page(
-            call.tenant,
+            api_call.tenant,
             RunListing(
                 limit=query.limit,
                 page=query.page,
@@ -210,5 +210,5 @@ class DeploymentRunRoutes:
             ),
         )
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
-        return await self.runs.get(call.tenant, call["deployment_run_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> DeploymentRun:
+        return await self.runs.get(api_call.tenant, api_call["deployment_run_id"])

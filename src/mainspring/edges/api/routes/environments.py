@@ -87,25 +87,25 @@ class EnvironmentRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateEnvironment]) -> Environment:
-        return await self.environments.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateEnvironment]) -> Environment:
+        return await self.environments.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: ApiCall[ListEnvironments, Empty]) -> Page[Environment]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListEnvironments, Empty]) -> Page[Environment]:
+        query = api_call.query
         return await self.environments.page(
-            call.tenant,
+            api_call.tenant,
             ListQuery(limit=query.limit, page=query.page, include_archived=query.include_archived),
         )
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> Environment:
-        return await self.environments.get(call.tenant, call["environment_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Environment:
+        return await self.environments.get(api_call.tenant, api_call["environment_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateEnvironment]) -> Environment:
-        return await self.environments.update(call.tenant, call["environment_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateEnvironment]) -> Environment:
+        return await self.environments.update(api_call.tenant, api_call["environment_id"], api_call.body)
 
-    async def archive(self, call: ApiCall[Empty, Empty]) -> Environment:
-        return await self.environments.archive(call.tenant, call["environment_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> Environment:
+        return await self.environments.archive(api_call.tenant, api_call["environment_id"])
 
-    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedEnvironment:
-        await self.environments.delete(call.tenant, call["environment_id"])
-        return DeletedEnvironment(id=call["environment_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedEnvironment:
+        await self.environments.delete(api_call.tenant, api_call["environment_id"])
+        return DeletedEnvironment(id=api_call["environment_id"])

@@ -33,7 +33,7 @@ class SentEvents(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class EventRoutes:
     sessions: Sessions
-    sending: EventSender
+    event_sender: EventSender
     pages: EventPages
 
     def routes(self) -> tuple[Route, ...]:
@@ -63,23 +63,23 @@ class EventRoutes:
             ),
         )
 
-    async def send(self, call: ApiCall[Empty, SendEvents]) -> SentEvents:
-        sent = await self.sending.send(
-            call.who,
-            call["session_id"],
-            call.body.events,
-            key=call.request.headers.get(IDEMPOTENCY_KEY),
+    async def send(self, api_call: ApiCall[Empty, SendEvents]) -> SentEvents:
+        sent = await self.event_sender.send(
+            api_call.who,
+            api_call["session_id"],
+            api_call.body.events,
+            key=api_call.request.headers.get(IDEMPOTENCY_KEY),
         )
         return SentEvents(data=sent)
 
-    async def list(self, call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
-        row = await self.sessions.row(call.who, call["session_id"])
+    async def list(self, api_call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
+        row = await self.sessions.row(api_call.who, api_call["session_id"])
         view = EventView(
             session_id=row.id,
             main_thread_id=row.thread_id,
-            is_internal="internal" in call.query.include,
+            is_internal="internal" in api_call.query.include,
         )
-        return await self.pages.page(event_query(view, call.query), call.query.page)
+        return await self.pages.page(event_query(view, api_call.query), api_call.query.page)
 
 
 LAST_EVENT_ID_HEADER = "last-event-id"
@@ -96,10 +96,10 @@ class StreamEvents(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class StreamRoutes:
-    streams: EventStreams
+    event_streams: EventStreams
     find: Callable[[Principal, str], Awaitable[object]]
     """Raises: NotFound: there is no such session for whoever asks."""
-    pace: StreamTiming = STREAM_TIMING
+    stream_timing: StreamTiming = STREAM_TIMING
 
     def routes(self) -> tuple[Route, ...]:
         session = "/v1/sessions/{session_id}"
@@ -126,20 +126,20 @@ class StreamRoutes:
             ),
         )
 
-    async def stream(self, call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
-        await self.find(call.who, call["session_id"])
-        query = call.query
+    async def stream(self, api_call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
+        await self.find(api_call.who, api_call["session_id"])
+        query = api_call.query
         wish = StreamRequest(
-            tenant=call.tenant,
-            session_id=call["session_id"],
-            thread_id=call.path.get("thread_id"),
-            after=_cursor(call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
+            tenant=api_call.tenant,
+            session_id=api_call["session_id"],
+            thread_id=api_call.path.get("thread_id"),
+            after=_cursor(api_call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
             previews=frozenset(query.event_deltas),
             is_internal="internal" in query.include,
         )
-        async with self.streams.open(wish) as stream:
+        async with self.event_streams.open(wish) as stream:
             return await send_stream(
-                call.request, stream, self.pace, require_welcome=call.recheck_access
+                api_call.request, stream, self.stream_timing, require_welcome=api_call.recheck_access
             )
 
 

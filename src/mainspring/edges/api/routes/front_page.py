@@ -54,6 +54,6 @@ class FrontPageRoutes:
             ),
         )
 
-    async def read(self, _call: ApiCall[Empty, Empty]) -> web.Response:
+    async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         page = _PAGE.format(version=escape(self.version), openapi=OPENAPI_PATH)
         return web.Response(text=page, content_type="text/html", headers=_HEADERS)

@@ -55,10 +55,10 @@ class HealthRoutes:
             ),
         )
 
-    async def alive(self, _call: ApiCall[Empty, Empty]) -> Alive:
+    async def alive(self, _api_call: ApiCall[Empty, Empty]) -> Alive:
         return Alive()
 
-    async def ready(self, _call: ApiCall[Empty, Empty]) -> web.Response:
+    async def ready(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         return await _readiness(self.health)
 
 
@@ -67,7 +67,7 @@ class MetricsRoutes:
     """With a key. They tell of all tenants together, so it is one of the root tenant's."""
 
     metrics: Metrics
-    look: RefreshMetrics
+    refresh_metrics: RefreshMetrics
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -82,14 +82,14 @@ class MetricsRoutes:
             ),
         )
 
-    async def read(self, call: ApiCall[Empty, Empty]) -> web.Response:
-        if call.tenant != ROOT_TENANT or call.who.agent_id is not None:
+    async def read(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
+        if api_call.tenant != ROOT_TENANT or api_call.who.agent_id is not None:
             raise Forbidden(f"the metrics are for operators of the tenant {ROOT_TENANT}")
-        return await _exposition(self.metrics, self.look, call.request)
+        return await _exposition(self.metrics, self.refresh_metrics, api_call.request)
 
 
 def operations_application(
-    health: Health, metrics: Metrics, look: RefreshMetrics
+    health: Health, metrics: Metrics, refresh_metrics: RefreshMetrics
 ) -> web.Application:
     """All three without a key, for an address of its own that only the operator reaches."""
 
@@ -100,7 +100,7 @@ def operations_application(
         return await _readiness(health)
 
     async def read(request: web.Request) -> web.Response:
-        return await _exposition(metrics, look, request)
+        return await _exposition(metrics, refresh_metrics, request)
 
     app = web.Application()
     app.router.add_get(HEALTHZ, alive)
@@ -114,8 +114,8 @@ async def _readiness(health: Health) -> web.Response:
     return _json_response(found, 200 if found.is_ready else 503)
 
 
-async def _exposition(metrics: Metrics, look: RefreshMetrics, request: web.Request) -> web.Response:
-    await look()
+async def _exposition(metrics: Metrics, refresh_metrics: RefreshMetrics, request: web.Request) -> web.Response:
+    await refresh_metrics()
     body, media_type = metrics.rendered(request.headers.get("accept", ""))
     return web.Response(body=body, headers={"content-type": media_type})
 

@@ -127,13 +127,13 @@ class MemoryStoreRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
-        return await self.stores.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
+        return await self.stores.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: ApiCall[ListMemoryStores, Empty]) -> Page[MemoryStore]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListMemoryStores, Empty]) -> Page[MemoryStore]:
+        query = api_call.query
         return await self.stores.page(
-            call.tenant,
+            api_call.tenant,
             ListQuery(
                 limit=query.limit,
                 page=query.page,
@@ -143,18 +143,18 @@ class MemoryStoreRoutes:
             ),
         )
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
-        return await self.stores.get(call.tenant, call["memory_store_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> MemoryStore:
+        return await self.stores.get(api_call.tenant, api_call["memory_store_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
-        return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
+        return await self.stores.update(api_call.tenant, api_call["memory_store_id"], api_call.body)
 
-    async def archive(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
-        return await self.stores.archive(call.tenant, call["memory_store_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> MemoryStore:
+        return await self.stores.archive(api_call.tenant, api_call["memory_store_id"])
 
-    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
-        await self.stores.delete(call.tenant, call["memory_store_id"])
-        return DeletedMemoryStore(id=call["memory_store_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
+        await self.stores.delete(api_call.tenant, api_call["memory_store_id"])
+        return DeletedMemoryStore(id=api_call["memory_store_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,58 +247,58 @@ class MemoryRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
+    async def create(self, api_call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
         return await self.memories.create(
-            call.tenant,
-            call["memory_store_id"],
-            call.body,
-            actor_of(call.who),
-            view=call.query.view,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call.body,
+            actor_of(api_call.who),
+            memory_view=api_call.query.view,
         )
 
-    async def list(self, call: ApiCall[MemoryListing, Empty]) -> Page[MemoryObject | MemoryPrefix]:
-        return await self.memories.page(call.tenant, call["memory_store_id"], call.query)
+    async def list(self, api_call: ApiCall[MemoryListing, Empty]) -> Page[MemoryObject | MemoryPrefix]:
+        return await self.memories.page(api_call.tenant, api_call["memory_store_id"], api_call.query)
 
-    async def get(self, call: ApiCall[FullView, Empty]) -> MemoryObject:
+    async def get(self, api_call: ApiCall[FullView, Empty]) -> MemoryObject:
         return await self.memories.get(
-            call.tenant, call["memory_store_id"], call["memory_id"], view=call.query.view
+            api_call.tenant, api_call["memory_store_id"], api_call["memory_id"], memory_view=api_call.query.view
         )
 
-    async def update(self, call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
+    async def update(self, api_call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
         return await self.memories.update(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_id"],
-            call.body,
-            actor_of(call.who),
-            view=call.query.view,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_id"],
+            api_call.body,
+            actor_of(api_call.who),
+            memory_view=api_call.query.view,
         )
 
-    async def delete(self, call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
+    async def delete(self, api_call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
         await self.memories.delete(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_id"],
-            actor_of(call.who),
-            expected_sha256=call.query.expected_content_sha256,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_id"],
+            actor_of(api_call.who),
+            expected_sha256=api_call.query.expected_content_sha256,
         )
-        return DeletedMemory(id=call["memory_id"])
+        return DeletedMemory(id=api_call["memory_id"])
 
-    async def list_versions(self, call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
-        return await self.versions.page(call.tenant, call["memory_store_id"], call.query)
+    async def list_versions(self, api_call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
+        return await self.versions.page(api_call.tenant, api_call["memory_store_id"], api_call.query)
 
-    async def get_version(self, call: ApiCall[FullView, Empty]) -> MemoryVersion:
+    async def get_version(self, api_call: ApiCall[FullView, Empty]) -> MemoryVersion:
         return await self.versions.get(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_version_id"],
-            view=call.query.view,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_version_id"],
+            memory_view=api_call.query.view,
         )
 
-    async def redact(self, call: ApiCall[Empty, Empty]) -> MemoryVersion:
+    async def redact(self, api_call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_version_id"],
-            actor_of(call.who),
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_version_id"],
+            actor_of(api_call.who),
         )

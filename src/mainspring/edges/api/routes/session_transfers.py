@@ -36,9 +36,9 @@ _STALE_UPLOAD_AGE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class MoveRoutes:
-    moving: SessionExport
-    receiving: SessionImport
-    uploads: UploadLimiter = field(default_factory=lambda: UploadLimiter(in_process=4, of_tenant=2))
+    session_export: SessionExport
+    session_import: SessionImport
+    upload_limiter: UploadLimiter = field(default_factory=lambda: UploadLimiter(in_process=4, of_tenant=2))
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -78,36 +78,36 @@ class MoveRoutes:
             ),
         )
 
-    async def check(self, call: ApiCall[PushSession, Empty]) -> PushCheck:
-        return await self.receiving.check(call.who, call.query)
+    async def check(self, api_call: ApiCall[PushSession, Empty]) -> PushCheck:
+        return await self.session_import.check(api_call.who, api_call.query)
 
-    async def receive(self, call: ApiCall[PushSession, Empty]) -> SessionObject:
-        if call.request.content_type != _TAR:
-            raise InvalidInput(f"the request must be {_TAR}, not {call.request.content_type}")
-        await self.receiving.check(call.who, call.query)  # before anything is read
-        async with self.uploads.slot(call.tenant):
+    async def receive(self, api_call: ApiCall[PushSession, Empty]) -> SessionObject:
+        if api_call.request.content_type != _TAR:
+            raise InvalidInput(f"the request must be {_TAR}, not {api_call.request.content_type}")
+        await self.session_import.check(api_call.who, api_call.query)  # before anything is read
+        async with self.upload_limiter.slot(api_call.tenant):
             file = await to_thread.run_sync(self._new_file)
             try:
                 with anyio.fail_after(_UPLOAD_SECONDS):
-                    await _save_upload(call.request, file, self.receiving.limits.max_bytes)
-                await call.recheck_access()  # the key may have been revoked meanwhile
-                return await self.receiving.receive(call.who, call.query, file)
+                    await _save_upload(api_call.request, file, self.session_import.limits.max_bytes)
+                await api_call.recheck_access()  # the key may have been revoked meanwhile
+                return await self.session_import.receive(api_call.who, api_call.query, file)
             finally:
                 await to_thread.run_sync(partial(file.unlink, missing_ok=True))
 
     def _new_file(self) -> Path:
-        folder = self.receiving.folder
+        folder = self.session_import.folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.receiving.remove_leftovers(before=clock.now() - _STALE_UPLOAD_AGE)
+        self.session_import.remove_leftovers(before=clock.now() - _STALE_UPLOAD_AGE)
         return folder / f"{ids.new_id('upload')}.tar"
 
-    async def move(self, call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
-        bundle = await self.moving.bundle(call.who, call["session_id"], call.body)
+    async def move(self, api_call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
+        bundle = await self.session_export.bundle(api_call.who, api_call["session_id"], api_call.body)
         try:
             response = web.StreamResponse(headers={"content-type": _TAR})
             async with await open_file(bundle, "rb") as file:
                 response.content_length = (await to_thread.run_sync(bundle.stat)).st_size
-                await response.prepare(call.request)
+                await response.prepare(api_call.request)
                 while piece := await file.read(_CHUNK_BYTES):
                     await response.write(piece)
             await response.write_eof()

@@ -42,7 +42,7 @@ class DeletedTrigger(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class TriggerRoutes:
     triggers: Triggers
-    intake: TriggerIntake
+    trigger_intake: TriggerIntake
     max_bytes: int = MAX_PAYLOAD_BYTES
 
     def routes(self) -> tuple[Route, ...]:
@@ -106,27 +106,27 @@ class TriggerRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateTrigger]) -> TriggerWithSecret:
-        return await self.triggers.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateTrigger]) -> TriggerWithSecret:
+        return await self.triggers.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: ApiCall[ListTriggers, Empty]) -> Page[Trigger]:
-        listing = ListQuery(limit=call.query.limit, page=call.query.page)
-        return await self.triggers.page(call.tenant, listing)
+    async def list(self, api_call: ApiCall[ListTriggers, Empty]) -> Page[Trigger]:
+        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        return await self.triggers.page(api_call.tenant, listing)
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> Trigger:
-        return await self.triggers.get(call.tenant, call["trigger_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Trigger:
+        return await self.triggers.get(api_call.tenant, api_call["trigger_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateTrigger]) -> Trigger:
-        return await self.triggers.update(call.tenant, call["trigger_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateTrigger]) -> Trigger:
+        return await self.triggers.update(api_call.tenant, api_call["trigger_id"], api_call.body)
 
-    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedTrigger:
-        await self.triggers.delete(call.tenant, call["trigger_id"])
-        return DeletedTrigger(id=call["trigger_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedTrigger:
+        await self.triggers.delete(api_call.tenant, api_call["trigger_id"])
+        return DeletedTrigger(id=api_call["trigger_id"])
 
-    async def fire(self, call: ApiCall[Empty, Empty]) -> TriggerResult:
-        body = await _read_raw_body(call.request, self.max_bytes)
-        delivered = SignedRequest(headers=join_headers(call.request.headers.items()), body=body)
-        return await self.intake.take(call["trigger_id"], delivered)
+    async def fire(self, api_call: ApiCall[Empty, Empty]) -> TriggerResult:
+        body = await _read_raw_body(api_call.request, self.max_bytes)
+        delivered = SignedRequest(headers=join_headers(api_call.request.headers.items()), body=body)
+        return await self.trigger_intake.take(api_call["trigger_id"], delivered)
 
 
 async def _read_raw_body(request: web.Request, max_bytes: int) -> bytes:

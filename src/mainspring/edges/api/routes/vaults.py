@@ -102,30 +102,30 @@ class VaultRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateVault]) -> VaultObject:
-        return await self.vaults.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateVault]) -> VaultObject:
+        return await self.vaults.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: ApiCall[ListVaults, Empty]) -> Page[VaultObject]:
-        return await self.vaults.page(call.tenant, call.query.listing())
+    async def list(self, api_call: ApiCall[ListVaults, Empty]) -> Page[VaultObject]:
+        return await self.vaults.page(api_call.tenant, api_call.query.listing())
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> VaultObject:
-        return await self.vaults.get(call.tenant, call["vault_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> VaultObject:
+        return await self.vaults.get(api_call.tenant, api_call["vault_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateVault]) -> VaultObject:
-        return await self.vaults.update(call.tenant, call["vault_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateVault]) -> VaultObject:
+        return await self.vaults.update(api_call.tenant, api_call["vault_id"], api_call.body)
 
-    async def archive(self, call: ApiCall[Empty, Empty]) -> VaultObject:
-        return await self.vaults.archive(call.tenant, call["vault_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> VaultObject:
+        return await self.vaults.archive(api_call.tenant, api_call["vault_id"])
 
-    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedVault:
-        await self.vaults.delete(call.tenant, call["vault_id"])
-        return DeletedVault(id=call["vault_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedVault:
+        await self.vaults.delete(api_call.tenant, api_call["vault_id"])
+        return DeletedVault(id=api_call["vault_id"])
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialRoutes:
     credentials: Credentials
-    validator: CredentialValidator
+    credential_validator: CredentialValidator
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -190,27 +190,27 @@ class CredentialRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateCredential]) -> VaultCredential:
-        return await self.credentials.create(call.tenant, call["vault_id"], call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateCredential]) -> VaultCredential:
+        return await self.credentials.create(api_call.tenant, api_call["vault_id"], api_call.body)
 
-    async def list(self, call: ApiCall[ListVaults, Empty]) -> Page[VaultCredential]:
-        listing = call.query.listing()
-        return await self.credentials.page(call.tenant, call["vault_id"], listing)
+    async def list(self, api_call: ApiCall[ListVaults, Empty]) -> Page[VaultCredential]:
+        listing = api_call.query.listing()
+        return await self.credentials.page(api_call.tenant, api_call["vault_id"], listing)
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> VaultCredential:
-        return await self.credentials.get(call.tenant, call["vault_id"], call["credential_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> VaultCredential:
+        return await self.credentials.get(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateCredential]) -> VaultCredential:
+    async def update(self, api_call: ApiCall[Empty, UpdateCredential]) -> VaultCredential:
         return await self.credentials.update(
-            call.tenant, call["vault_id"], call["credential_id"], call.body
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"], api_call.body
         )
 
-    async def archive(self, call: ApiCall[Empty, Empty]) -> VaultCredential:
-        return await self.credentials.archive(call.tenant, call["vault_id"], call["credential_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> VaultCredential:
+        return await self.credentials.archive(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
 
-    async def validate(self, call: ApiCall[Empty, Empty]) -> CredentialValidation:
-        return await self.validator.validate(call.tenant, call["vault_id"], call["credential_id"])
+    async def validate(self, api_call: ApiCall[Empty, Empty]) -> CredentialValidation:
+        return await self.credential_validator.validate(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
 
-    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedCredential:
-        await self.credentials.delete(call.tenant, call["vault_id"], call["credential_id"])
-        return DeletedCredential(id=call["credential_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedCredential:
+        await self.credentials.delete(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
+        return DeletedCredential(id=api_call["credential_id"])

@@ -167,44 +167,44 @@ class WebhookRoutes:
             ),
         )
 
-    async def create(self, call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
-        return await self.webhooks.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
+        return await self.webhooks.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: ApiCall[ListWebhooks, Empty]) -> Page[Webhook]:
-        listing = ListQuery(limit=call.query.limit, page=call.query.page)
-        return await self.webhooks.page(call.tenant, listing)
+    async def list(self, api_call: ApiCall[ListWebhooks, Empty]) -> Page[Webhook]:
+        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        return await self.webhooks.page(api_call.tenant, listing)
 
-    async def get(self, call: ApiCall[Empty, Empty]) -> Webhook:
-        return await self.webhooks.get(call.tenant, call["webhook_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Webhook:
+        return await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
 
-    async def update(self, call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
-        return await self.webhooks.update(call.tenant, call["webhook_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
+        return await self.webhooks.update(api_call.tenant, api_call["webhook_id"], api_call.body)
 
-    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedWebhook:
-        await self.webhooks.delete(call.tenant, call["webhook_id"])
-        return DeletedWebhook(id=call["webhook_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedWebhook:
+        await self.webhooks.delete(api_call.tenant, api_call["webhook_id"])
+        return DeletedWebhook(id=api_call["webhook_id"])
 
-    async def rotate(self, call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
-        old_for = timedelta(seconds=call.body.old_valid_seconds)
-        return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
+    async def rotate(self, api_call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
+        old_for = timedelta(seconds=api_call.body.old_valid_seconds)
+        return await self.webhooks.rotate(api_call.tenant, api_call["webhook_id"], old_for=old_for)
 
-    async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
-        made = await self.outbox.ping(call.tenant, call["webhook_id"])
-        return await self.deliveries.attempt(call.tenant, made.id)
+    async def ping(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
+        made = await self.outbox.ping(api_call.tenant, api_call["webhook_id"])
+        return await self.deliveries.attempt(api_call.tenant, made.id)
 
-    async def list_deliveries(self, call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
-        webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
-        query = call.query
+    async def list_deliveries(self, api_call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
+        webhook = await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
+        query = api_call.query
         return await self.deliveries.page(
-            call.tenant,
+            api_call.tenant,
             ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
         )
 
-    async def resend_dead(self, call: ApiCall[Empty, Empty]) -> Resent:
-        return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))
+    async def resend_dead(self, api_call: ApiCall[Empty, Empty]) -> Resent:
+        return Resent(resent=await self.deliveries.resend_dead(api_call.tenant, api_call["webhook_id"]))
 
-    async def get_delivery(self, call: ApiCall[Empty, Empty]) -> Delivery:
-        return await self.deliveries.get(call.tenant, call["delivery_id"])
+    async def get_delivery(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
+        return await self.deliveries.get(api_call.tenant, api_call["delivery_id"])
 
-    async def resend(self, call: ApiCall[Empty, Empty]) -> Delivery:
-        return await self.deliveries.resend(call.tenant, call["delivery_id"])
+    async def resend(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
+        return await self.deliveries.resend(api_call.tenant, api_call["delivery_id"])

@@ -127,17 +127,17 @@ class _Collector:
             raise AmbiguousSyntax(problem)
 
 
-def _read_twice(text: str, found: ScanResult) -> str | None:
+def _read_twice(text: str, scan_result: ScanResult) -> str | None:
     """Both readings; why they cannot be trusted, if so."""
     try:
-        scan(text, found)
+        scan(text, scan_result)
         by_grammar = signatures(text)
     except AmbiguousSyntax as error:
         return str(error)
-    if sorted(by_grammar) != sorted(found.signatures):
+    if sorted(by_grammar) != sorted(scan_result.signatures):
         return "the text can be read in two ways"
-    if any(name in BUILTIN_NAMES or not name.isidentifier() for name in found.functions):
+    if any(name in BUILTIN_NAMES or not name.isidentifier() for name in scan_result.functions):
         return "a function takes the place of a command"
-    if any(map(changes_meaning, found.variables)):
+    if any(map(changes_meaning, scan_result.variables)):
         return "a loop sets a variable that changes what commands do"
     return None

@@ -134,7 +134,7 @@ def _is_of_process(path: str) -> bool:
     return plain.startswith("/proc/") or (is_device and ".." in path)
 
 
-def record_effects(command: Command, effects: Effects, where: ReadOnlyScope) -> None:
+def record_effects(command: Command, effects: Effects, read_only_scope: ReadOnlyScope) -> None:
     """Add the files that `command` names. Where: see `looking`."""
     for redirect in command.redirects:
         if redirect.access != "none":
@@ -143,8 +143,8 @@ def record_effects(command: Command, effects: Effects, where: ReadOnlyScope) -> 
     if not command.words:
         return
     found = file_reads(command)
-    edited = edited_files(command) if where == "nowhere" else None
-    effects.add(found.files if edited is None else edited, write=where == "nowhere")
+    edited = edited_files(command) if read_only_scope == "nowhere" else None
+    effects.add(found.files if edited is None else edited, write=read_only_scope == "nowhere")
     _record_reads(found, effects)
     if command.name == "cd":
         effects.enter(command.words[1:])

@@ -122,27 +122,27 @@ def without_messages(own: Sequence[Word]) -> list[Word]:
     return [each for at, each in enumerate(own) if at not in said]
 
 
-def _content(name: str, line: ParsedArguments) -> GitReads:
-    found = GitReads(files=line.values(*option_table(TABLES[name]).files))
-    words, before = line.operands, line.operands_before_dashes
-    if name == "grep" and not line.has("-e", "-f"):  # the pattern, which may stand behind the `--`
+def _content(name: str, parsed_arguments: ParsedArguments) -> GitReads:
+    found = GitReads(files=parsed_arguments.values(*option_table(TABLES[name]).files))
+    words, before = parsed_arguments.operands, parsed_arguments.operands_before_dashes
+    if name == "grep" and not parsed_arguments.has("-e", "-f"):  # the pattern, which may stand behind the `--`
         words, before = words[1:], before and before - 1
     operands, paths = words[:before], [] if before is None else words[before:]
-    if line.has("--no-index"):
+    if parsed_arguments.has("--no-index"):
         found.trees.extend((*operands, *paths) or (literal_word("."),))
         return found
     for word in operands:
         _add_object(word, found)
     if name == "cat-file":
         shown = [each for each in operands if each.value not in _KINDS]
-        asks = line.has("-t", "-s", "-e", "--batch-check")
+        asks = parsed_arguments.has("-t", "-s", "-e", "--batch-check")
         found.unlimited = not asks and not all(map(_names_path, shown))
     elif name == "blame":
         found.files.extend(paths)
-    elif not _hides_content(name, line):
+    elif not _hides_content(name, parsed_arguments):
         found.trees.extend(paths)
         is_plain = all(each.value and not _MAGIC.search(each.value) for each in paths)
-        limited = bool(paths) and is_plain and not line.has("--follow", "--stdin", "-L")
+        limited = bool(paths) and is_plain and not parsed_arguments.has("--follow", "--stdin", "-L")
         only_paths = name == "show" and operands and all(map(_names_path, operands))
         found.unlimited = found.unlimited or not (limited or only_paths)
     return found
@@ -166,11 +166,11 @@ def _names_path(word: Word) -> bool:
     return bool(colon and is_revision and path) and not path.startswith("/")
 
 
-def _hides_content(name: str, line: ParsedArguments) -> bool:
+def _hides_content(name: str, parsed_arguments: ParsedArguments) -> bool:
     """Names and numbers only: `--stat`, or a log without patches."""
-    if name == "grep" or line.has(*PATCHES):
+    if name == "grep" or parsed_arguments.has(*PATCHES):
         return False
-    return line.has(*NAMES_ONLY) or name in NO_PATCHES
+    return parsed_arguments.has(*NAMES_ONLY) or name in NO_PATCHES
 
 
 def _in_folder(found: GitReads, folder: Word) -> GitReads:

@@ -79,12 +79,12 @@ ReadNested: TypeAlias = "Callable[[Lexer], None]"
 class Lexer:
     """A place in a text. `nested` reads commands from there to past the `)` that ends them."""
 
-    def __init__(self, text: str, nested: ReadNested, depth: int = 0) -> None:
+    def __init__(self, text: str, read_nested: ReadNested, depth: int = 0) -> None:
         if depth > MAX_DEPTH:
             raise AmbiguousSyntax("nested too deep")
         self.text = text
         self.at = 0
-        self.nested = nested
+        self.read_nested = read_nested
         self.depth = depth
 
     def peek(self, count: int = 1) -> str:
@@ -117,41 +117,41 @@ class Lexer:
             raise AmbiguousSyntax("a process substitution inside a word")
         return self._finished(piece)
 
-    def _finished(self, piece: WordBuilder) -> Word:
-        text = "".join(piece.value)
+    def _finished(self, word_builder: WordBuilder) -> Word:
+        text = "".join(word_builder.value)
         return Word(
-            source=self.text[piece.source_start : self.at],
-            value=None if piece.dynamic else text,
+            source=self.text[word_builder.source_start : self.at],
+            value=None if word_builder.dynamic else text,
             pathlike=text,
-            optionlike=piece.optionlike,
-            many=piece.many,
+            optionlike=word_builder.optionlike,
+            many=word_builder.many,
         )
 
-    def _unquoted(self, char: str, piece: WordBuilder) -> None:
+    def _unquoted(self, char: str, word_builder: WordBuilder) -> None:
         match char:
             case "'":
-                piece.literal(self._until("'"))
+                word_builder.literal(self._until("'"))
             case '"':
                 self.at += 1
-                piece.literal("")
-                self.double_quoted(piece, '"')
+                word_builder.literal("")
+                self.double_quoted(word_builder, '"')
             case "\\":
-                self._escaped(piece)
+                self._escaped(word_builder)
             case "$":
-                self._dollar(piece, quoted=False)
+                self._dollar(word_builder, quoted=False)
             case "`":
-                self._backticks(piece, quoted=False)
+                self._backticks(word_builder, quoted=False)
             case _:
-                self._plain(char, piece)
+                self._plain(char, word_builder)
 
-    def _plain(self, char: str, piece: WordBuilder) -> None:
+    def _plain(self, char: str, word_builder: WordBuilder) -> None:
         self._refuse_history()
         self.at += 1
         is_word = {"[": _NO_BRACKETS, "{": _NO_BRACES}.get(char)
         if char in "*?" or (is_word and not is_word.match(self.text, self.at)):
-            piece.globs(char)
+            word_builder.globs(char)
         else:
-            piece.literal(char)
+            word_builder.literal(char)
 
     def _until(self, quote: str) -> str:
         end = self.text.find(quote, self.at + 1)
@@ -161,11 +161,11 @@ class Lexer:
         self.at = end + 1
         return inner
 
-    def _escaped(self, piece: WordBuilder) -> None:
+    def _escaped(self, word_builder: WordBuilder) -> None:
         escaped = self.text[self.at + 1 : self.at + 2]
         if escaped in {"", "\n"}:
             raise AmbiguousSyntax("a line is continued inside a word")
-        piece.literal(escaped)
+        word_builder.literal(escaped)
         self.at += 2
 
     def _refuse_history(self) -> None:
@@ -173,7 +173,7 @@ class Lexer:
         if _HISTORY.match(self.text, self.at) and before not in {"[", "$"}:
             raise AmbiguousSyntax("`!` may be a history expansion")
 
-    def double_quoted(self, piece: WordBuilder, end: str) -> None:
+    def double_quoted(self, word_builder: WordBuilder, end: str) -> None:
         """Read to past `end`; for a here-document's body, whose end is the text's: `end` is ''."""
         while char := self.peek():
             if char == end:
@@ -181,27 +181,27 @@ class Lexer:
                 return
             match char:
                 case "\\":
-                    self._escaped_in_quotes(piece)
+                    self._escaped_in_quotes(word_builder)
                 case "$":
-                    self._dollar(piece, quoted=True)
+                    self._dollar(word_builder, quoted=True)
                 case "`":
-                    self._backticks(piece, quoted=True)
+                    self._backticks(word_builder, quoted=True)
                 case _:
                     if end:
                         self._refuse_history()
                     self.at += 1
-                    piece.literal(char)
+                    word_builder.literal(char)
         if end:
             raise AmbiguousSyntax("a quote is not closed")
 
-    def _escaped_in_quotes(self, piece: WordBuilder) -> None:
+    def _escaped_in_quotes(self, word_builder: WordBuilder) -> None:
         escaped = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         if escaped == "\n":
             return
-        piece.literal(escaped if escaped and escaped in '$`"\\' else "\\" + escaped)
+        word_builder.literal(escaped if escaped and escaped in '$`"\\' else "\\" + escaped)
 
-    def _backticks(self, piece: WordBuilder, *, quoted: bool) -> None:
+    def _backticks(self, word_builder: WordBuilder, *, quoted: bool) -> None:
         closed = _BACKTICKS.match(self.text, self.at)
         if closed is None:
             raise AmbiguousSyntax("a backtick is not closed")
@@ -210,7 +210,7 @@ class Lexer:
             raise AmbiguousSyntax("a backslash inside backticks")
         self.at = closed.end()
         self.inside(re.sub(r"\\([`\\$])", r"\1", inner))
-        piece.expands(closed[0], quoted=quoted)
+        word_builder.expands(closed[0], quoted=quoted)
 
     def document(self) -> None:
         """A here-document's body: the commands substituted in it."""
@@ -218,8 +218,8 @@ class Lexer:
 
     def inside(self, text: str) -> None:
         """Commands of a text of its own."""
-        inner = Lexer(text + "\n)", self.nested, self.depth + 1)
-        self.nested(inner)
+        inner = Lexer(text + "\n)", self.read_nested, self.depth + 1)
+        self.read_nested(inner)
         if inner.at != len(inner.text):
             raise AmbiguousSyntax("parentheses do not match")
 
@@ -234,19 +234,19 @@ class Lexer:
     def _substitution(self) -> None:
         """Commands up to past the `)`; the opening has been read."""
         with self.deeper():
-            self.nested(self)
+            self.read_nested(self)
 
-    def _process_substitution(self, piece: WordBuilder) -> None:
+    def _process_substitution(self, word_builder: WordBuilder) -> None:
         start = self.at
         self.at += 2
         self._substitution()
-        piece.expands(self.text[start : self.at], quoted=True)
-        piece.optionlike = False  # /dev/fd/63
+        word_builder.expands(self.text[start : self.at], quoted=True)
+        word_builder.optionlike = False  # /dev/fd/63
 
-    def _dollar(self, piece: WordBuilder, *, quoted: bool) -> None:
+    def _dollar(self, word_builder: WordBuilder, *, quoted: bool) -> None:
         start, following = self.at, self.text[self.at + 1 : self.at + 2]
         if not quoted and following in {"'", '"'}:
-            self._dollar_quoted(following, piece)
+            self._dollar_quoted(following, word_builder)
             return
         if following == "(":
             self._parenthesised()
@@ -260,12 +260,12 @@ class Lexer:
             self._simple()
         source = self.text[start : self.at]
         if source == "$":
-            piece.literal(source)
+            word_builder.literal(source)
             return
         several = source == "$@" or "[@]" in source or source.startswith("${@")
-        piece.expands(source, quoted=quoted, several=several)
+        word_builder.expands(source, quoted=quoted, several=several)
 
-    def _dollar_quoted(self, quote: str, piece: WordBuilder) -> None:
+    def _dollar_quoted(self, quote: str, word_builder: WordBuilder) -> None:
         if quote == '"':
             raise AmbiguousSyntax("a translated string")
         closed = _ANSI_C.match(self.text, self.at)
@@ -273,7 +273,7 @@ class Lexer:
         if closed is None or decoded is None:
             raise AmbiguousSyntax("an ANSI-C string with unusual escapes")
         self.at = closed.end()
-        piece.literal(decoded)
+        word_builder.literal(decoded)
 
     def _parenthesised(self) -> None:
         if self.peek(3) != "$((":

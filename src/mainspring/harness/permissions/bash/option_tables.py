@@ -101,47 +101,47 @@ def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | N
     return line
 
 
-def _option(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
+def _option(value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments) -> bool:
     if "-#" in known.words and re.fullmatch(r"-[0-9]+", value):
-        line.options.append(("-#", literal_word(value[1:])))
+        parsed_arguments.options.append(("-#", literal_word(value[1:])))
         return True
     if value.startswith("--"):
-        return _long(value, waiting, known, line)
-    return _short(value, waiting, known, line)
+        return _long(value, waiting, known, parsed_arguments)
+    return _short(value, waiting, known, parsed_arguments)
 
 
-def _long(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
+def _long(value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments) -> bool:
     name, equals, attached = value.partition("=")
     if equals and name in known.valued | known.optional:
-        line.options.append((name, literal_word(attached)))
+        parsed_arguments.options.append((name, literal_word(attached)))
         return True
     if not equals and name in known.flags | known.optional:
-        line.options.append((name, None))
+        parsed_arguments.options.append((name, None))
         return True
     if not equals and name in known.pairs:
-        return _takes_next(name, waiting, line) and _takes_next(name, waiting, line)
-    return not equals and name in known.valued and _takes_next(name, waiting, line)
+        return _takes_next(name, waiting, parsed_arguments) and _takes_next(name, waiting, parsed_arguments)
+    return not equals and name in known.valued and _takes_next(name, waiting, parsed_arguments)
 
 
-def _short(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
+def _short(value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments) -> bool:
     for at, letter in enumerate(value[1:], start=1):
         name, attached = f"-{letter}", value[at + 1 :]
         if name in known.flags:
             if attached and "unbundled" in known.words:
                 return False
-            line.options.append((name, None))
+            parsed_arguments.options.append((name, None))
         elif name in known.optional or (name in known.valued and attached):
-            line.options.append((name, literal_word(attached)))
+            parsed_arguments.options.append((name, literal_word(attached)))
             return True
         else:
-            return name in known.valued and _takes_next(name, waiting, line)
+            return name in known.valued and _takes_next(name, waiting, parsed_arguments)
     return True
 
 
-def _takes_next(name: str, waiting: list[Word], line: ParsedArguments) -> bool:
+def _takes_next(name: str, waiting: list[Word], parsed_arguments: ParsedArguments) -> bool:
     if not waiting or waiting[-1].many:
         return False
-    line.options.append((name, waiting.pop()))
+    parsed_arguments.options.append((name, waiting.pop()))
     return True
 
 

@@ -105,12 +105,12 @@ def _by_table(command: Command) -> bool:
     return fits is None or all(map(fits, line.operands[1 if "pattern" in kinds else 0 :]))
 
 
-def _fits(kinds: frozenset[str], line: ParsedArguments) -> bool:
+def _fits(kinds: frozenset[str], parsed_arguments: ParsedArguments) -> bool:
     """How many operands there may be."""
     if "none" in kinds:
-        return not line.operands
+        return not parsed_arguments.operands
     return "one" not in kinds or (
-        len(line.operands) <= 1 and not any(word.many for word in line.operands)
+        len(parsed_arguments.operands) <= 1 and not any(word.many for word in parsed_arguments.operands)
     )
 
 

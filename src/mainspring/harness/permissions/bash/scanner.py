@@ -70,7 +70,7 @@ class PendingHeredoc:
     tabs: bool
 
 
-def scan(text: str, found: ScanResult) -> None:
+def scan(text: str, scan_result: ScanResult) -> None:
     """Fill `found`, which keeps what was found up to there if this raises.
 
     Raises:
@@ -78,12 +78,12 @@ def scan(text: str, found: ScanResult) -> None:
     """
     if text.startswith("^"):
         raise AmbiguousSyntax("`^` may be a history expansion")
-    Lexer("", _Scanner(found).nested).inside(text)
+    Lexer("", _Scanner(scan_result).nested).inside(text)
 
 
 class _Scanner:
-    def __init__(self, found: ScanResult) -> None:
-        self._found = found
+    def __init__(self, scan_result: ScanResult) -> None:
+        self._scan_result = scan_result
         self._awaited: list[PendingHeredoc] = []
 
     def nested(self, lexer: Lexer) -> None:
@@ -189,7 +189,7 @@ class _Scanner:
         name = self._word(lexer)
         if name is None or name.value is None or not name.value.isidentifier():
             raise AmbiguousSyntax("an unusual loop")
-        self._found.variables.append(name.value)
+        self._scan_result.variables.append(name.value)
         self._skip(lexer, newlines=True)
         if _keyword(lexer) == "in":
             lexer.at += 2
@@ -244,7 +244,7 @@ class _Scanner:
         return True
 
     def _define(self, lexer: Lexer, name: Word) -> None:
-        self._found.functions.append(name.source)
+        self._scan_result.functions.append(name.source)
         self._skip(lexer, newlines=True)
         if _keyword(lexer) != "{":
             raise AmbiguousSyntax("a function whose body is not in braces")
@@ -281,21 +281,21 @@ class _Scanner:
             _refuse_timed(draft.words[1].source)
         self._keep(lexer, draft)
 
-    def _argument(self, lexer: Lexer, draft: CommandDraft) -> bool:
+    def _argument(self, lexer: Lexer, command_draft: CommandDraft) -> bool:
         self._skip(lexer)
         start = lexer.at
-        declares = bool(draft.words) and draft.words[0].value in _DECLARATIONS
-        if _SUBSCRIPTED.match(lexer.text, start) and (declares or not draft.words):
+        declares = bool(command_draft.words) and command_draft.words[0].value in _DECLARATIONS
+        if _SUBSCRIPTED.match(lexer.text, start) and (declares or not command_draft.words):
             raise AmbiguousSyntax("a subscript can run commands")
         word = lexer.word()
         if word is None:
             return False
         assigned = _ASSIGNMENT.match(word.source)
         if assigned and lexer.peek() == "(" and assigned.end() == len(word.source):
-            if draft.words and not declares:
+            if command_draft.words and not declares:
                 raise AmbiguousSyntax("a parenthesis after a word")
             word = self._array(lexer, start)
-        draft.add(word, lexer.at)
+        command_draft.add(word, lexer.at)
         return True
 
     def _array(self, lexer: Lexer, start: int) -> Word:
@@ -313,7 +313,7 @@ class _Scanner:
         self._skip(lexer)
         return lexer.word()
 
-    def _redirection(self, lexer: Lexer, draft: CommandDraft) -> bool:
+    def _redirection(self, lexer: Lexer, command_draft: CommandDraft) -> bool:
         self._skip(lexer)
         operator = _REDIRECTION.match(lexer.text, lexer.at)
         if operator is None:
@@ -324,7 +324,7 @@ class _Scanner:
             raise AmbiguousSyntax("a redirection to nowhere")
         if operator[1] in {"<<", "<<-"}:
             self._await(target, tabs=operator[1] == "<<-")
-        draft.redirects.append(Redirect(operator[1], target))
+        command_draft.redirects.append(Redirect(operator[1], target))
         return True
 
     def _await(self, target: Word, *, tabs: bool) -> None:
@@ -334,17 +334,17 @@ class _Scanner:
         literal = delimiter[2] != target.source
         self._awaited.append(PendingHeredoc(delimiter[2], literal, tabs))
 
-    def _keep(self, lexer: Lexer, draft: CommandDraft) -> None:
-        if draft.empty:
+    def _keep(self, lexer: Lexer, command_draft: CommandDraft) -> None:
+        if command_draft.empty:
             return
-        made = Command(tuple(draft.words), tuple(draft.assignments), tuple(draft.redirects))
-        self._found.commands.append(made)
-        if len(self._found.commands) > MAX_COMMANDS:
+        made = Command(tuple(command_draft.words), tuple(command_draft.assignments), tuple(command_draft.redirects))
+        self._scan_result.commands.append(made)
+        if len(self._scan_result.commands) > MAX_COMMANDS:
             raise AmbiguousSyntax("too many commands")
         if made.words and made.words[0].source == "[":
-            self._found.signatures.append((lexer.text[draft.start : draft.end],))
-        elif draft.sources:
-            self._found.signatures.append(tuple(draft.sources))
+            self._scan_result.signatures.append((lexer.text[command_draft.start : command_draft.end],))
+        elif command_draft.sources:
+            self._scan_result.signatures.append(tuple(command_draft.sources))
 
 
 def _keyword(lexer: Lexer) -> str:
@@ -369,14 +369,14 @@ def _continue(lexer: Lexer) -> None:
     raise AmbiguousSyntax("a line is continued inside a word")
 
 
-def _body(lexer: Lexer, awaited: PendingHeredoc) -> str:
+def _body(lexer: Lexer, pending_heredoc: PendingHeredoc) -> str:
     lines: list[str] = []
     while lexer.at < len(lexer.text):
         end = lexer.text.find("\n", lexer.at)
         end = len(lexer.text) if end < 0 else end
         line = lexer.text[lexer.at : end]
         lexer.at = min(end + 1, len(lexer.text))
-        if (line.lstrip("\t") if awaited.tabs else line) == awaited.delimiter:
+        if (line.lstrip("\t") if pending_heredoc.tabs else line) == pending_heredoc.delimiter:
             return "\n".join(lines)
         lines.append(line)
     raise AmbiguousSyntax("a here-document is not closed")

@@ -47,9 +47,9 @@ _JQ_EFFECT = re.compile(
 )
 
 
-def program_texts(spec: str, line: ParsedArguments) -> list[Word]:
+def program_texts(spec: str, parsed_arguments: ParsedArguments) -> list[Word]:
     """By options, else the first operand."""
-    return line.values(*option_table(spec).scripts) or line.operands[:1]
+    return parsed_arguments.values(*option_table(spec).scripts) or parsed_arguments.operands[:1]
 
 
 def sed_effects(arguments: tuple[Word, ...]) -> list[Word]:
